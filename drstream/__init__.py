@@ -1,0 +1,61 @@
+"""How good would another policy have been? Offline evaluation of policies from click logs, streamed.
+
+Names are imported when they are first used, so that `import drstream` and `drstream --help` cost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Log": "drstream.log",
+    "evaluate": "drstream.evaluate",
+    "uniforms": "drstream.sampling",
+    "Estimate": "drstream.results",
+    "Evaluation": "drstream.results",
+    "DrstreamError": "drstream.errors",
+    "LogError": "drstream.errors",
+    "PolicyError": "drstream.errors",
+    "ModelError": "drstream.errors",
+}
+_MODULES = ("models", "policies", "synth")
+
+__all__ = [
+    "DrstreamError",
+    "Estimate",
+    "Evaluation",
+    "Log",
+    "LogError",
+    "ModelError",
+    "PolicyError",
+    "evaluate",
+    "models",
+    "policies",
+    "synth",
+    "uniforms",
+]
+
+if TYPE_CHECKING:
+    from drstream import models, policies, synth
+    from drstream.errors import DrstreamError, LogError, ModelError, PolicyError
+    from drstream.evaluate import evaluate
+    from drstream.log import Log
+    from drstream.results import Estimate, Evaluation
+    from drstream.sampling import uniforms
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"drstream.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'drstream' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value  # over the submodule of the same name, which the import has just set
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

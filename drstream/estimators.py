@@ -1,0 +1,98 @@
+"""The estimators: each is a smooth function of the means of a few per-event terms, and so has a standard error.
+
+The terms of a policy ν, for event k with weight w = ν(a_k|x_k) / p_k:
+
+    w    the weight                      wc   the capped weight (section 3.4, footnote)
+    y    w r                             yc   wc r
+    b    r̂(x, ν)                         z    w (r - r̂(x, a))
+    dr   b + w (r - r̂(x, a)), eq. (3.1)  drc  b + wc (r - r̂(x, a))
+
+Terms that an estimator combines stand in one group, whose covariances are gathered: among the terms of one policy, and
+with those of every other policy and with the reward, so that differences are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import DrstreamError, near
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """value(means of the terms), and its gradient (the delta method's influence of each term)."""
+
+    name: str
+    terms: tuple[str, ...]
+    weight: str | None  # the term that is its weight
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], list[float]]
+
+    @property
+    def needs_model(self) -> bool:
+        return bool({"b", "z", "dr", "drc"} & set(self.terms))
+
+    @property
+    def capped(self) -> bool:
+        return self.weight == "wc"
+
+
+def _mean(name: str, term: str, weight: str | None) -> Estimator:
+    return Estimator(name, (term,), weight, lambda m: m[0], lambda m: [1.0])
+
+
+def _second(name: str, terms: tuple[str, str]) -> Estimator:
+    return Estimator(name, terms, terms[0], lambda m: m[1], lambda m: [0.0, 1.0])
+
+
+ALL = {
+    e.name: e
+    for e in (
+        _mean("dm", "b", None),
+        _second("ips", ("w", "y")),
+        Estimator("snips", ("w", "y"), "w", lambda m: m[1] / m[0], lambda m: [-m[1] / m[0] ** 2, 1 / m[0]]),
+        _mean("dr", "dr", "w"),
+        Estimator(
+            "sndr",
+            ("w", "b", "z"),
+            "w",
+            lambda m: m[1] + m[2] / m[0],
+            lambda m: [-m[2] / m[0] ** 2, 1.0, 1 / m[0]],
+        ),
+        _second("ips-capped", ("wc", "yc")),
+        _mean("dr-capped", "drc", "wc"),
+    )
+}
+
+
+def choose(names: Sequence[str] | str | None, *, with_model: bool, with_cap: bool) -> list[Estimator]:
+    """The estimators asked for; by default, all that the model and the caps allow, but SNDR only on request."""
+    if names is None:
+        return [
+            e
+            for e in ALL.values()
+            if e.name != "sndr" and (with_model or not e.needs_model) and (with_cap or not e.capped)
+        ]
+    chosen = []
+    for name in dict.fromkeys([names] if isinstance(names, str) else names):
+        key = str(name).lower()
+        if key not in ALL:
+            raise DrstreamError(f"there is no estimator {name!r}: {near(key, ALL)}")
+        chosen.append(ALL[key])
+        if ALL[key].needs_model and not with_model:
+            raise DrstreamError(
+                f"estimator {key!r} needs a reward model: pass model=, e.g. drs.models.Ridge().fit(other_events)"
+            )
+        if ALL[key].capped and not with_cap:
+            raise DrstreamError(
+                f"estimator {key!r} needs a limit: pass cap= (on weights), floor= (on propensities) or both"
+            )
+    if not chosen:
+        raise DrstreamError("estimators= is empty: name at least one of " + ", ".join(ALL))
+    return chosen

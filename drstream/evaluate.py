@@ -1,0 +1,309 @@
+"""The one pass for fixed policies: log -> blocks -> probabilities and predicted rewards -> terms -> state -> result."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import estimators as estimator_list
+from drstream import execution
+from drstream.errors import DrstreamError, LogError, ModelError, PolicyError
+from drstream.estimators import Estimator
+from drstream.intervals import z_score
+from drstream.kernels import checks
+from drstream.kernels import terms as kernels
+from drstream.log import Block, Log, Reader
+from drstream.log.source import Part
+from drstream.models.base import RewardModel, as_model
+from drstream.moments import Layout, State
+from drstream.policies.base import FixedPolicy, as_policies
+from drstream.results import Evaluation
+
+Floats = NDArray[np.float64]
+
+CACHE = 1 << 18  # bytes of a (K, n) buffer: a few of them fit the second-level cache
+MOST_ROWS = 16_384
+
+
+def evaluate(
+    log: Any,
+    policies: Any,
+    model: Any = None,
+    estimators: Sequence[str] | str | None = None,
+    *,
+    cap: float | None = None,
+    floor: float | None = None,
+    confidence: float = 0.95,
+    on_bad_row: str | None = None,
+    threads: int | None = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> Evaluation:
+    """How good would these policies have been? One pass over the log for all policies and estimators.
+
+    policies    a mapping of names to policies, or one policy: objects of `drs.policies`, objects with
+                probabilities(X) -> (n, K), or functions of that shape.
+    model       a reward model, fitted on other events; DM, DR and SNDR need one.
+    estimators  of "dm", "ips", "snips", "dr", "sndr", "ips-capped", "dr-capped".
+    cap, floor  of the capped estimators: w = min(cap, ν / max(floor, p)).
+    confidence  of the intervals.
+    on_bad_row  "error" or "skip", instead of what the log says.
+    threads     how many; all usable cores by default. The result does not depend on it.
+    executor    a concurrent.futures.Executor to work on instead of threads.
+    progress    True for a bar on a terminal, or a function of (rows done, rows in all).
+
+    >>> import drstream as drs, pyarrow as pa
+    >>> table = pa.table({"action": [0, 1, 1, 0], "reward": [1.0, 0.0, 1.0, 0.0], "propensity": [0.5] * 4})
+    >>> result = drs.evaluate(drs.Log(table), {"always 1": drs.policies.Constant(1)}, estimators=["ips", "snips"])
+    >>> result["always 1", "ips"].value
+    0.5
+    """
+    log = log if isinstance(log, Log) else Log(log)
+    if on_bad_row not in (None, "error", "skip"):
+        raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
+    z_score(confidence)
+    _check_limits(cap, floor)
+    limited = cap is not None or floor is not None
+    chosen = estimator_list.choose(estimators, with_model=model is not None, with_cap=limited)
+    plan = make_plan(log, as_policies(policies), model, chosen, cap, floor, on_bad_row)
+    total = plan.create()
+    for tally in execution.run(partial(consume, plan), log, plan.reader.columns, threads, executor, progress):
+        plan.merge(total, tally)
+    if not plan.layout.count(total.moments):
+        left = f", after {total.skipped.total()} bad rows were skipped" if total.skipped else ""
+        raise LogError(f"the log is empty{left}: there is no event to evaluate on")
+    return finish(plan, total, confidence)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a pass needs to know, bound to the log. It can be pickled."""
+
+    policies: list[FixedPolicy]
+    model: RewardModel | None
+    estimators: list[Estimator]
+    n_actions: int
+    cap: float
+    floor: float
+    reader: Reader
+    groups: tuple[tuple[str, ...], ...]  # terms whose covariances are wanted
+    terms: tuple[str, ...]  # of each policy
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Variable 0 is the reward; then the terms of each policy."""
+        return Layout(1 + len(self.policies) * len(self.terms), tuple(self.group(terms) for terms in self.groups))
+
+    def group(self, terms: Sequence[str]) -> tuple[int, ...]:
+        """The reward, and these terms of every policy."""
+        places = [self.terms.index(t) for t in terms]
+        return (0, *(1 + j * len(self.terms) + place for j in range(len(self.policies)) for place in places))
+
+    @property
+    def block_rows(self) -> int:
+        """Few enough rows that buffers stay in cache: a function of K alone, so that every run blocks alike."""
+        if all(policy.only_logged for policy in self.policies) and self.model is None:
+            return MOST_ROWS
+        rows = CACHE // (8 * max(self.n_actions, 8))
+        return max(256, 1 << (rows.bit_length() - 1))
+
+    def create(self) -> Tally:
+        return Tally(self.layout.create(), np.zeros((len(self.policies), 2)), np.zeros(len(self.policies), np.int64))
+
+    def merge(self, total: Tally, other: Tally) -> None:
+        self.layout.merge(total.moments, other.moments)
+        np.maximum(total.largest, other.largest, out=total.largest)
+        total.capped += other.capped
+        total.skipped.update(other.skipped)
+
+
+@dataclass
+class Tally:
+    """The state of a pass over some events."""
+
+    moments: State
+    largest: Floats  # weight and capped weight of each policy
+    capped: NDArray[np.int64]  # weights that the caps changed, of each policy
+    skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
+
+
+def make_plan(
+    log: Log,
+    policies: dict[str, FixedPolicy],
+    model: Any,
+    chosen: list[Estimator],
+    cap: float | None,
+    floor: float | None,
+    on_bad_row: str | None,
+) -> Plan:
+    """Bind policies and model to the log, and find out what must be read of it."""
+    reward_model = as_model(model) if any(e.needs_model for e in chosen) else None
+    users: list[Any] = [*policies.values(), *([reward_model] if reward_model else [])]
+    with_actions = reward_model is not None or any(policy.needs_actions(log) for policy in policies.values())
+    if with_actions:
+        log = log.with_actions_up_to(max(u.n_actions or 0 for u in users))
+    bound = [policy.bind(log, name) for name, policy in policies.items()]
+    bound_model = _bind_model(reward_model, log, bound)
+    reader = log.reader(
+        context=any(u.uses_context for u in users),
+        action=with_actions,
+        columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+        on_bad_row=on_bad_row,
+    )
+    groups = term_groups(chosen)
+    terms = tuple(dict.fromkeys(t for group in groups for t in group))
+    limits = (np.inf if cap is None else cap, 0.0 if floor is None else floor)
+    return Plan(bound, bound_model, chosen, len(reader.labels), *limits, reader, groups, terms)
+
+
+def term_groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
+    """The sets of terms whose covariances are wanted: the estimators', and the weights' own for the sample size."""
+    weights = [("wc", "yc") if e.capped else ("w", "y") for e in chosen if e.weight]
+    return tuple(dict.fromkeys([*(e.terms for e in chosen), *weights]))
+
+
+def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPolicy]) -> RewardModel | None:
+    if model is None:
+        return None
+    for policy in policies:
+        if policy.only_logged:
+            raise PolicyError(
+                f"policy {policy.name!r} gives the probability of the logged action only, which is enough for IPS and "
+                "SNIPS; DM and DR need those of all actions: give a column of lists"
+            )
+    if model.fitted_on is not None and model.fitted_on.shares_rows_with(log):
+        warnings.warn(
+            "the reward model was fitted on events that it is now evaluated on, which flatters DM and DR: "
+            "fit it on other events, e.g. train, test = log.split(0.5)",
+            stacklevel=4,
+        )
+    return model.bind(log)
+
+
+def _check_limits(cap: float | None, floor: float | None) -> None:
+    if cap is not None and not cap > 0:
+        raise DrstreamError(f"cap={cap}: the largest weight must be positive")
+    if floor is not None and not 0 < floor <= 1:
+        raise DrstreamError(f"floor={floor}: the smallest propensity must be in (0, 1]")
+
+
+def consume(plan: Plan, part: Part) -> Tally:
+    """The state of one part."""
+    tally = plan.create()
+    room = Room(plan)
+    for batch in plan.reader.batches(part, tally.skipped):
+        for block in batch.blocks(plan.block_rows):
+            plan.layout.update(tally.moments, block_terms(plan, block, room, tally))
+    return tally
+
+
+class Room:
+    """Buffers of one worker, used again for each block."""
+
+    def __init__(self, plan: Plan) -> None:
+        rows = plan.block_rows
+        self.terms = np.empty(plan.layout.variables * rows)
+        self.pi = np.empty(plan.n_actions * rows)
+        self.rhat = np.empty(plan.n_actions * rows)
+        self.logged_pi, self.logged_rhat, self.sums, self.b = np.empty((4, rows))
+
+
+def _matrix(buffer: Floats, rows: int, columns: int) -> Floats:
+    """The buffer's beginning as a contiguous matrix."""
+    return buffer[: rows * columns].reshape(rows, columns)
+
+
+def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
+    """The terms (variables, n) of a block's events, for all policies."""
+    n = len(block)
+    terms = _matrix(room.terms, plan.layout.variables, n)
+    terms[0] = block.reward
+    rhat = _matrix(room.rhat, plan.n_actions, n)
+    logged_pi, logged_rhat = room.logged_pi[:n], room.logged_rhat[:n]
+    if plan.model is not None:
+        plan.model.fill(block, rhat)
+        _check_predictions(rhat, block)
+        kernels.pick(rhat, block.action, logged_rhat)
+    for j, policy in enumerate(plan.policies):
+        first = 1 + j * len(plan.terms)
+        own = dict(zip(plan.terms, terms[first : first + len(plan.terms)], strict=True))
+        b = own.get("b", room.b[:n])
+        if policy.only_logged:
+            policy.fill_logged(block, logged_pi)
+        else:
+            pi = _matrix(room.pi, plan.n_actions, n)
+            policy.fill(block, pi)
+            _check_probabilities(pi, room.sums[:n], policy, block)
+            kernels.pick(pi, block.action, logged_pi)
+            if plan.model is not None:
+                kernels.expected_reward(pi, rhat, b)
+        _policy_terms(plan, block, own, b, logged_pi, logged_rhat, tally.largest[j], tally.capped[j : j + 1])
+    return terms
+
+
+def _policy_terms(
+    plan: Plan,
+    block: Block,
+    own: dict[str, Floats],
+    b: Floats,
+    logged_pi: Floats,
+    logged_rhat: Floats,
+    largest: Floats,
+    capped: NDArray[np.int64],
+) -> None:
+    """The terms of one policy, named as in `estimators`; where "dr" or "z" stand, so does "w"."""
+    r, p = block.reward, block.propensity
+    if "w" in own:
+        largest[0] = max(largest[0], kernels.weigh(logged_pi, p, own["w"]))
+        kernels.ips(own["w"], r, own["y"])
+    if "wc" in own:
+        capped += kernels.weigh_capped(logged_pi, p, plan.floor, plan.cap, own["wc"], largest[1:])
+        kernels.ips(own["wc"], r, own["yc"])
+    if "dr" in own:
+        kernels.dr(b, own["w"], r, logged_rhat, own["dr"])
+    if "z" in own:
+        kernels.correction(own["w"], r, logged_rhat, own["z"])
+    if "drc" in own:
+        kernels.dr(b, own["wc"], r, logged_rhat, own["drc"])
+
+
+def _check_probabilities(pi: Floats, sums: Floats, policy: FixedPolicy, block: Block) -> None:
+    i = kernels.first_improper(pi, sums)
+    if i >= 0:
+        low = pi[:, i].min()
+        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {sums[i]:.9g}, not 1,"
+        raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(i)}")
+
+
+def _check_predictions(rhat: Floats, block: Block) -> None:
+    i = checks.first_not_finite(rhat.reshape(-1))
+    if i >= 0:
+        action, event = divmod(i, len(block))
+        raise ModelError(f"the reward model predicts {rhat[action, event]} for action {action} at {block.row(event)}")
+
+
+def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
+    """Read the result off the state."""
+    layout, state = plan.layout, total.moments
+    means = layout.means(state)
+    groups = {}
+    for terms in plan.groups:
+        members = plan.group(terms)
+        groups[terms] = (means[list(members)], layout.comoment(state, members))
+    return Evaluation(
+        policies=[policy.name for policy in plan.policies],
+        estimators=plan.estimators,
+        groups=groups,
+        n=layout.count(state),
+        largest=total.largest,
+        capped=total.capped,
+        skipped=dict(total.skipped),
+        confidence=confidence,
+    )

@@ -1,0 +1,76 @@
+"""Runs a task over the parts of a log: on threads or any executor, results in the order of the parts."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from drstream.errors import DrstreamError
+from drstream.log import Log
+from drstream.log.source import Part
+from drstream.progress import reporter
+
+Result = TypeVar("Result")
+AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
+
+
+def run(
+    task: Callable[[Part], Result],
+    log: Log,
+    columns: Sequence[str],
+    threads: int | None = None,
+    executor: Executor | None = None,
+    progress: Any = False,
+) -> Iterator[Result]:
+    """`task(part)` for every part of the log, in order, whatever finishes first.
+
+    BLAS is held to one thread: the parts are the parallelism, and its sums must not depend on the number of threads.
+    """
+    if threads is not None and threads < 1:
+        raise DrstreamError(f"threads={threads}: at least 1")
+    workers = threads or usable_cores()
+    parts = log.parts(columns)
+    with ExitStack() as stack:
+        report = stack.enter_context(reporter(progress, log.rows))
+        stack.enter_context(threadpool_limits(1, "blas"))
+        if executor is not None:
+            task = partial(_on_one_blas_thread, task)
+        elif workers > 1:
+            executor = ThreadPoolExecutor(workers, thread_name_prefix="drstream")
+            stack.callback(executor.shutdown, wait=True, cancel_futures=True)
+        if executor is None:
+            for part in parts:
+                yield task(part)
+                report(part.first_row + part.rows)
+            return
+        under_way: deque[tuple[Part, Future[Result]]] = deque()
+        stack.callback(lambda: [future.cancel() for _, future in under_way])
+        for part in parts:
+            under_way.append((part, executor.submit(task, part)))
+            if len(under_way) >= AHEAD * workers:
+                yield _next(under_way, report)
+        while under_way:
+            yield _next(under_way, report)
+
+
+def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int], None]) -> Result:
+    part, future = under_way.popleft()
+    result = future.result()
+    report(part.first_row + part.rows)
+    return result
+
+
+def _on_one_blas_thread(task: Callable[[Part], Result], part: Part) -> Result:
+    with threadpool_limits(1, "blas"):  # in a process of its own, the caller's limit does not hold
+        return task(part)
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,100 @@
+"""The one place that knows Numba's flags and its cache; nothing else in drstream imports numba.
+
+`@kernel(signature, ...)` compiles ahead for exactly those signatures and keeps the machine code on disk.
+`@helper` marks a function that only kernels call: it is compiled into its callers.
+`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+from numba.core.caching import FunctionCache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    # 'contract' fuses a*b+c into one rounding; unlike 'reassoc' it cannot delete the compensation term of a sum,
+    # which has no products (tests/test_precision.py).
+    "fastmath": {"contract"},
+    "boundscheck": bool(config.BOUNDSCHECK),
+}
+UNORDERED: dict[str, Any] = {**FLAGS, "fastmath": {"contract", "reassoc", "nsz"}}
+
+COMPILED: list[Any] = []  # every kernel of this process, for tests that count cache hits
+
+
+def _digest() -> str:
+    """Hash of all kernel sources and flags: Numba's own key sees neither a helper's file nor a flag."""
+    flags = [
+        (name, sorted(value) if isinstance(value, set) else value)
+        for f in (FLAGS, UNORDERED)
+        for name, value in f.items()
+    ]
+    digest = hashlib.sha256(repr(flags).encode())  # sorted: a set's order changes with the process
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+DIGEST = _digest()
+
+
+class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """Numba's disk cache with the digest in its key, and never the cause of a failure."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), DIGEST)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # a truncated or foreign cache file: compile instead
+            logging.getLogger("drstream").debug("kernel cache unreadable", exc_info=True)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:  # disk full or folder gone read-only: the kernel in memory is fine
+            logging.getLogger("drstream").debug("kernel cache not written", exc_info=True)
+
+
+def _use_cache(dispatcher: Any) -> None:
+    try:
+        dispatcher._cache = _DigestCache(dispatcher.py_func)
+    except (RuntimeError, OSError):  # no folder is writable
+        logging.getLogger("drstream").debug("kernels are not cached: no writable folder; set NUMBA_CACHE_DIR")
+
+
+def kernel(*signatures: Any) -> Callable[[Function], Function]:
+    """Compile for these signatures now, from the cache where it has them, and for no others."""
+
+    def compile_now(function: Function) -> Function:
+        if config.DISABLE_JIT:
+            return function
+        dispatcher: Any = numba.njit(**FLAGS)(function)
+        _use_cache(dispatcher)
+        for signature in signatures:
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        COMPILED.append(dispatcher)
+        return dispatcher
+
+    return compile_now
+
+
+def helper(function: Function) -> Function:
+    return numba.njit(**FLAGS)(function)
+
+
+def unordered_helper(function: Function) -> Function:
+    return numba.njit(**UNORDERED)(function)

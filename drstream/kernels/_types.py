@@ -1,0 +1,31 @@
+"""Numba types of kernel arguments. Inputs are read-only, as Arrow's memory is; such a type takes any array."""
+
+from numba.core.types import Array, float32, float64, int32, int64, uint64, void
+
+__all__ = [
+    "F4_IN",
+    "F4_IN2",
+    "F8",
+    "F8_2",
+    "F8_IN",
+    "F8_IN2",
+    "I4_IN",
+    "I8",
+    "I8_IN",
+    "U8_IN",
+    "float64",
+    "int64",
+    "void",
+]
+
+F8 = Array(float64, 1, "C")
+F8_2 = Array(float64, 2, "C")
+I4 = Array(int32, 1, "C")
+I8 = Array(int64, 1, "C")
+F8_IN = Array(float64, 1, "C", readonly=True)
+F8_IN2 = Array(float64, 2, "C", readonly=True)
+F4_IN = Array(float32, 1, "C", readonly=True)
+F4_IN2 = Array(float32, 2, "C", readonly=True)
+I4_IN = Array(int32, 1, "C", readonly=True)
+U8_IN = Array(uint64, 1, "C", readonly=True)
+I8_IN = Array(int64, 1, "C", readonly=True)

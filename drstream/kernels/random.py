@@ -1,0 +1,28 @@
+"""Random numbers that are a function of (seed, row) alone, so that no batch, thread or restart changes them."""
+
+import numpy as np
+
+from drstream.kernels._jit import helper, kernel
+from drstream.kernels._types import F8, U8_IN
+
+GAMMA = np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea, Flood 2014), with its finaliser used twice
+MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
+MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+@helper
+def _mix(z):
+    z = (z ^ (z >> S30)) * MULTIPLY_1
+    z = (z ^ (z >> S27)) * MULTIPLY_2
+    return z ^ (z >> S31)
+
+
+@kernel(F8(U8_IN, U8_IN))
+def uniforms(seed, rows):
+    """One number in [0, 1) for each row; `seed` is an array of one.
+
+    Over arrays, not in a loop: when the JIT is off, array arithmetic wraps around without a warning.
+    """
+    key = _mix(_mix(seed * GAMMA + GAMMA))
+    return (_mix(_mix(rows * GAMMA + key) ^ key) >> S11) * 2.0**-53

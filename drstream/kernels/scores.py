@@ -1,0 +1,125 @@
+"""From scores to probabilities, action by action: rows are actions, columns events, so that loops run over events."""
+
+import math
+
+import numpy as np
+
+from drstream.kernels._jit import helper, kernel
+from drstream.kernels._types import F4_IN2, F8_2, F8_IN, F8_IN2, I4_IN, void
+
+LOG2_E = math.log2(math.e)
+LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact
+LN2_LOW = 1.90821492927058770002e-10
+SHIFT = 1.5 * 2.0**52 + 1023  # added to k, it leaves k + 1023, the exponent bits of 2^k, in the lowest bits
+SMALLEST = -700.0  # exp of less is 0 next to the largest score's exp(0) = 1
+
+
+@helper
+def _exp(x, scale, bits):
+    """x[i] <- exp(x[i]) for x <= 0, to one unit in the last place; `bits` is `scale` seen as integers.
+
+    2^k times a Taylor polynomial on [-ln2/2, ln2/2]: unlike the library's exp, it vectorises (14 against 80 ns for
+    ten actions).
+    """
+    for i in range(x.shape[0]):
+        v = max(x[i], SMALLEST)
+        shifted = v * LOG2_E + SHIFT
+        k = shifted - SHIFT
+        f = (v - k * LN2_HIGH) - k * LN2_LOW
+        p = f * (1 / 479001600) + 1 / 39916800
+        p = p * f + 1 / 3628800
+        p = p * f + 1 / 362880
+        p = p * f + 1 / 40320
+        p = p * f + 1 / 5040
+        p = p * f + 1 / 720
+        p = p * f + 1 / 120
+        p = p * f + 1 / 24
+        p = p * f + 1 / 6
+        p = p * f + 1 / 2
+        p = p * f + 1.0
+        x[i] = p * f + 1.0
+        scale[i] = shifted
+    for i in range(x.shape[0]):
+        bits[i] = bits[i] << 52
+    for i in range(x.shape[0]):
+        x[i] *= scale[i]
+
+
+@kernel(void(F8_2, F8_IN))
+def softmax(scores, intercept):
+    """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
+    actions, rows = scores.shape
+    largest = np.full(rows, -np.inf)
+    total = np.zeros(rows)
+    scale = np.empty(rows)
+    bits = scale.view(np.int64)
+    for k in range(actions):
+        row = scores[k]
+        for i in range(rows):
+            row[i] += intercept[k]
+            largest[i] = row[i] if row[i] > largest[i] else largest[i]
+    for k in range(actions):
+        row = scores[k]
+        for i in range(rows):
+            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` in _exp would hide
+            row[i] -= largest[i]
+        _exp(row, scale, bits)
+        for i in range(rows):
+            total[i] += row[i]
+    for i in range(rows):
+        total[i] = 1.0 / total[i]
+    for k in range(actions):
+        row = scores[k]
+        for i in range(rows):
+            row[i] *= total[i]
+
+
+@kernel(void(F8_2, F8_IN))
+def argmax(scores, intercept):
+    """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
+    actions, rows = scores.shape
+    largest = np.full(rows, -np.inf)
+    best = np.zeros(rows)
+    poison = np.zeros(rows)
+    for k in range(actions):
+        row = scores[k]
+        for i in range(rows):
+            score = row[i] + intercept[k]
+            poison[i] += score * 0.0
+            better = score > largest[i]
+            largest[i] = score if better else largest[i]
+            best[i] = float(k) if better else best[i]
+    for k in range(actions):
+        row = scores[k]
+        for i in range(rows):
+            row[i] = (1.0 if best[i] == k else 0.0) + poison[i]
+
+
+@kernel(void(I4_IN, F8_2))
+def one_hot(choice, out):
+    """out (K, n) <- 1 where the action is the choice."""
+    actions, rows = out.shape
+    for k in range(actions):
+        row = out[k]
+        for i in range(rows):
+            row[i] = 1.0 if choice[i] == k else 0.0
+
+
+@kernel(void(F4_IN2, F8_2), void(F8_IN2, F8_2))
+def transpose(x, out):
+    """Contexts (n, d) of float32 or float64 -> (d, n) of float64, in strips of 16 events that stay in cache."""
+    rows, features = x.shape
+    for first in range(0, rows, 16):
+        last = min(first + 16, rows)
+        for j in range(features):
+            for i in range(first, last):
+                out[j, i] = x[i, j]
+
+
+@kernel(void(F8_2, F8_IN))
+def add_column(matrix, column):
+    """matrix (K, n) += column (K), e.g. intercepts."""
+    for k in range(matrix.shape[0]):
+        row = matrix[k]
+        for i in range(row.shape[0]):
+            row[i] += column[k]

@@ -1,0 +1,368 @@
+"""From record batches to read-only NumPy views of events that were checked, in batches of exactly 32,768 rows.
+
+A batch size that does not depend on how the source was cut keeps every bit of the result the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+from drstream import sampling
+from drstream.errors import LogError
+from drstream.kernels import checks, scores
+from drstream.log import labels as action_labels
+from drstream.log.schema import Roles
+from drstream.log.source import Part
+
+ROWS = 32_768
+ROW = "__drstream_row__"  # rides along with rows of which some were left out
+NO_ACTIONS = np.empty(0, np.int32)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows whose random number lies in [low, high)."""
+
+    seed: int
+    low: float
+    high: float
+
+    def keep(self, rows: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        u = sampling.at_rows(self.seed, rows)
+        return (u >= self.low) & (u < self.high)
+
+
+@dataclass
+class Batch:
+    """Consecutive events of one part, as arrays; all of them are read-only views where Arrow's memory allows it."""
+
+    place: str
+    first_row: int  # of the part
+    rows: NDArray[np.int64] | int  # the events' row numbers, or the first where none was left out
+    action: NDArray[np.int32]
+    reward: Floats
+    propensity: Floats
+    context: list[NDArray[Any]] | NDArray[Any]  # columns, or (n, d)
+    n_features: int
+    columns: pa.RecordBatch  # for policies and models that stand in the log
+    room: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def row(self, i: int) -> int:
+        """The global number of event i."""
+        return int(self.rows + i if isinstance(self.rows, int) else self.rows[i])
+
+    def where(self, i: int) -> str:
+        return place_of(self.place, self.first_row, self.row(i))
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        for start in range(0, len(self), rows):
+            yield Block(self, start, min(start + rows, len(self)))
+
+
+def place_of(place: str, first_row: int, row: int) -> str:
+    """For messages: the row's number in the log, and in its row group."""
+    inside = f"row {row - first_row} of {place}" if place.startswith("row group") else place
+    return f"row {row}" + (f" ({inside})" if inside else "")
+
+
+@dataclass
+class Block:
+    """Some events of a batch: few enough that what is computed for them stays in cache."""
+
+    batch: Batch
+    start: int
+    stop: int
+    _features: Floats | None = field(default=None, repr=False)
+    _matrix: NDArray[Any] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def action(self) -> NDArray[np.int32]:
+        return self.batch.action[self.start : self.stop]
+
+    @property
+    def reward(self) -> Floats:
+        return self.batch.reward[self.start : self.stop]
+
+    @property
+    def propensity(self) -> Floats:
+        return self.batch.propensity[self.start : self.stop]
+
+    def column(self, name: str) -> pa.Array:
+        return self.batch.columns.column(name).slice(self.start, len(self))
+
+    def row(self, i: int) -> str:
+        return self.batch.where(self.start + i)
+
+    @property
+    def matrix(self) -> NDArray[Any]:
+        """Contexts (n, d) as a policy's code sees them, in the type that the log has."""
+        if self._matrix is None:
+            context = self.batch.context
+            if isinstance(context, np.ndarray):
+                self._matrix = context[self.start : self.stop]
+            else:
+                kind = np.result_type(*context) if context else np.float64
+                self._matrix = np.empty((len(context), len(self)), kind).T
+                for j, column in enumerate(context):
+                    self._matrix[:, j] = column[self.start : self.stop]
+        return self._matrix
+
+    @property
+    def features(self) -> Floats:
+        """Contexts (d, n) in float64, feature by feature, as BLAS wants them; good until the next block's."""
+        if self._features is None:
+            context = self.batch.context
+            size = self.batch.n_features * len(self)
+            if len(self.batch.room) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
+                self.batch.room = np.empty(size)
+            self._features = self.batch.room[:size].reshape(-1, len(self))
+            if isinstance(context, np.ndarray):
+                scores.transpose(context[self.start : self.stop], self._features)
+            else:
+                for j, column in enumerate(context):
+                    self._features[j] = column[self.start : self.stop]
+        return self._features
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How to read one log's parts: roles, labels, which rows, and what happens to bad ones. It can be pickled."""
+
+    roles: Roles
+    labels: Sequence[Any]
+    n_features: int
+    with_context: bool
+    with_action: bool
+    extra: tuple[str, ...]
+    filter: ds.Expression | None
+    filter_columns: tuple[str, ...]
+    splits: tuple[Split, ...]
+    skip_bad_rows: bool
+    decode_rows: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What must be decoded, and nothing else."""
+        roles = self.roles
+        names = [roles.reward, roles.propensity, *self.extra, *self.filter_columns]
+        if self.with_action:
+            names.append(roles.action)
+        if self.with_context:
+            names.extend(roles.context)
+        return tuple(dict.fromkeys(names))
+
+    def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
+        """The part's events; what was left out for a bad value is counted in `skipped`."""
+        kept = self._select(part, skipped)
+        first = 0
+        for batch in _exact(kept, ROWS):
+            yield self._views(batch, part, first)
+            first += batch.num_rows
+
+    def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
+        """Record batches less the rows that the filter, the splits or a bad value exclude."""
+        row = part.first_row
+        numbered = self.filter is not None or self.splits or self.skip_bad_rows
+        for batch in part.batches(self.decode_rows):
+            first, row = row, row + batch.num_rows
+            if numbered:
+                batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
+            if self.filter is not None:
+                chunks = pa.Table.from_batches([batch]).filter(self.filter).combine_chunks().to_batches()
+                if not chunks:
+                    continue
+                batch = chunks[0]
+            for split in self.splits:
+                batch = batch.filter(pa.array(split.keep(batch.column(ROW).to_numpy().astype(np.uint64))))
+            if batch.num_rows:
+                yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+
+    def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
+        good = np.ones(batch.num_rows, bool)
+        for reason, bad in self._bad_rows(batch):
+            skipped[reason] += int((bad & good).sum())
+            good &= ~bad
+        if good.all():
+            return [batch]
+        return [batch.filter(pa.array(good))] if good.any() else []
+
+    def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Each reason to leave a row out, with the rows that it concerns."""
+        roles = self.roles
+        checked = [(roles.reward, "reward"), (roles.propensity, "propensity")]
+        checked += [(roles.action, "action")] if self.with_action else []
+        checked += [(name, "context") for name in roles.context] if self.with_context else []
+        for name, role in checked:
+            column = batch.column(name)
+            if has_nulls(column):
+                yield f"{role} is null", nulls(column)
+        reward = _floats(pc.fill_null(batch.column(roles.reward), 0))
+        yield "reward is not finite", ~np.isfinite(reward)
+        p = _floats(pc.fill_null(batch.column(roles.propensity), 1))
+        yield "propensity is not in (0, 1]", ~((p > 0) & (p <= 1))
+        if self.with_action:
+            column = batch.column(roles.action)
+            index = np.full(batch.num_rows, 0, np.int32)
+            valid = ~nulls(column)
+            index[valid] = action_labels.encode(column.drop_null(), self.labels)
+            yield "action is not among the labels", (index < 0) | (index >= len(self.labels))
+        if self.with_context:
+            for name in roles.context:
+                column = batch.column(name)
+                valid = ~nulls(column)
+                finite = np.ones(batch.num_rows, bool)
+                values = self._context_values(column.filter(pa.array(valid)), name, "")
+                finite[valid] = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+                yield "context is not finite", ~finite
+
+    def _views(self, batch: pa.RecordBatch, part: Part, first: int) -> Batch:
+        roles = self.roles
+        rows: NDArray[np.int64] | int = part.first_row + first
+        if ROW in batch.schema.names:
+            rows = batch.column(ROW).to_numpy()
+
+        def where(i: int) -> str:
+            return place_of(part.place, part.first_row, int(rows + i if isinstance(rows, int) else rows[i]))
+
+        reward = _floats(self._whole(batch, roles.reward, "reward", where))
+        if roles.negated:
+            reward = -reward
+        propensity = _floats(self._whole(batch, roles.propensity, "propensity", where))
+        action = NO_ACTIONS
+        if self.with_action:
+            action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
+        self._check(action, reward, propensity, batch, where)
+        context: list[NDArray[Any]] | NDArray[Any] = []
+        if self.with_context:
+            columns = []
+            for name in roles.context:
+                values = self._context_values(self._whole(batch, name, "context", where), name, where)
+                _check_finite(values, name, where)
+                columns.append(values)
+            context = columns[0] if roles.listed else columns
+        extra = batch.select(list(self.extra))
+        return Batch(part.place, part.first_row, rows, action, reward, propensity, context, self.n_features, extra)
+
+    def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Any) -> pa.Array:
+        """A column that must not have nulls."""
+        column = batch.column(name)
+        if has_nulls(column):
+            i = int(np.argmax(nulls(column)))
+            raise LogError(f"{role} is null at {where(i)}, column {name!r}. {REMEDY}")
+        return column
+
+    def _check(self, action: Any, reward: Floats, propensity: Floats, batch: pa.RecordBatch, where: Any) -> None:
+        i = checks.first_bad(action, len(self.labels), reward, propensity)
+        if i < 0:
+            return
+        if not np.isfinite(reward[i]):
+            raise LogError(f"reward must be finite: got {reward[i]} at {where(i)}. {REMEDY}")
+        if not 0 < propensity[i] <= 1:
+            raise LogError(f"propensity must be in (0, 1]: got {propensity[i]} at {where(i)}. {REMEDY}")
+        value = batch.column(self.roles.action)[i].as_py()
+        raise LogError(
+            f"action {value!r} is not among the {describe_labels(self.labels)}: at {where(i)}. "
+            f'Pass all labels with actions=, or on_bad_row="skip"'
+        )
+
+    def _context_values(self, column: pa.Array, name: str, where: Any) -> NDArray[Any]:
+        """(n,) for a column of numbers, (n, d) for one of lists; float32 and float64 as they are."""
+        if not self.roles.listed:
+            return _numbers(column)
+        d = self.n_features
+        if not pa.types.is_fixed_size_list(column.type):
+            lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+            if (lengths != d).any():
+                i = int(np.argmax(lengths != d))
+                raise LogError(f"context {name!r} has {lengths[i]} numbers where others have {d}, at {where(i)}")
+        values = column.flatten()  # unlike .values, it heeds the offset of a sliced batch
+        if has_nulls(values):
+            i = int(np.argmax(nulls(values))) // d
+            raise LogError(f"context {name!r} holds a null at {where(i) if where else 'a row'}. {REMEDY}")
+        return _numbers(values).reshape(len(column), d)
+
+
+REMEDY = 'Mend or drop such rows, or pass on_bad_row="skip" to leave them out and have them counted'
+
+
+def _exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of exactly `rows`, the last one shorter; copies only where batches do not fit."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            held.append(batch.slice(0, rows - count))
+            yield _join(held)
+            batch = batch.slice(rows - count)
+            held, count = [], 0
+        if batch.num_rows:
+            held.append(batch)
+            count += batch.num_rows
+    if held:
+        yield _join(held)
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+
+
+def _floats(column: pa.Array) -> Floats:
+    values = _numbers(column)
+    return values if values.dtype == np.float64 else values.astype(np.float64)
+
+
+def _numbers(column: pa.Array) -> NDArray[Any]:
+    """float32 and float64 as views; other types become the narrower of the two that holds them exactly."""
+    kind = column.type
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return column.to_numpy(zero_copy_only=True)
+    small = (
+        pa.types.is_boolean(kind) or pa.types.is_float16(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 16)
+    )
+    return column.cast(pa.float32() if small else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def has_nulls(column: pa.Array) -> bool:
+    if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
+        return bool(column.drop_null().dictionary_decode().null_count) or column.null_count > 0
+    return column.null_count > 0
+
+
+def nulls(column: pa.Array) -> NDArray[np.bool_]:
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _check_finite(values: NDArray[Any], name: str, where: Any) -> None:
+    flat = values.reshape(-1)
+    i = checks.first_not_finite(flat)
+    if i >= 0:
+        event = i // (len(flat) // len(values))
+        raise LogError(f"context {name!r} must be finite: got {flat[i]} at {where(event)}. {REMEDY}")
+
+
+def describe_labels(labels: Sequence[Any]) -> str:
+    shown = [repr(x) for x in (list(labels) if len(labels) <= 6 else [*labels[:3], *labels[-1:]])]
+    if len(labels) > 6:
+        shown.insert(3, "...")
+    return f"{len(labels)} action{'s' * (len(labels) != 1)} {', '.join(shown)}"

@@ -1,0 +1,233 @@
+"""A log of events: where they are, which column is what, and which rows of it are meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from drstream.errors import LogError
+from drstream.log import labels as action_labels
+from drstream.log.batch import ROWS, Reader, Split, describe_labels
+from drstream.log.schema import FIND, Find, assign_roles, require_column
+from drstream.log.source import Part, StreamSource, open_source
+
+
+class Log:
+    """Logged events (x, a, r, p), streamed from wherever they are.
+
+    source      a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a pyarrow Table,
+                Dataset or RecordBatchReader, or any object with __arrow_c_stream__ (polars, pandas, duckdb).
+    context     names or globs of numeric columns, or the name of one column of lists.
+    action, reward, propensity
+                names of columns; left out, columns of usual names are looked for, and `repr` says which were found.
+    actions     the labels, in the order of the policies' rows, or their number; left out, they are found in the log.
+    filter      a pyarrow expression: only these rows.
+    on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
+    batch_size  rows to decode at a time; it changes memory and speed, never a result.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
+    >>> Log(table, context=["age"])
+    Log of table: 2 rows
+      context     1 feature: age
+      action      action: 2 actions 0, 1
+      reward      reward
+      propensity  propensity
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        context: str | Sequence[str] | Find = FIND,
+        action: str | Find = FIND,
+        reward: str | Find = FIND,
+        propensity: str | Find = FIND,
+        *,
+        actions: int | Sequence[Any] | None = None,
+        filter: ds.Expression | None = None,
+        on_bad_row: str = "error",
+        batch_size: int = ROWS,
+    ) -> None:
+        if on_bad_row not in ("error", "skip"):
+            raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
+        if batch_size < 1:
+            raise LogError(f"batch_size={batch_size}: it must be at least 1")
+        self.source = open_source(source)
+        self.roles = assign_roles(self.source.schema, context, action, reward, propensity)
+        self.filter = filter
+        self.on_bad_row = on_bad_row
+        self.batch_size = batch_size
+        self._splits: tuple[Split, ...] = ()
+        self._filter_columns = _columns_of(filter, self.source.schema)
+        self._labels_given = actions is not None
+        if actions is not None:
+            self.labels = action_labels.given_labels(actions)
+
+    @cached_property
+    def labels(self) -> Sequence[Any]:
+        """The actions' labels; a policy's probabilities are in this order."""
+        return action_labels.find_labels(self.source, self.roles.action)
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def n_features(self) -> int:
+        if not self.roles.listed:
+            return len(self.roles.context)
+        kind = self.source.schema.field(self.roles.context[0]).type
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        return _first_length(self)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the source, where they are known without reading it; filters and splits are not counted."""
+        return self.source.rows
+
+    def with_actions_up_to(self, n_actions: int) -> Log:
+        """The same log, where policies know more actions 0..K-1 than were logged. Labels that were given stay."""
+        if self._labels_given or not isinstance(self.labels, range) or n_actions <= self.n_actions:
+            return self
+        return self._but(labels=range(n_actions))
+
+    def split(self, fraction: float, seed: int = 0) -> tuple[Log, Log]:
+        """Two logs without a row in common, the first with about this fraction; by hash of the row's number.
+
+        The same rows fall to the same side in every run, however the log is stored or read.
+        """
+        if not 0 <= fraction <= 1:
+            raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
+        depth = len(self._splits)  # else a split of a split by the same seed would put all rows on one side
+        key = hash_seed(seed, depth)
+        return self._part_of(Split(key, 0.0, fraction)), self._part_of(Split(key, fraction, 1.0))
+
+    def _but(self, **changes: Any) -> Log:
+        """A copy with some attributes changed."""
+        other = object.__new__(Log)
+        other.__dict__ = {**self.__dict__, **changes}
+        return other
+
+    def _part_of(self, split: Split) -> Log:
+        return self._but(_splits=(*self._splits, split))
+
+    def shares_rows_with(self, other: Log) -> bool:
+        """Whether a row may be in both logs; filters are not looked into."""
+        if self.source is not other.source:
+            return False
+        pairs = zip(self._splits, other._splits, strict=False)
+        return not any(a.seed == b.seed and (a.high <= b.low or b.high <= a.low) for a, b in pairs)
+
+    def head(self, rows: int = 5) -> pa.Table:
+        """The first rows of the log, all columns, as they stand in the source."""
+        schema = self.source.schema
+        found = []
+        count = 0
+        reader = replace(self.reader(labelled=False), extra=tuple(schema.names), skip_bad_rows=False)
+        for part in self.source.parts(schema.names, self.filter):
+            for batch in reader._select(part, skipped=Counter()):
+                found.append(batch.select(schema.names).slice(0, rows - count))
+                count += found[-1].num_rows
+                if count >= rows:
+                    break
+            if count >= rows:
+                break
+        plain = [pa.Table.from_batches([b]).cast(schema) for b in found]
+        return pa.concat_tables(plain) if plain else schema.empty_table()
+
+    def reader(
+        self,
+        *,
+        context: bool = False,
+        action: bool = False,
+        columns: Sequence[str] = (),
+        on_bad_row: str | None = None,
+        labelled: bool = True,
+    ) -> Reader:
+        """How to read this log's parts, decoding only what is asked for."""
+        for name in columns:
+            require_column(self.source.schema, name, "policy or model")
+        return Reader(
+            roles=self.roles,
+            labels=self.labels if labelled and action else (),
+            n_features=self.n_features if context else 0,
+            with_context=context,
+            with_action=action,
+            extra=tuple(columns),
+            filter=self.filter,
+            filter_columns=self._filter_columns,
+            splits=self._splits,
+            skip_bad_rows=(on_bad_row or self.on_bad_row) == "skip",
+            decode_rows=self.batch_size,
+        )
+
+    def parts(self, columns: Sequence[str]) -> Iterator[Part]:
+        return self.source.parts(columns, self.filter)
+
+    def __repr__(self) -> str:
+        roles, d = self.roles, len(self.roles.context)
+        rows = "rows not known before reading" if self.rows is None else f"{self.rows:,} rows"
+        context = "none" if not d else f"{d} feature{'s' * (d > 1)}: {', '.join(_abridged(roles.context))}"
+        if roles.listed:
+            context = f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
+        known = "labels" in self.__dict__ or self.rows is not None
+        labels = describe_labels(self.labels) if known else "labels not known before reading"
+        lines = [
+            f"Log of {self.source.name}: {rows}",
+            f"  context     {context}",
+            f"  action      {roles.action}: {labels}",
+            f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
+            f"  propensity  {roles.propensity}",
+        ]
+        if self.filter is not None:
+            lines.append(f"  filter      {self.filter}")
+        lines += [f"  split       rows with a random number in [{s.low:g}, {s.high:g})" for s in self._splits]
+        if self.on_bad_row == "skip":
+            lines.append("  bad rows    skipped and counted")
+        return "\n".join(lines)
+
+
+def hash_seed(seed: int, depth: int) -> int:
+    """Another seed for each depth; depth 0 keeps it, so that `drs.uniforms(seed, ...)` shows a split's numbers."""
+    return (seed + depth * 0xD1342543DE82EF95) % 2**64
+
+
+def _abridged(names: Sequence[str]) -> list[str]:
+    return list(names) if len(names) <= 8 else [*names[:3], "...", names[-1]]
+
+
+def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that an expression mentions: those without which it cannot be evaluated."""
+    if filter is None:
+        return ()
+    empty = schema.empty_table()
+    try:
+        empty.filter(filter)
+    except pa.ArrowException as error:
+        raise LogError(f"filter={filter} does not fit the log: {' '.join(str(error).split())}") from None
+    needed = []
+    for name in schema.names:
+        try:
+            empty.drop_columns([name]).filter(filter)
+        except pa.ArrowException:
+            needed.append(name)
+    return tuple(needed)
+
+
+def _first_length(log: Log) -> int:
+    """The length of the first context, for lists whose type does not tell it."""
+    name = log.roles.context[0]
+    source = log.source.held() if isinstance(log.source, StreamSource) else log.source
+    for part in source.parts([name]):
+        for batch in part.batches(1024):
+            lengths = batch.column(0).value_lengths().drop_null()
+            if len(lengths):
+                return int(lengths[0].as_py())
+    raise LogError("the log is empty")

@@ -1,0 +1,144 @@
+"""Which column plays which role in a log."""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from drstream.errors import LogError, near
+
+
+class Find(enum.Enum):
+    """Stands for "look for a column of a usual name"."""
+
+    FIND = "find"
+
+
+FIND = Find.FIND
+
+USUAL = {
+    "action": ("action", "item_id", "arm", "decision", "chosen_action", "actions", "a"),
+    "reward": ("reward", "click", "rewards", "r", "cost"),
+    "propensity": ("propensity", "pscore", "propensity_score", "probability", "action_prob", "p_log", "prob", "p"),
+}
+COSTS = ("cost",)  # found by that name, it is negated
+USUAL_LISTS = ("context", "contexts", "x", "X", "features")
+USUAL_FEATURES = re.compile(r"(x|f|feature|feat|context|ctx|user_feature)_?\d+|(context|feature|user_feature)_.+")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a log: contexts are either numeric columns, or one column of lists."""
+
+    context: tuple[str, ...]
+    listed: bool  # the context is one column of lists
+    action: str
+    reward: str
+    propensity: str
+    negated: bool  # the reward column holds costs
+
+
+def assign_roles(
+    schema: pa.Schema,
+    context: str | Sequence[str] | Find,
+    action: str | Find,
+    reward: str | Find,
+    propensity: str | Find,
+) -> Roles:
+    """Find each role's column and check its type."""
+    found = {
+        role: _find(schema, role, wanted)
+        for role, wanted in (("action", action), ("reward", reward), ("propensity", propensity))
+    }
+    _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
+    _check(schema, found["reward"], "reward", _is_number, "numbers or booleans")
+    _check(schema, found["propensity"], "propensity", _is_number, "numbers")
+    contexts = _find_context(schema, context, taken=set(found.values()))
+    listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
+    for name in contexts:
+        kind = schema.field(name).type
+        if is_list(kind) and len(contexts) > 1:
+            raise LogError(
+                f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers"
+            )
+        _check(schema, name, "context", lambda t: _is_number(t.value_type if is_list(t) else t), "numbers or booleans")
+    return Roles(context=contexts, listed=listed, negated=reward is FIND and found["reward"].lower() in COSTS, **found)
+
+
+def require_column(schema: pa.Schema, name: str, role: str) -> None:
+    count = schema.names.count(name)
+    if count == 0:
+        raise LogError(f"the log has no column {name!r} for the {role}: {near(name, schema.names)}")
+    if count > 1:
+        raise LogError(f"the log has {count} columns named {name!r}: rename all but one")
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def is_string(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_string(kind)
+
+
+def _check(schema: pa.Schema, name: str, role: str, fits: object, wanted: str) -> None:
+    kind = schema.field(name).type
+    if not fits(kind):  # type: ignore[operator]
+        raise LogError(
+            f"{role} column {name!r} has type {kind}: it must hold {wanted}. Name another column with {role}="
+        )
+
+
+def _find(schema: pa.Schema, role: str, wanted: str | Find) -> str:
+    if wanted is not FIND:
+        require_column(schema, wanted, role)
+        return wanted
+    lower = {name.lower(): name for name in reversed(schema.names)}
+    for name in USUAL[role]:
+        if name in lower:
+            require_column(schema, lower[name], role)
+            return lower[name]
+    raise LogError(
+        f"no column of the log has a usual name for the {role} ({', '.join(USUAL[role])}): "
+        f"name it with {role}=. {near(role, schema.names)}"
+    )
+
+
+def _find_context(schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: set[str]) -> tuple[str, ...]:
+    if wanted is FIND:
+        free = [name for name in schema.names if name not in taken]
+        for name in USUAL_LISTS:
+            if name in free and is_list(schema.field(name).type):
+                return (name,)
+        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and _is_number(schema.field(n).type))
+    names: list[str] = []
+    for pattern in [wanted] if isinstance(wanted, str) else wanted:
+        if pattern in schema.names or not set("*?[") & set(pattern):
+            require_column(schema, pattern, "context")
+            matches = [pattern]
+        else:
+            matches = [n for n in schema.names if fnmatch.fnmatchcase(n, pattern) and n not in taken]
+            if not matches:
+                raise LogError(f"no column matches {pattern!r} for the context: {near(pattern, schema.names)}")
+        names += [n for n in matches if n not in names]
+    return tuple(names)

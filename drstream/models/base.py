@@ -1,0 +1,134 @@
+"""What a reward model is to `evaluate`: something that fills a block's predicted rewards, action by action."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.errors import ModelError
+from drstream.log import Block, Log
+from drstream.log.batch import has_nulls
+from drstream.log.schema import is_list, require_column
+from drstream.policies.base import fill_from
+
+Floats = NDArray[np.float64]
+
+
+class RewardModel:
+    """r̂(x, a). Give `predict(X)`, which takes contexts (n, d) and returns (n, K)."""
+
+    n_actions: int | None = None
+    uses_context = True
+    columns: tuple[str, ...] = ()
+    fitted_on: Log | None = None
+
+    def fit(self, log: Log) -> Self:
+        """Nothing to fit, unless a subclass says otherwise."""
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no predict(X)")
+
+    def bind(self, log: Log) -> RewardModel:
+        """A copy of the model for this log, after a check that they fit."""
+        if self.n_actions not in (None, log.n_actions):
+            raise ModelError(
+                f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
+                "open the log that it is fitted on with actions= as well"
+            )
+        bound = copy.copy(self)
+        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        bound.n_actions = log.n_actions
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        """out[a, i] <- r̂(x_i, a)."""
+        fill_from(self.predict, "the reward model", ModelError, block, out)
+
+
+class Constant(RewardModel):
+    """The same prediction for every context: one number, or one for each action.
+
+    >>> Constant([0.1, 0.2]).predict(np.zeros((1, 3)))
+    array([[0.1, 0.2]])
+    """
+
+    uses_context = False
+
+    def __init__(self, value: Any) -> None:
+        self.value = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        if self.value.ndim != 1 or not np.isfinite(self.value).all():
+            raise ModelError("Constant: the value must be a finite number, or a list of one for each action")
+        self.n_actions = len(self.value) if np.ndim(value) else None
+
+    def predict(self, X: NDArray[Any]) -> Floats:
+        return np.tile(np.broadcast_to(self.value, self.n_actions or 1), (len(X), 1))
+
+    def fill(self, block: Block, out: Floats) -> None:
+        out[:] = self.value[:, None]
+
+
+class Column(RewardModel):
+    """Predictions that stand in the log: one column of lists of K numbers, or K columns of numbers."""
+
+    uses_context = False
+
+    def __init__(self, *names: str) -> None:
+        if not names:
+            raise ModelError("Column: name one column of lists, or one column for each action")
+        self.columns = names
+        self.n_actions = len(names) if len(names) > 1 else None
+
+    def bind(self, log: Log) -> RewardModel:
+        for name in self.columns:
+            require_column(log.source.schema, name, "reward model")
+        kind = log.source.schema.field(self.columns[0]).type
+        if len(self.columns) == 1 and log.n_actions > 1 and not is_list(kind):
+            raise ModelError(
+                f"column {self.columns[0]!r} is {kind}: {log.n_actions} actions need lists, or as many columns"
+            )
+        return super().bind(log)
+
+    def fill(self, block: Block, out: Floats) -> None:
+        columns = [self._whole(block, name) for name in self.columns]
+        if is_list(columns[0].type):
+            values = columns[0].flatten()
+            if len(values) != out.size or has_nulls(values):
+                raise ModelError(f"column {self.columns[0]!r} must hold {len(out)} numbers a row: near {block.row(0)}")
+            out[:] = values.to_numpy(zero_copy_only=False).reshape(out.shape[::-1]).T
+        else:
+            for row, column in zip(out, columns, strict=True):
+                row[:] = column.to_numpy(zero_copy_only=False)
+
+    def _whole(self, block: Block, name: str) -> pa.Array:
+        column = block.column(name)
+        if has_nulls(column):
+            i = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise ModelError(f"the reward model's column {name!r} is null at {block.row(i)}")
+        return column
+
+
+class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.models.from_function(f)
+    """A function of contexts (n, d) that returns predictions (n, K)."""
+
+    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        self.function = function
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self.function(X))
+
+
+def as_model(model: Any) -> RewardModel:
+    if isinstance(model, RewardModel):
+        return model
+    if callable(getattr(model, "predict", None)) and not isinstance(model, type):
+        return from_function(model.predict)
+    raise ModelError(
+        f"model={model!r} is not a reward model: pass one of drstream.models, fitted, or an object with "
+        "predict(X) -> (n, K)"
+    )

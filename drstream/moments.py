@@ -1,0 +1,79 @@
+"""A state of means and co-moments: create, update, merge, and what can be read off it. The arithmetic is in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.kernels import moments as kernels
+
+Floats = NDArray[np.float64]
+State = NDArray[np.void]  # one record
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which variables there are, and in which groups their covariances are wanted."""
+
+    variables: int
+    groups: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def members(self) -> NDArray[np.int64]:
+        return np.array([v for group in self.groups for v in group], dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *map(len, self.groups)], dtype=np.int64)
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.void]:
+        return np.dtype(
+            [
+                ("count", "i8", (1,)),  # events
+                ("sums", "f8", (self.variables,)),  # of each variable
+                ("carries", "f8", (self.variables,)),  # what rounding took from `sums`
+                (
+                    "comoments",
+                    "f8",
+                    (sum(len(g) ** 2 for g in self.groups),),
+                ),  # matrices of the groups, upper triangles
+            ],
+            align=True,
+        )
+
+    def create(self) -> State:
+        return np.zeros(1, self.dtype)
+
+    def update(self, state: State, terms: Floats) -> None:
+        """Add events: the columns of terms (variables, events). Terms are overwritten."""
+        kernels.update(terms, self.members, self.starts, *_fields(state))
+
+    def merge(self, state: State, other: State) -> State:
+        """Add the second state to the first, in place."""
+        kernels.merge(self.members, self.starts, *_fields(state), *_fields(other))
+        return state
+
+    def count(self, state: State) -> int:
+        return int(state["count"][0, 0])
+
+    def means(self, state: State) -> Floats:
+        n = self.count(state)
+        return (state["sums"][0] + state["carries"][0]) / n if n else np.full(self.variables, np.nan)
+
+    def comoment(self, state: State, group: Sequence[int]) -> Floats:
+        """The symmetric matrix of sum over events of (x - mean)(y - mean) for the variables of a group."""
+        g = self.groups.index(tuple(group))
+        start = sum(len(other) ** 2 for other in self.groups[:g])
+        size = len(group)
+        upper = np.triu(state["comoments"][0, start : start + size * size].reshape(size, size))
+        return upper + np.triu(upper, 1).T
+
+
+def _fields(state: State) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+    record = state[0]
+    return record["count"], record["sums"], record["carries"], record["comoments"]

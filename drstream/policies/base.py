@@ -1,0 +1,123 @@
+"""What a fixed policy is to `evaluate`: something that fills a block's probabilities, action by action."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import PolicyError
+from drstream.log import Block, Log
+
+Floats = NDArray[np.float64]
+
+
+class FixedPolicy:
+    """A policy that does not change: ν(a|x).
+
+    Give `probabilities(X)`, which takes contexts (n, d) and returns (n, K). `bind` is called once before a pass, with
+    the log; `fill` then once a block, with room for (K, n).
+    """
+
+    name = "policy"
+    n_actions: int | None = None  # where the policy itself knows K
+    uses_context = True
+    columns: tuple[str, ...] = ()  # of the log that the policy reads
+    only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `fill_logged`
+
+    def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
+
+    def needs_actions(self, log: Log) -> bool:
+        """Whether the policy must know the action set; else the logged action's probability is all there is to it."""
+        return True
+
+    def bind(self, log: Log, name: str) -> FixedPolicy:
+        """A copy of the policy for this log, after a check that they fit."""
+        bound = copy.copy(self)
+        bound.name = name
+        if self.n_actions not in (None, log.n_actions):
+            raise PolicyError(
+                f"policy {name!r} has {self.n_actions} actions, the log has {log.n_actions}: "
+                "pass all labels with actions= when you open the log, or correct the policy"
+            )
+        bound.n_actions = log.n_actions
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        """out[a, i] <- ν(a|x_i)."""
+        fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
+
+    def fill_logged(self, block: Block, out: Floats) -> None:
+        """out[i] <- ν(a_i|x_i), where `only_logged`."""
+        raise NotImplementedError
+
+
+class Function(FixedPolicy):
+    """A plain function of contexts, or an object with `probabilities(X)`."""
+
+    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        self.function = function
+
+    def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self.function(X))
+
+
+def fill_from(
+    function: Callable[[NDArray[Any]], NDArray[Any]], who: str, error: type[Exception], block: Block, out: Floats
+) -> None:
+    """Ask a user's function for (n, K) and store it as (K, n)."""
+    try:
+        values = np.asarray(function(block.matrix))
+    except Exception as problem:
+        problem.add_note(f"raised by {who} for {len(block)} events from {block.row(0)} on")
+        raise
+    wanted = (len(block), len(out))
+    if values.shape != wanted:
+        raise error(
+            f"{who} returned an array of shape {values.shape} for {len(block)} events and {len(out)} actions: "
+            f"it must be {wanted}"
+        )
+    if values.dtype.kind not in "fiub":
+        raise error(f"{who} returned {values.dtype} where numbers are needed")
+    out[:] = values.T
+
+
+def as_policy(policy: Any, name: str) -> FixedPolicy:
+    if isinstance(policy, FixedPolicy):
+        return policy
+    if isinstance(policy, type):
+        raise PolicyError(f"policy {name!r} is a class: pass an instance, {policy.__name__}(...)")
+    if callable(getattr(policy, "probabilities", None)):
+        return Function(policy.probabilities)
+    if callable(policy):
+        return Function(policy)
+    raise PolicyError(
+        f"policy {name!r} is a {type(policy).__name__}: a policy is an object with probabilities(X), or a "
+        "function of X, that returns (n, K)"
+    )
+
+
+def as_policies(policies: Any) -> dict[str, FixedPolicy]:
+    """A mapping of names to policies; a single policy is called "policy"."""
+    if not isinstance(policies, Mapping):
+        policies = {"policy": policies}
+    if not policies:
+        raise PolicyError("there is no policy to evaluate: pass a policy, or a mapping of names to policies")
+    return {str(name): as_policy(policy, str(name)) for name, policy in policies.items()}
+
+
+def as_weights(weights: Any, intercept: Any, who: str) -> tuple[Floats, Floats]:
+    """Weights (K, d) and intercepts (K) of a linear policy, checked."""
+    matrix = np.array(weights, dtype=np.float64, order="C")  # a copy: the caller's stays as it is
+    if matrix.ndim != 2:
+        raise PolicyError(f"{who}: weights have shape {matrix.shape}; they must be (actions, features)")
+    column = np.zeros(len(matrix)) if intercept is None else np.array(intercept, dtype=np.float64).reshape(-1)
+    if len(column) != len(matrix):
+        raise PolicyError(f"{who}: {len(column)} intercepts for {len(matrix)} actions")
+    if not (np.isfinite(matrix).all() and np.isfinite(column).all()):
+        raise PolicyError(f"{who}: weights and intercepts must be finite")
+    return matrix, column

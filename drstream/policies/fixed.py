@@ -1,0 +1,233 @@
+"""The fixed policies that come with drstream."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.errors import PolicyError
+from drstream.kernels.scores import argmax, one_hot, softmax
+from drstream.log import Block, Log
+from drstream.log.batch import describe_labels, has_nulls, nulls
+from drstream.log.labels import encode
+from drstream.log.schema import is_list, require_column
+from drstream.policies.base import FixedPolicy, Floats, as_policy, as_weights
+
+
+class Uniform(FixedPolicy):
+    """Every action with the same probability.
+
+    >>> Uniform(n_actions=4).probabilities(np.zeros((1, 2)))
+    array([[0.25, 0.25, 0.25, 0.25]])
+    """
+
+    uses_context = False
+
+    def __init__(self, n_actions: int | None = None) -> None:
+        self.n_actions = n_actions
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        if self.n_actions is None:
+            raise PolicyError("Uniform() does not know how many actions there are: Uniform(n_actions=...)")
+        return np.full((len(X), self.n_actions), 1 / self.n_actions)
+
+    def fill(self, block: Block, out: Floats) -> None:
+        out[:] = 1 / len(out)
+
+
+class Constant(FixedPolicy):
+    """Always the same action, named by its label."""
+
+    uses_context = False
+
+    def __init__(self, action: Any) -> None:
+        self.action = action
+        self.index = -1
+
+    def bind(self, log: Log, name: str) -> Self:
+        bound: Self = super().bind(log, name)  # type: ignore[assignment]
+        if self.action not in log.labels:
+            raise PolicyError(
+                f"policy {name!r} takes action {self.action!r}, which is not among the {describe_labels(log.labels)}"
+            )
+        bound.index = log.labels.index(self.action)
+        return bound
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        if self.n_actions is None:
+            raise PolicyError("Constant() knows its action's index only together with a log")
+        out = np.zeros((len(X), self.n_actions))
+        out[:, self.index] = 1
+        return out
+
+    def fill(self, block: Block, out: Floats) -> None:
+        out[:] = 0
+        out[self.index] = 1
+
+
+class _Scored(FixedPolicy):
+    """Scores weights @ x + intercept, one row of weights for each action."""
+
+    def __init__(self, weights: Any, intercept: Any = None) -> None:
+        self.weights, self.intercept = as_weights(weights, intercept, type(self).__name__)
+        self.n_actions = len(self.weights)
+
+    def bind(self, log: Log, name: str) -> FixedPolicy:
+        shape = (log.n_actions, log.n_features)
+        if self.weights.shape != shape:
+            raise PolicyError(
+                f"policy {name!r} has weights of shape {self.weights.shape}; the log has {log.n_actions} actions and "
+                f"{log.n_features} features, so they must be {shape}. Pass context= and actions= when you open the log"
+            )
+        return super().bind(log, name)
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        out = np.ascontiguousarray(self.weights @ np.asarray(X, dtype=np.float64).T)
+        self._normalise(out)
+        return out.T
+
+    def fill(self, block: Block, out: Floats) -> None:
+        np.matmul(self.weights, block.features, out=out)
+        self._normalise(out)
+
+    def _normalise(self, scores: Floats) -> None:
+        raise NotImplementedError
+
+
+class Linear(_Scored):
+    """The action with the largest score; the first of them in a tie.
+
+    >>> Linear([[1.0], [-1.0]]).probabilities(np.array([[2.0], [-3.0]]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def _normalise(self, scores: Floats) -> None:
+        argmax(scores, self.intercept)
+
+
+class Softmax(_Scored):
+    """Probabilities proportional to exp(score / temperature).
+
+    >>> Softmax([[0.0], [1.0]]).probabilities(np.zeros((1, 1)))
+    array([[0.5, 0.5]])
+    """
+
+    def __init__(self, weights: Any, intercept: Any = None, temperature: float = 1) -> None:
+        if not 0 < temperature < np.inf:
+            raise PolicyError(f"Softmax: temperature={temperature} must be positive")
+        super().__init__(weights, intercept)
+        self.weights /= temperature
+        self.intercept /= temperature
+        self.temperature = temperature
+
+    def _normalise(self, scores: Floats) -> None:
+        softmax(scores, self.intercept)
+
+
+class Epsilon(FixedPolicy):
+    """With probability epsilon an action at random, else what the base policy does."""
+
+    def __init__(self, base: Any, epsilon: float) -> None:
+        if not 0 <= epsilon <= 1:
+            raise PolicyError(f"Epsilon: epsilon={epsilon} must be in [0, 1]")
+        self.base = as_policy(base, "base of Epsilon")
+        self.epsilon = epsilon
+        self.n_actions = self.base.n_actions
+        self.uses_context = self.base.uses_context
+        self.columns = self.base.columns
+
+    def bind(self, log: Log, name: str) -> Self:
+        bound: Self = super().bind(log, name)  # type: ignore[assignment]
+        bound.base = self.base.bind(log, name)
+        bound.only_logged = bound.base.only_logged
+        return bound
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        base = np.asarray(self.base.probabilities(X), dtype=np.float64)
+        return (1 - self.epsilon) * base + self.epsilon / base.shape[1]
+
+    def fill(self, block: Block, out: Floats) -> None:
+        self.base.fill(block, out)
+        self._mix(out)
+
+    def fill_logged(self, block: Block, out: Floats) -> None:
+        self.base.fill_logged(block, out)
+        self._mix(out)
+
+    def _mix(self, out: Floats) -> None:
+        assert self.n_actions is not None
+        out *= 1 - self.epsilon
+        out += self.epsilon / self.n_actions
+
+
+class Column(FixedPolicy):
+    """A policy that stands in the log itself.
+
+    A column of lists holds the probabilities of all K actions; one of floating-point numbers, the probability of the
+    logged action (enough for IPS and SNIPS); one of integers, strings or a dictionary, the action that it takes.
+    """
+
+    uses_context = False
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self.columns = (column,)
+        self.labels: Sequence[Any] = ()
+
+    def needs_actions(self, log: Log) -> bool:
+        require_column(log.source.schema, self.column, "policy")
+        return not pa.types.is_floating(log.source.schema.field(self.column).type)
+
+    def bind(self, log: Log, name: str) -> Self:
+        if self.needs_actions(log):
+            bound: Self = super().bind(log, name)  # type: ignore[assignment]
+            bound.labels = log.labels
+        else:
+            bound = copy.copy(self)
+            bound.name, bound.only_logged = name, True
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        column = self._whole(block)
+        if not is_list(column.type):
+            self._fill_choice(column, block, out)
+            return
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False) if len(column) else np.zeros(0)
+        if (lengths != len(out)).any():
+            i = int(np.argmax(lengths != len(out)))
+            raise PolicyError(
+                f"policy {self.name!r}: column {self.column!r} holds {lengths[i]} probabilities at {block.row(i)}; "
+                f"there are {len(out)} actions"
+            )
+        out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
+
+    def _fill_choice(self, column: pa.Array, block: Block, out: Floats) -> None:
+        choice = encode(column, self.labels)
+        if len(choice) and not 0 <= choice.min() <= choice.max() < len(out):
+            i = int(np.argmax((choice < 0) | (choice >= len(out))))
+            raise PolicyError(
+                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.row(i)}, "
+                f"which is not among the {describe_labels(self.labels)}"
+            )
+        one_hot(choice, out)
+
+    def fill_logged(self, block: Block, out: Floats) -> None:
+        out[:] = self._whole(block).to_numpy(zero_copy_only=False)
+        if not (out.min(initial=0) >= 0 and out.max(initial=1) <= 1):
+            i = int(np.argmax(~((out >= 0) & (out <= 1))))
+            raise PolicyError(
+                f"policy {self.name!r}: column {self.column!r} holds the probability {out[i]} at {block.row(i)}"
+            )
+
+    def _whole(self, block: Block) -> pa.Array:
+        column = block.column(self.column)
+        if has_nulls(column):
+            i = int(np.argmax(nulls(column)))
+            raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.row(i)}")
+        return column

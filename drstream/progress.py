@@ -1,0 +1,44 @@
+"""Progress of a pass: a bar with events per second and time left on a terminal, or a call of the user's function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from drstream.errors import DrstreamError
+
+
+@contextmanager
+def reporter(progress: Any, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function to be called with the number of rows done so far.
+
+    progress=False shows nothing, True a bar if standard error is a terminal, a function is called with (done, total).
+    """
+    if callable(progress):
+        yield lambda done: progress(done, total)
+    elif progress not in (True, False):
+        raise DrstreamError(f"progress={progress!r}: it is True, False, or a function of (rows done, rows in all)")
+    elif progress and sys.stderr.isatty():
+        with _bar(total) as report:
+            yield report
+    else:
+        yield lambda done: None
+
+
+@contextmanager
+def _bar(total: int | None) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{speed / 1e6:.1f} M events/s" if speed else "")
+
+    columns = (TextColumn("{task.completed:,.0f} events"), BarColumn(), Speed(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=total)
+        yield lambda done: bars.update(bar, completed=done)

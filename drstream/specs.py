@@ -1,0 +1,128 @@
+"""Policies and models written as words on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drstream import models
+from drstream import policies as kinds
+from drstream.errors import DrstreamError, ModelError, PolicyError, near
+from drstream.log import Log
+
+POLICIES = ("uniform", "constant:LABEL", "column:NAME", "softmax:FILE.npz", "linear:FILE.npz", "python:MODULE:OBJECT")
+MODELS = ("ridge", "ridge:ALPHA", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
+
+
+def actions(text: str | None) -> int | list[Any] | None:
+    """`10`, or `web,news,movie`."""
+    if text is None:
+        return None
+    if text.strip().isdigit():
+        return int(text)
+    labels: list[Any] = [label.strip() for label in text.split(",")]
+    return [int(label) for label in labels] if all(label.lstrip("-").isdigit() for label in labels) else labels
+
+
+def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for text in texts:
+        name, spec = _name(text)
+        if name in named:
+            raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
+        named[name] = _policy(spec, labels)
+    return named
+
+
+def _name(text: str) -> tuple[str, str]:
+    """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
+    name, equals, spec = text.partition("=")
+    return (name, spec) if equals and ":" not in name and spec else (text, text)
+
+
+def _policy(spec: str, labels: Sequence[Any]) -> Any:
+    kind, _, rest = spec.partition(":")
+    made: dict[str, Callable[[], Any]] = {
+        "uniform": kinds.Uniform,
+        "constant": lambda: kinds.Constant(_label(rest, labels)),
+        "column": lambda: kinds.Column(rest),
+        "softmax": lambda: kinds.Softmax(**_weights(rest, ("temperature",))),
+        "linear": lambda: kinds.Linear(**_weights(rest)),
+        "python": lambda: _python(rest, PolicyError),
+    }
+    if kind not in made or bool(rest) == (kind == "uniform"):
+        hint = f"; {near(kind, made)}" if kind not in made else ""
+        raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(POLICIES)}")
+    return made[kind]()
+
+
+def _label(text: str, labels: Sequence[Any]) -> Any:
+    """The label that is written so."""
+    for label in labels if not isinstance(labels, range) else ():
+        if str(label) == text:
+            return label
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Arrays `weights` (K, d) and perhaps `intercept` (K) of an .npz file."""
+    if not Path(path).is_file():
+        raise PolicyError(f"no such file: {path!r}")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except Exception as error:
+        raise PolicyError(f"{path} is not an .npz file of arrays: {error}") from None
+    if "weights" not in found:
+        raise PolicyError(f"{path} holds no array 'weights' (actions x features): {near('weights', found)}")
+    known = {"weights", "intercept", *others}
+    unknown = sorted(set(found) - known)
+    if unknown:
+        raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {near(unknown[0], known)}")
+    return {name: float(value) if name in others else value for name, value in found.items()}
+
+
+def _python(spec: str, kind: type[DrstreamError]) -> Any:
+    """`module:object`, imported with the current folder on the path. What is imported is trusted."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise kind(f"python:{spec}: write python:MODULE:OBJECT")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise kind(f"python:{spec} cannot be imported: {error}") from None
+    return found() if isinstance(found, type) else found
+
+
+def model(text: str | None, log: Log, share: float, seed: int, threads: int | None) -> tuple[Any, Log]:
+    """The reward model, and the log that is left to evaluate on."""
+    if text is None:
+        return None, log
+    kind, _, rest = text.partition(":")
+    if kind == "ridge":
+        train, test = log.split(share, seed)
+        fitted = models.Ridge(alpha=_number(rest, text) if rest else 1.0).fit(train, threads=threads, progress=True)
+        return fitted, test
+    if kind == "constant" and rest:
+        return models.Constant(_number(rest, text)), log
+    if kind == "column" and rest:
+        return models.Column(*rest.split(",")), log
+    if kind == "python":
+        return _python(rest, ModelError), log
+    raise ModelError(f"--model {text!r} is not a model: one of {', '.join(MODELS)}")
+
+
+def _number(text: str, spec: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ModelError(f"--model {spec!r}: {text!r} is not a number") from None
