@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Log": "drstream.log",
-    "evaluate": "drstream.evaluate",
+    "evaluate": "drstream.evaluation",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
     "Evaluation": "drstream.results",
@@ -41,7 +41,7 @@ __all__ = [
 if TYPE_CHECKING:
     from drstream import models, policies, synth
     from drstream.errors import DrstreamError, LogError, ModelError, PolicyError
-    from drstream.evaluate import evaluate
+    from drstream.evaluation import evaluate
     from drstream.log import Log
     from drstream.results import Estimate, Evaluation
     from drstream.sampling import uniforms

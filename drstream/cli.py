@@ -161,7 +161,7 @@ def evaluate(
 ) -> None:
     """Estimate the value of policies from a log, each with an interval."""
     from drstream import specs
-    from drstream.evaluate import evaluate as run
+    from drstream.evaluation import evaluate as run
 
     if output is not None:
         _check_output(output)

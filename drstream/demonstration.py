@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from drstream import synth
-from drstream.evaluate import evaluate as evaluate_policies
+from drstream.evaluation import evaluate as evaluate_policies
 from drstream.log import Log
 from drstream.models import Ridge
 from drstream.policies import Epsilon, Linear, Softmax, Uniform

@@ -34,6 +34,9 @@ class Estimator:
     value: Callable[[Floats], float]
     gradient: Callable[[Floats], list[float]]
 
+    def __reduce__(self) -> tuple[Callable[[str], Estimator], tuple[str]]:
+        return named, (self.name,)  # pickled by its name
+
     @property
     def needs_model(self) -> bool:
         return bool({"b", "z", "dr", "drc"} & set(self.terms))
@@ -69,6 +72,10 @@ ALL = {
         _mean("dr-capped", "drc", "wc"),
     )
 }
+
+
+def named(name: str) -> Estimator:
+    return ALL[name]
 
 
 def choose(names: Sequence[str] | str | None, *, with_model: bool, with_cap: bool) -> list[Estimator]:

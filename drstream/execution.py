@@ -6,11 +6,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache, partial
 from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError
 from drstream.log import Log
@@ -39,7 +39,7 @@ def run(
     parts = log.parts(columns)
     with ExitStack() as stack:
         report = stack.enter_context(reporter(progress, log.rows))
-        stack.enter_context(threadpool_limits(1, "blas"))
+        stack.enter_context(one_blas_thread())
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
         elif workers > 1:
@@ -68,8 +68,17 @@ def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int],
 
 
 def _on_one_blas_thread(task: Callable[[Part], Result], part: Part) -> Result:
-    with threadpool_limits(1, "blas"):  # in a process of its own, the caller's limit does not hold
+    with one_blas_thread():  # in a process of its own, the caller's limit does not hold
         return task(part)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    return _blas_libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries: 3 ms
 
 
 def usable_cores() -> int:

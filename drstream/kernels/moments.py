@@ -93,13 +93,13 @@ def update(terms, members, starts, count, sums, carries, comoments):
         n = count[0]
         for v in range(variables):
             x = terms[v][first:last]
-            total = lane_sum(x, high, low)
-            mean = total / m
+            total, lost = lane_sum(x, high, low)
+            mean = (total + lost) / m
             for i in range(m):
                 x[i] -= mean
             shift[v] = mean - (sums[v] + carries[v]) / n if n > 0 else 0.0
             sums[v], error = two_sum(sums[v], total)
-            carries[v] += error
+            carries[v] += error + lost
         flat = 0
         for g in range(starts.shape[0] - 1):
             group = members[starts[g] : starts[g + 1]]

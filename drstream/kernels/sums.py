@@ -15,7 +15,7 @@ def two_sum(a, b):
 
 @helper
 def lane_sum(x, high, low):
-    """Sum of x, as if in twice the precision; `high` and `low` are scratch of LANES numbers."""
+    """Sum of x as (sum, what rounding took from it); `high` and `low` are scratch of LANES numbers."""
     for lane in range(LANES):
         high[lane] = 0.0
         low[lane] = 0.0
@@ -34,4 +34,4 @@ def lane_sum(x, high, low):
     for lane in range(LANES):
         result, error = two_sum(result, high[lane])
         errors += error + low[lane]
-    return result + errors
+    return result, errors

@@ -1,0 +1,18 @@
+"""Settings of all tests: hypothesis has no deadline, as a first call may compile, and the same examples each run."""
+
+import os
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("drstream", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.register_profile("plain", deadline=None, max_examples=15, derandomize=True)
+PLAIN = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+hypothesis.settings.load_profile("plain" if PLAIN else "drstream")
+
+
+@pytest.fixture(autouse=True)
+def _drstream_in_doctests(doctest_namespace):
+    import numpy as np
+
+    doctest_namespace["np"] = np

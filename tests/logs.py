@@ -1,0 +1,61 @@
+"""Small logs for tests: drawn by hypothesis, or from a seed."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import drstream as drs
+
+MODEL_COLUMN, POLICY_COLUMN = "rhat", "pi"
+
+
+@st.composite
+def events(draw, max_rows=40):
+    """Arrays of a log, probabilities and predictions: one row, ties, huge weights and K = 1 included."""
+    rows = draw(st.integers(1, max_rows))
+    actions = draw(st.integers(1, 5))
+    finite = st.floats(-1e3, 1e3, allow_nan=False).map(lambda x: round(x, 3))
+    reward = draw(st.lists(st.one_of(st.sampled_from([0.0, 1.0]), finite), min_size=rows, max_size=rows))
+    propensity = draw(
+        st.lists(st.one_of(st.sampled_from([1.0, 0.5, 1e-9]), st.floats(1e-3, 1.0)), min_size=rows, max_size=rows)
+    )
+    action = draw(st.lists(st.integers(0, actions - 1), min_size=rows, max_size=rows))
+    raw = draw(st.lists(st.lists(st.integers(0, 9), min_size=actions, max_size=actions), min_size=rows, max_size=rows))
+    pi = np.array(raw, float)
+    pi[pi.sum(axis=1) == 0, 0] = 1
+    pi /= pi.sum(axis=1, keepdims=True)
+    rhat = np.array(draw(st.lists(finite, min_size=rows * actions, max_size=rows * actions))).reshape(rows, actions)
+    return {
+        "reward": np.array(reward),
+        "propensity": np.array(propensity),
+        "action": np.array(action, np.int32),
+        "pi": pi,
+        "rhat": rhat,
+    }
+
+
+def as_table(log, chunks=()):
+    """The events as a table whose policy and model stand in columns, cut into chunks after these rows."""
+    table = pa.table(
+        {
+            "action": log["action"],
+            "reward": log["reward"],
+            "propensity": log["propensity"],
+            POLICY_COLUMN: list(log["pi"]),
+            MODEL_COLUMN: list(log["rhat"]),
+        }
+    )
+    cuts = [0, *sorted(chunks), table.num_rows]
+    return pa.concat_tables(table.slice(a, b - a) for a, b in itertools.pairwise(cuts))
+
+
+def world(seed=0, **options):
+    return drs.synth.World(**{"n_actions": 4, "n_features": 3, "seed": seed, **options})
+
+
+def arrays(table, features):
+    """X, a, r, p of a table with columns x0, x1, ..."""
+    X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(features)]).astype(float)
+    return X, *(table[name].to_numpy() for name in ("action", "reward", "propensity"))

@@ -1,0 +1,94 @@
+"""One test for each way in which floating-point numbers could spoil a result."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from drstream.kernels import scores
+from drstream.moments import Layout
+from tests.conftest import PLAIN
+
+ROWS = 5_000 if PLAIN else 200_000
+
+
+def moments_of(x):
+    layout = Layout(1, ((0,),))
+    state = layout.create()
+    for start in range(0, len(x), 16_384):
+        layout.update(state, x[None, start : start + 16_384].copy())
+    return layout.means(state)[0], layout.comoment(state, (0,))[0, 0] / (len(x) - 1)
+
+
+def test_sums_are_compensated():
+    """Large terms that cancel: a plain running sum keeps about 9 of 16 digits here."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(ROWS) * 1e8
+    x = np.concatenate([x, -x, rng.standard_normal(ROWS)])
+    mean, _ = moments_of(x)
+    ref = math.fsum(x) / len(x)
+    assert abs(np.cumsum(x)[-1] / len(x) - ref) > 1e-12 * abs(ref)  # the test can fail
+    assert mean == pytest.approx(ref, rel=1e-13)
+
+
+def test_variance_far_from_zero():
+    """1e8 + N(0, 1): the naive sum of squares loses every digit of the variance."""
+    x = 1e8 + np.random.default_rng(1).standard_normal(ROWS)
+    _, variance = moments_of(x)
+    exact = x - 1e8
+    assert variance == pytest.approx(np.var(exact, ddof=1), rel=1e-7)
+
+
+def test_variance_with_one_huge_value_first():
+    """A pivot taken from the first event would be useless here."""
+    x = np.concatenate([[1e12], np.random.default_rng(2).standard_normal(ROWS)])
+    _, variance = moments_of(x)
+    assert variance == pytest.approx(np.var(x, ddof=1), rel=1e-12)
+
+
+def test_softmax_is_exact_to_the_last_digits():
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-40, 40, (5, 400))
+    got = x.copy()
+    scores.softmax(got, np.zeros(5))
+    exps = np.exp(x - x.max(axis=0))
+    np.testing.assert_allclose(got, exps / exps.sum(axis=0), rtol=5e-15)
+
+
+def test_softmax_of_extreme_scores():
+    got = np.array([[1e300, -800.0, 0.0, 5.0], [-1e300, 800.0, -1e4, 5.0]])
+    scores.softmax(got, np.zeros(2))
+    assert got.tolist() == [[1.0, 0.0, 1.0, 0.5], [0.0, 1.0, 0.0, 0.5]] or np.allclose(
+        got, [[1, 0, 1, 0.5], [0, 1, 0, 0.5]], atol=1e-300
+    )
+
+
+@pytest.mark.parametrize("kernel", [scores.softmax, scores.argmax])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_scores_do_not_hide(kernel, bad):
+    x = np.zeros((3, 2))
+    x[1, 1] = bad
+    kernel(x, np.zeros(3))
+    assert np.isfinite(x[:, 0]).all()
+    assert np.isnan(x[:, 1]).any()
+
+
+def test_argmax_takes_the_first_of_a_tie():
+    x = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 2.0]])
+    scores.argmax(x, np.zeros(3))
+    assert x.tolist() == [[1, 1], [0, 0], [0, 0]]
+
+
+def test_float32_contexts_are_scored_in_double():
+    """The log's float32 numbers are taken as they are; what is computed from them is float64."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((500, 3)).astype(np.float32)
+    columns = {"action": np.zeros(500, int), "reward": rng.random(500), "propensity": np.full(500, 0.5)}
+    table = pa.table({**columns, **{f"x{j}": X[:, j].copy() for j in range(3)}})
+    weights = rng.standard_normal((2, 3))
+    got = drs.evaluate(drs.Log(table, actions=2), drs.policies.Softmax(weights), estimators="ips")["ips"].value
+    s = X.astype(float) @ weights.T
+    pi = np.exp(s[:, 0]) / np.exp(s).sum(axis=1)
+    assert got == pytest.approx(math.fsum(pi / 0.5 * columns["reward"]) / 500, rel=1e-14)
