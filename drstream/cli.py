@@ -46,9 +46,10 @@ def main() -> None:
         app()
     except DrstreamError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer's answer to Ctrl-C
+            print("interrupted", file=sys.stderr)  # noqa: T201
+        raise
     except BrokenPipeError:  # the reader, e.g. head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -75,8 +75,9 @@ class Batch:
 
 def place_of(place: str, first_row: int, row: int) -> str:
     """For messages: the row's number in the log, and in its row group."""
-    inside = f"row {row - first_row} of {place}" if place.startswith("row group") else place
-    return f"row {row}" + (f" ({inside})" if inside else "")
+    if place.startswith("row group"):
+        return f"row {row} (row {row - first_row} of {place})"
+    return f"row {row} of {place}" if place else f"row {row}"
 
 
 @dataclass
@@ -122,6 +123,7 @@ class Block:
                 self._matrix = np.empty((len(context), len(self)), kind).T
                 for j, column in enumerate(context):
                     self._matrix[:, j] = column[self.start : self.stop]
+                self._matrix.flags.writeable = False  # other policies see it too
         return self._matrix
 
     @property
@@ -197,8 +199,9 @@ class Reader:
     def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
         good = np.ones(batch.num_rows, bool)
         for reason, bad in self._bad_rows(batch):
-            skipped[reason] += int((bad & good).sum())
-            good &= ~bad
+            if count := int((bad & good).sum()):
+                skipped[reason] += count
+                good &= ~bad
         if good.all():
             return [batch]
         return [batch.filter(pa.array(good))] if good.any() else []

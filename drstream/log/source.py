@@ -175,7 +175,7 @@ class ParquetSource:
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
         """From the row groups' statistics; None where any lacks them."""
         lows, highs = [], []
-        for fragment in self.fragments:
+        for fragment in self.fragments if self._row_counts else []:  # which reads and checks the footers
             for group in fragment.row_groups:
                 statistics = (group.statistics or {}).get(column)
                 if not statistics or "min" not in statistics:
@@ -211,9 +211,10 @@ class Segment:
 
 
 class TableSource:
-    def __init__(self, table: pa.Table, name: str) -> None:
+    def __init__(self, table: pa.Table, name: str, place: str = "") -> None:
         self.table = table
         self.name = name
+        self.place = place
         self.schema = table.schema
 
     @property
@@ -223,7 +224,7 @@ class TableSource:
     def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[Segment]:
         table = self.table.select(list(columns))
         for start in range(0, self.rows, SEGMENT):
-            yield Segment(table.slice(start, SEGMENT), start, self.name)
+            yield Segment(table.slice(start, SEGMENT), start, self.place)
 
 
 # Streams
@@ -254,7 +255,7 @@ class StreamSource:
                 while rows + batch.num_rows >= SEGMENT:
                     held.append(batch.slice(0, SEGMENT - rows))
                     batch = batch.slice(SEGMENT - rows)
-                    yield Segment(pa.Table.from_batches(held), first_row, self.name)
+                    yield Segment(pa.Table.from_batches(held), first_row, "")
                     first_row, held, rows = first_row + SEGMENT, [], 0
                 if batch.num_rows:
                     held.append(batch)
@@ -262,7 +263,7 @@ class StreamSource:
         except (pa.ArrowException, OSError) as error:
             raise LogError(f"cannot read the {self.name} after row {first_row + rows}: {_one_line(error)}") from None
         if held:
-            yield Segment(pa.Table.from_batches(held), first_row, self.name)
+            yield Segment(pa.Table.from_batches(held), first_row, "")
 
     def held(self) -> Source:
         """A source to look at before the pass proper; a stream that can be read once is held in memory for it."""
@@ -315,7 +316,7 @@ def _open_paths(*names: str) -> Source:
     if not paths:
         raise MissingFileError(f"no file matches {name!r}")
     if all(_is_ipc(path) for path in paths):
-        return TableSource(_map_ipc(paths), name)
+        return TableSource(_map_ipc(paths), name, place=name)
     try:
         target: Any = paths[0] if len(paths) == 1 else paths
         dataset = ds.dataset(target, format="parquet", partitioning="hive")

@@ -97,11 +97,13 @@ class Ridge(RewardModel):
 
 def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
     """w of (products + alpha I) w = target: by Cholesky, or the shortest solution where columns are collinear."""
+    if not len(products):
+        return np.zeros(0)
     system = products + alpha * np.eye(len(products))
     try:
         factor = scipy.linalg.cho_factor(system, lower=True)
-        smallest, largest = np.min(np.diag(factor[0])), np.max(np.diag(factor[0]), initial=0)
-        if len(system) == 0 or smallest**2 > COLLINEAR * largest**2:
+        pivots = np.diag(factor[0]) ** 2
+        if pivots.min() > COLLINEAR * pivots.max():
             return scipy.linalg.cho_solve(factor, target)
     except np.linalg.LinAlgError:
         pass
