@@ -57,15 +57,6 @@ def test_first_improper_probabilities():
         assert terms.first_improper(pi, sums) == column
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rows", [0, 1, 16, 17, 100])
-def test_transpose(dtype, rows):
-    x = read_only(np.random.default_rng(0).random((rows, 5)).astype(dtype))
-    out = np.empty((5, rows))
-    scores.transpose(x, out)
-    assert (out == x.T).all()
-
-
 def test_one_hot_and_add_column():
     out = np.empty((3, 4))
     scores.one_hot(read_only(np.array([2, 0, 1, 2], np.int32)), out)

@@ -4,7 +4,6 @@ from numba.core.types import Array, float32, float64, int32, int64, uint64, void
 
 __all__ = [
     "F4_IN",
-    "F4_IN2",
     "F8",
     "F8_2",
     "F8_IN",
@@ -25,7 +24,6 @@ I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
-F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)

@@ -29,13 +29,10 @@ def first_improper(pi, total):
         off |= not abs(total[i] - 1.0) <= TOLERANCE
     if negative == 0 and off == 0:
         return -1
-    for i in range(rows):
-        if not abs(total[i] - 1.0) <= TOLERANCE:
-            return i
-        for k in range(actions):
-            if pi[k, i] < 0.0:
-                return i
-    return -1
+    i = 0
+    while abs(total[i] - 1.0) <= TOLERANCE and pi[:, i].min() >= 0.0:
+        i += 1
+    return i
 
 
 @kernel(void(F8_IN2, I4_IN, F8))

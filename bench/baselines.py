@@ -1,0 +1,167 @@
+"""What drstream is measured against, and the checks that both sides compute the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+from bench import cases
+
+os.environ["POLARS_MAX_THREADS"] = str(cases.THREADS)  # read when polars is imported
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+import drstream as drs
+
+PARITY = 1e-9  # relative
+PARITY_ROWS = 50_000
+Z = NormalDist().inv_cdf(0.975)
+
+Numbers = tuple[float, float, float, float]  # value, standard error, interval
+Estimates = dict[tuple[str, str], Numbers]  # by policy and estimator
+
+# Bare scans: decode the columns, look at nothing
+
+
+def scan(log: cases.LogFile) -> int:
+    pa.set_cpu_count(cases.THREADS)
+    return sum(batch.num_rows for batch in ds.dataset(log.path).to_batches(columns=log.columns))
+
+
+def scan_row_groups(log: cases.LogFile) -> int:
+    """As drstream reads: less memory in flight than `scan`, so that it depends less on how warm the heap is."""
+
+    def rows(group: int) -> int:
+        with pq.ParquetFile(log.path, memory_map=True) as file:
+            batches = file.iter_batches(32_768, row_groups=[group], columns=log.columns, use_threads=False)
+            return sum(batch.num_rows for batch in batches)
+
+    with ThreadPoolExecutor(cases.THREADS) as threads:
+        return sum(threads.map(rows, range(pq.read_metadata(log.path).num_row_groups)))
+
+
+# IPS and SNIPS of the column `target`, with intervals, in one pass of a query engine
+
+
+@cache
+def connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": cases.THREADS})
+
+
+def query_duckdb(log: cases.LogFile) -> Estimates:
+    query = """
+        SELECT count(*), avg(y), stddev_samp(y), sum(w), sum(y), sum(w * w), sum(w * y), sum(y * y)
+        FROM (SELECT target / propensity AS w, target / propensity * reward AS y FROM read_parquet(?))
+    """
+    return from_sums(*connection().execute(query, [str(log.path)]).fetchone())
+
+
+def query_polars(log: cases.LogFile) -> Estimates:
+    weight = pl.col("target") / pl.col("propensity")
+    w, y = pl.col("w"), pl.col("y")
+    sums = [y.mean(), y.std(), w.sum(), y.sum(), (w * w).sum(), (w * y).sum(), (y * y).sum()]
+    query = (
+        pl.scan_parquet(log.path)
+        .select(w=weight, y=weight * pl.col("reward"))
+        .select(n=pl.len(), **{f"s{i}": s for i, s in enumerate(sums)})
+    )
+    return from_sums(*query.collect(engine="streaming").row(0))  # 1.7 times as fast as the engine "in-memory"
+
+
+def from_sums(n: int, mean: float, std: float, w: float, y: float, ww: float, wy: float, yy: float) -> Estimates:
+    """IPS is a mean; SNIPS Σy / Σw has the delta method's variance, that of w (r - SNIPS) over the mean weight."""
+    snips = y / w
+    squares = (yy - 2 * snips * wy + snips**2 * ww) / (w / n) ** 2
+    return {
+        ("target", "ips"): _numbers(mean, std / math.sqrt(n)),
+        ("target", "snips"): _numbers(snips, math.sqrt(squares / (n - 1) / n)),
+    }
+
+
+def _numbers(value: float, stderr: float) -> Numbers:
+    return value, stderr, value - Z * stderr, value + Z * stderr
+
+
+BASELINES: dict[str, Callable[[cases.LogFile], Any]] = {
+    cases.SCAN: scan,
+    cases.ROW_GROUPS: scan_row_groups,
+    cases.DUCKDB: query_duckdb,
+    cases.POLARS: query_polars,
+    cases.ONE_POLICY: lambda log: cases.ONE.run(log.path),
+}
+
+# Parity
+
+
+def check_parity(case: cases.Case) -> None:
+    """Whether both sides see the same events and compute the same, before anyone is timed."""
+    assert pl.thread_pool_size() == cases.THREADS, "polars was imported before POLARS_MAX_THREADS was set"
+    result = case.task.run(case.log.path)
+    assert result.n == pq.read_metadata(case.log.path).num_rows
+    if case.task is cases.COLUMN:
+        _agree(estimates(result), query_duckdb(case.log))
+        _agree(estimates(result), query_polars(case.log))
+    else:
+        head = ds.dataset(case.log.path).head(PARITY_ROWS)
+        _agree(estimates(case.task.run(head)), plain_numpy(case.task, head))
+    if case.baseline in (cases.SCAN, cases.ROW_GROUPS):
+        assert BASELINES[case.baseline](case.log) == result.n
+
+
+def estimates(result: drs.Evaluation) -> Estimates:
+    keys = [(policy, estimator) for policy in result.policies for estimator in result.estimators]
+    return {key: (e.value, e.stderr, e.low, e.high) for key in keys for e in [result[key]]}
+
+
+def _agree(ours: Estimates, other: Estimates) -> None:
+    assert ours.keys() == other.keys()
+    for key, numbers in ours.items():
+        np.testing.assert_allclose(numbers, other[key], rtol=PARITY, err_msg=str(key))
+
+
+def plain_numpy(task: cases.Task, table: pa.Table) -> Estimates:
+    """The formulas as they stand in a textbook; all of the log in memory."""
+    a, r, p = (table[name].to_numpy() for name in ("action", "reward", "propensity"))
+    X = _contexts(table)
+    rows = np.arange(len(X))
+    rhat = X @ cases.model().coef_.T + cases.model().intercept_
+    found = {}
+    for name, policy in task.policies.items():
+        pi = _probabilities(policy, X)
+        w = pi[rows, a] / p
+        b = (pi * rhat).sum(axis=1)
+        snips = (w * r).sum() / w.sum()
+        terms = {
+            "dm": b,
+            "ips": w * r,
+            "snips": snips + w * (r - snips) / w.mean(),  # its influence function
+            "dr": b + w * (r - rhat[rows, a]),
+        }
+        for estimator in task.estimators:
+            psi = terms[estimator]
+            found[name, estimator] = _numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi)))
+    return found
+
+
+def _contexts(table: pa.Table) -> np.ndarray:
+    if "x" in table.column_names:
+        return np.array(table["x"].to_pylist(), dtype=np.float64)
+    return np.column_stack([table[f"x{j}"].to_numpy() for j in range(cases.FEATURES)]).astype(np.float64)
+
+
+def _probabilities(policy: Any, X: np.ndarray) -> np.ndarray:
+    scores = X @ policy.weights.T + policy.intercept
+    if isinstance(policy, drs.policies.Linear):
+        return np.eye(scores.shape[1])[scores.argmax(axis=1)]
+    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)

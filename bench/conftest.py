@@ -1,0 +1,18 @@
+"""Adds to the benchmarks' JSON what the report says about the machine."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from bench import cases
+from drstream.execution import usable_cores
+
+PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb")
+
+
+def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
+    machine_info["usable_cores"] = usable_cores()
+    machine_info["versions"] = {name: version(name) for name in PACKAGES}
+    machine_info["rows"] = cases.ROWS
+    machine_info["full_size"] = cases.FULL_SIZE

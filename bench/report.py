@@ -1,0 +1,154 @@
+"""From the JSON of pytest-benchmark to a page of Markdown.
+
+usage: python -m bench.report RESULTS.json [OUT.md]   (without OUT.md, it is printed)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bench import cases
+
+STEPS = {
+    "interpreter": "interpreter starts",
+    "imports": "imports of numpy, scipy, pyarrow, numba",
+    "kernels": "drstream and its kernels",
+    "fit": "reward model fitted on 10,000 rows",
+    "evaluation": "evaluation",
+    "exit": "exit",
+}
+
+
+def main() -> None:
+    results, *out = sys.argv[1:]
+    text = page(json.loads(Path(results).read_text()))
+    if out:
+        Path(out[0]).parent.mkdir(parents=True, exist_ok=True)
+        Path(out[0]).write_text(text)
+    else:
+        print(text, end="")  # noqa: T201
+
+
+def page(results: dict[str, Any]) -> str:
+    kinds: dict[str, list[dict[str, Any]]] = {"throughput": [], "memory": [], "start": []}
+    for benchmark in results["benchmarks"]:
+        info = benchmark["extra_info"]
+        if "kind" in info:  # else it failed before it was measured: parity, or no log
+            kinds[info["kind"]].append(info)
+    machine = results["machine_info"]
+    full = machine["full_size"]
+    parts = ["# Benchmarks", about(results), missing(kinds)]
+    if not full:
+        parts.append(
+            f"**A quick check with {machine['rows']:,} rows: what is required holds for 5,000,000 and is not judged.**"
+        )
+    if kinds["throughput"]:
+        parts += ["## Throughput", THROUGHPUT, throughput(kinds["throughput"], full)]
+    if kinds["memory"]:
+        parts += ["## Peak memory", MEMORY, memory(kinds["memory"], full)]
+    if kinds["start"]:
+        parts += ["## A fresh process", START, *(start(info, full) for info in kinds["start"])]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+THROUGHPUT = (
+    "K = 10 actions, d = 20 continuous float32 features, 2 threads on each side. Runs alternate; the ratio is the "
+    "median over pairs of drstream's throughput to the baseline's, with the smallest and the largest pair beside it."
+)
+MEMORY = "Of the process that evaluates dm, ips, snips and dr of a softmax policy; median of three each."
+START = "Evaluates dm, ips, snips and dr of a softmax policy on a Parquet log of 1,000 rows; median of five."
+
+
+def about(results: dict[str, Any]) -> str:
+    machine = results["machine_info"]
+    versions = {"python": machine["python_version"], **machine["versions"]}
+    commit = results["commit_info"].get("id") or "unknown"
+    changed = " with uncommitted changes" if results["commit_info"].get("dirty") else ""
+    return "\n".join(
+        [
+            "Written by `scripts/bench`; do not edit.",
+            "",
+            f"- {results['datetime'][:10]}, commit {commit[:10]}{changed}",
+            f"- {machine['cpu'].get('brand_raw', machine['machine'])}, {machine['usable_cores']} cores, "
+            f"{machine['system']} {machine['release']}",
+            f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
+        ]
+    )
+
+
+def missing(kinds: dict[str, list[dict[str, Any]]]) -> str:
+    """A requirement that has no row must not look as if it were met."""
+    found = {info["name"] for infos in kinds.values() for info in infos}
+    absent = [name for name in cases.NAMES if name not in found]
+    return "\n".join(["**Not measured in this run:**", "", *(f"- {name}" for name in absent)]) if absent else ""
+
+
+def throughput(found: list[dict[str, Any]], full: bool) -> str:
+    head = ("what", "log", "events/s", "against", "events/s", "ratio", "required", "met")
+    return table(
+        head,
+        (
+            (
+                info["task"],
+                f"{info['log']}, {millions(info['rows'])} rows",
+                millions(info["events_per_second"]),
+                info["baseline"],
+                millions(info["baseline_events_per_second"]),
+                f"{info['ratio']:.2f} ({min(info['ratios']):.2f} to {max(info['ratios']):.2f})",
+                "" if info["required"] is None else f"{info['required']:.2f}",
+                verdict(info, full),
+            )
+            for info in found
+        ),
+    )
+
+
+def memory(found: list[dict[str, Any]], full: bool) -> str:
+    rows = (
+        (
+            info["log"],
+            *(
+                f"{peak:.0f} MB at {millions(count)} rows"
+                for count, peak in zip(info["rows"], info["peak_mb"], strict=True)
+            ),
+            f"{info['growth']:.2f}",
+            f"{info['required_growth']:.2f}, below {info['required_mb']} MB",
+            verdict(info, full),
+        )
+        for info in found
+    )
+    return table(("log", "peak", "peak", "ratio", "required: at most", "met"), rows)
+
+
+def start(info: dict[str, Any], full: bool) -> str:
+    rows = [(label, seconds(info["times"][step]), seconds(info["cold_times"][step])) for step, label in STEPS.items()]
+    rows.append(("**all**", f"**{seconds(info['seconds'])}**", seconds(info["cold_seconds"])))
+    rows.append((f"required: below {info['required']} s", verdict(info, full), ""))
+    return table(("step", "kernels in the cache", f"empty cache, {info['kernels']} kernels compiled"), rows)
+
+
+def verdict(info: dict[str, Any], full: bool) -> str:
+    if info["required" if "required" in info else "required_mb"] is None:
+        return ""
+    return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def millions(number: float) -> str:
+    return f"{number / 1e6:.3g} M"
+
+
+def seconds(time: float) -> str:
+    return f"{time:.2f} s"
+
+
+if __name__ == "__main__":
+    main()

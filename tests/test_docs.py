@@ -1,0 +1,89 @@
+"""README and docs are executed: the Python blocks of a page in one go, console commands one by one, beside a log."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands():
+    found = []
+    for page in PAGES:
+        for block in blocks(page, "console"):
+            found += [(page.name, line[2:].split("  #")[0]) for line in block.splitlines() if line.startswith("$ ")]
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What the pages speak of: clicks/ with age, visits, action, reward, propensity."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "clicks").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        age, visits = rng.integers(18, 80, 3000), rng.poisson(2.0, 3000)
+        p = np.array([0.5, 0.3, 0.2])
+        action = rng.choice(3, 3000, p=p)
+        click = rng.random(3000) < 0.1 + 0.1 * (action == (age > 40)) + 0.02 * visits.clip(0, 5)
+        columns = {
+            "age": age,
+            "visits": visits,
+            "action": action,
+            "reward": click.astype(float),
+            "propensity": p[action],
+        }
+        pq.write_table(pa.table(columns), folder / "clicks" / f"part-{i}.parquet", row_group_size=1000)
+    return folder
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_python_examples(page, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    code = "\n".join(blocks(page, "python"))
+    exec(compile(code, page.name, "exec"), {})
+
+
+@pytest.mark.parametrize(("page", "command"), commands(), ids=lambda x: x)
+def test_commands(page, command, folder):
+    inside = Path(sys.prefix) == ROOT / ".venv"
+    if command.strip() == "scripts/test":
+        pytest.skip("this is scripts/test")
+    if command.startswith("scripts/"):
+        if not inside or command.strip() != "scripts/demo":
+            pytest.skip("makes or measures in .venv; run it by hand")
+        folder = ROOT
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or "--output" in command or "savez" in command
+
+
+def test_pages_link_to_files_that_exist():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_pages_name_no_machine():
+    for page in PAGES:
+        assert not re.search(r"/(work|tmp|home|root)/", page.read_text()), page
