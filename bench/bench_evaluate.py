@@ -33,7 +33,9 @@ def bench_throughput(benchmark: Any, case: cases.Case) -> None:
         "passed": case.required is None or ratio >= case.required,
     }
     if case.required is not None and cases.FULL_SIZE:
-        assert ratio >= case.required
+        assert ratio >= case.required, (
+            f"{ratio:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
+        )
 
 
 def race(benchmark: Any, case: cases.Case) -> tuple[list[float], list[float]]:

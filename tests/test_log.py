@@ -55,6 +55,15 @@ def test_parquet_file_list_glob_directory(table, wanted, tmp_path):
     assert value(str(paths[0])) == pytest.approx(value(table.slice(0, 500)), rel=1e-13)
 
 
+def test_directory_with_other_things_in_it(table, wanted, tmp_path):
+    (tmp_path / "deep" / "_temporary").mkdir(parents=True)
+    pq.write_table(table, tmp_path / "deep" / "log.parquet")
+    pq.write_table(table, tmp_path / "deep" / "_temporary" / "log.parquet")
+    (tmp_path / "README.md").write_text("what this is")
+    (tmp_path / "_SUCCESS").write_text("")
+    assert value(tmp_path) == wanted
+
+
 def test_file_uri(table, wanted, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     assert value(f"file://{tmp_path}/log.parquet") == wanted

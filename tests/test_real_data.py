@@ -59,7 +59,7 @@ def test_doubly_robust_on_hillstrom():
 
 @pytest.mark.parametrize("name", ["obd_all.parquet", "obd_men.parquet"])
 def test_uniform_policy_from_a_bandit_log(name):
-    """Open Bandit data: the uniform policy's click rate was measured; from the Thompson-sampling log its interval holds it."""
+    """Open Bandit data: the click rate of the uniform policy, as measured and as estimated from the other log."""
     path = data(name)
     measured = drs.evaluate(drs.Log(path, filter=pc.field("policy") == 0), drs.policies.Uniform(), estimators="ips")
     assert measured["ips"].value == pytest.approx(measured.baseline.value, rel=1e-4)  # propensities are rounded

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -312,7 +313,7 @@ def _open_dataset(dataset: ds.Dataset) -> Source:
 
 def _open_paths(*names: str) -> Source:
     name = names[0] if len(names) == 1 else f"{len(names)} paths"
-    paths = [path for n in names for path in _expand(n, within=len(names) > 1)]
+    paths = [path for n in names for path in _expand(n)]
     if not paths:
         raise MissingFileError(f"no file matches {name!r}")
     if all(_is_ipc(path) for path in paths):
@@ -329,8 +330,8 @@ def _open_paths(*names: str) -> Source:
         raise _unreadable(name, error) from None
 
 
-def _expand(name: str, within: bool) -> list[str]:
-    """The files that a name means; a directory stands for itself, or, among other names, for the files within it."""
+def _expand(name: str) -> list[str]:
+    """The files that a name means. A directory means its *.parquet files; if it has none, Arrow looks for them."""
     if "://" in name:
         return [name]
     if set("*?[") & set(name) and not os.path.exists(name):
@@ -340,9 +341,15 @@ def _expand(name: str, within: bool) -> list[str]:
         beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         hint = near(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
         raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
-    if within and os.path.isdir(name):
-        return sorted(glob.glob(os.path.join(name, "**", "*.parquet"), recursive=True))
+    if os.path.isdir(name):
+        return _parquet_files(name) or [name]
     return [name]
+
+
+def _parquet_files(folder: str) -> list[str]:
+    """In order; not those of folders like _temporary, which hold unfinished work."""
+    found = glob.glob(os.path.join(glob.escape(folder), "**", "*.parquet"), recursive=True)
+    return sorted(f for f in found if not re.search(r"(^|[/\\])_", os.path.relpath(f, folder)))
 
 
 def _is_ipc(path: str) -> bool:
@@ -369,4 +376,5 @@ def _unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    """Arrow's message, without what it says of the way to the error."""
+    return re.sub(r"^.*input source '[^']*': ", "", " ".join(str(error).split())).rstrip(".")
