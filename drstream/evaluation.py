@@ -226,7 +226,7 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
     terms = _matrix(room.terms, plan.layout.variables, n)
     terms[0] = block.reward
     rhat = _matrix(room.rhat, plan.n_actions, n)
-    logged_pi, logged_rhat = room.logged_pi[:n], room.logged_rhat[:n]
+    logged_rhat = room.logged_rhat[:n]
     if plan.model is not None:
         plan.model.fill(block, rhat)
         _check_predictions(rhat, block)
@@ -236,8 +236,9 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
         own = dict(zip(plan.terms, terms[first : first + len(plan.terms)], strict=True))
         b = own.get("b", room.b[:n])
         if policy.only_logged:
-            policy.fill_logged(block, logged_pi)
+            logged_pi = policy.logged(block)
         else:
+            logged_pi = room.logged_pi[:n]
             pi = _matrix(room.pi, plan.n_actions, n)
             policy.fill(block, pi)
             _check_probabilities(pi, room.sums[:n], policy, block)
@@ -261,11 +262,10 @@ def _policy_terms(
     """The terms of one policy, named as in `estimators`; where "dr" or "z" stand, so does "w"."""
     r, p = block.reward, block.propensity
     if "w" in own:
-        largest[0] = max(largest[0], kernels.weigh(logged_pi, p, own["w"]))
-        kernels.ips(own["w"], r, own["y"])
+        kernels.weigh(logged_pi, p, r, own["w"], own["y"], largest)
     if "wc" in own:
-        capped += kernels.weigh_capped(logged_pi, p, plan.floor, plan.cap, own["wc"], largest[1:])
-        kernels.ips(own["wc"], r, own["yc"])
+        limits = plan.floor, plan.cap
+        capped += kernels.weigh_capped(logged_pi, p, r, *limits, own["wc"], own["yc"], largest[1:])
     if "dr" in own:
         kernels.dr(b, own["w"], r, logged_rhat, own["dr"])
     if "z" in own:

@@ -31,19 +31,21 @@ def test_terms_of_an_event(rows):
     assert (chosen == pi[a, np.arange(rows)]).all()
     terms.expected_reward(pi, rhat, b)
     np.testing.assert_allclose(b, (pi * rhat).sum(axis=0), rtol=1e-14)
-    assert terms.weigh(chosen, p, w) == (chosen / p).max()
+    largest = np.zeros(2)
+    terms.weigh(chosen, p, r, w, out, largest)
     assert (w == chosen / p).all()
-    terms.ips(w, r, out)
     assert (out == w * r).all()
+    assert largest.tolist() == [w.max(), 0]
     terms.correction(w, r, rhat[0], out)
     np.testing.assert_allclose(out, w * (r - rhat[0]), rtol=1e-14)
     terms.dr(b, w, r, rhat[0], out)
     np.testing.assert_allclose(out, b + w * (r - rhat[0]), rtol=1e-13, atol=1e-14)
-    largest = np.zeros(1)
-    changed = terms.weigh_capped(chosen, p, 0.3, 1.5, out, largest)
-    np.testing.assert_array_equal(out, np.minimum(chosen / np.maximum(p, 0.3), 1.5))
-    assert changed == (out < w).sum()
-    assert largest[0] == out.max()
+    capped = np.empty(rows)
+    changed = terms.weigh_capped(chosen, p, r, 0.3, 1.5, capped, out, largest[1:])
+    np.testing.assert_array_equal(capped, np.minimum(chosen / np.maximum(p, 0.3), 1.5))
+    assert changed == (capped < w).sum()
+    assert (out == capped * r).all()
+    assert largest.tolist() == [w.max(), capped.max()]
 
 
 def test_first_improper_probabilities():

@@ -55,47 +55,40 @@ def expected_reward(pi, rhat, out):
 
 
 @helper
-def _largest(x):
-    """The largest of x >= 0, in 64 lanes so that it vectorises."""
+def _raise_to_largest(x, largest):
+    """largest[0] <- the largest of it and x; in 64 lanes, so that it vectorises."""
     lanes = np.zeros(LANES)
     whole = x.shape[0] // LANES * LANES
     for start in range(0, whole, LANES):
         for lane in range(LANES):
             lanes[lane] = x[start + lane] if x[start + lane] > lanes[lane] else lanes[lane]
-    largest = 0.0
     for lane in range(LANES):
-        largest = max(largest, lanes[lane])
+        largest[0] = max(largest[0], lanes[lane])
     for i in range(whole, x.shape[0]):
-        largest = max(largest, x[i])
-    return largest
+        largest[0] = max(largest[0], x[i])
 
 
-@kernel(float64(F8_IN, F8_IN, F8))
-def weigh(pi, p, out):
-    """out = w = ν(a_k|x_k) / p_k; returns the largest."""
-    for i in range(out.shape[0]):
-        out[i] = pi[i] / p[i]
-    return _largest(out)
+@kernel(void(F8_IN, F8_IN, F8_IN, F8, F8, F8))
+def weigh(pi, p, r, w, y, largest):
+    """w = ν(a_k|x_k) / p_k and y = w r, the term of IPS; largest[0] is raised to the largest weight."""
+    for i in range(w.shape[0]):
+        weight = pi[i] / p[i]
+        w[i] = weight
+        y[i] = weight * r[i]
+    _raise_to_largest(w, largest)
 
 
-@kernel(int64(F8_IN, F8_IN, float64, float64, F8, F8))
-def weigh_capped(pi, p, floor, cap, out, largest):
-    """out = min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p; returns how many changed."""
+@kernel(int64(F8_IN, F8_IN, F8_IN, float64, float64, F8, F8, F8))
+def weigh_capped(pi, p, r, floor, cap, w, y, largest):
+    """The same with w = min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p; returns how many changed."""
     changed = 0
-    for i in range(out.shape[0]):
-        plain = pi[i] / p[i]
-        capped = min(pi[i] / max(p[i], floor), cap)
-        changed += capped < plain
-        out[i] = capped
-    largest[0] = max(largest[0], _largest(out))
+    for i in range(w.shape[0]):
+        weight = min(pi[i] / max(p[i], floor), cap)
+        changed += weight < pi[i] / p[i]
+        w[i] = weight
+        y[i] = weight * r[i]
+    _raise_to_largest(w, largest)
     return changed
-
-
-@kernel(void(F8_IN, F8_IN, F8))
-def ips(w, r, out):
-    """out = w r."""
-    for i in range(out.shape[0]):
-        out[i] = w[i] * r[i]
 
 
 @kernel(void(F8_IN, F8_IN, F8_IN, F8))

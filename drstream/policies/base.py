@@ -26,7 +26,7 @@ class FixedPolicy:
     n_actions: int | None = None  # where the policy itself knows K
     uses_context = True
     columns: tuple[str, ...] = ()  # of the log that the policy reads
-    only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `fill_logged`
+    only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `logged`
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
@@ -51,8 +51,8 @@ class FixedPolicy:
         """out[a, i] <- ν(a|x_i)."""
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
 
-    def fill_logged(self, block: Block, out: Floats) -> None:
-        """out[i] <- ν(a_i|x_i), where `only_logged`."""
+    def logged(self, block: Block) -> Floats:
+        """ν(a_i|x_i) of the logged actions, where `only_logged`."""
         raise NotImplementedError
 
 

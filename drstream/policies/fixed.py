@@ -154,16 +154,12 @@ class Epsilon(FixedPolicy):
 
     def fill(self, block: Block, out: Floats) -> None:
         self.base.fill(block, out)
-        self._mix(out)
-
-    def fill_logged(self, block: Block, out: Floats) -> None:
-        self.base.fill_logged(block, out)
-        self._mix(out)
-
-    def _mix(self, out: Floats) -> None:
-        assert self.n_actions is not None
         out *= 1 - self.epsilon
-        out += self.epsilon / self.n_actions
+        out += self.epsilon / len(out)
+
+    def logged(self, block: Block) -> Floats:
+        assert self.n_actions is not None
+        return (1 - self.epsilon) * self.base.logged(block) + self.epsilon / self.n_actions
 
 
 class Column(FixedPolicy):
@@ -217,13 +213,14 @@ class Column(FixedPolicy):
             )
         one_hot(choice, out)
 
-    def fill_logged(self, block: Block, out: Floats) -> None:
-        out[:] = self._whole(block).to_numpy(zero_copy_only=False)
-        if not (out.min(initial=0) >= 0 and out.max(initial=1) <= 1):
-            i = int(np.argmax(~((out >= 0) & (out <= 1))))
+    def logged(self, block: Block) -> Floats:
+        pi = self._whole(block).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        if not (pi.min() >= 0 and pi.max() <= 1):
+            i = int(np.argmax(~((pi >= 0) & (pi <= 1))))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds the probability {out[i]} at {block.row(i)}"
+                f"policy {self.name!r}: column {self.column!r} holds the probability {pi[i]} at {block.row(i)}"
             )
+        return pi
 
     def _whole(self, block: Block) -> pa.Array:
         column = block.column(self.column)
