@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream import estimators as estimator_list
 from drstream import execution
-from drstream.errors import DrstreamError, LogError, ModelError, PolicyError
+from drstream.errors import DrstreamError, LogError, PolicyError
 from drstream.estimators import Estimator
 from drstream.intervals import z_score
-from drstream.kernels import checks
-from drstream.kernels import terms as kernels
-from drstream.log import Block, Log, Reader
+from drstream.log import Log, Reader
 from drstream.log.source import Part
 from drstream.models.base import RewardModel, as_model
-from drstream.moments import Layout, State
+from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, as_policies
 from drstream.results import Evaluation
+from drstream.terms import Room, Tally, block_terms, term_names
 
-Floats = NDArray[np.float64]
-
-CACHE = 1 << 18  # bytes of a (K, n) buffer: a few of them fit the second-level cache
+CACHE = 1 << 19  # bytes of a (K, n) buffer: small enough for cache, long enough that Python costs little
 MOST_ROWS = 16_384
 
 
@@ -124,16 +119,6 @@ class Plan:
         total.skipped.update(other.skipped)
 
 
-@dataclass
-class Tally:
-    """The state of a pass over some events."""
-
-    moments: State
-    largest: Floats  # weight and capped weight of each policy
-    capped: NDArray[np.int64]  # weights that the caps changed, of each policy
-    skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
-
-
 def make_plan(
     log: Log,
     policies: dict[str, FixedPolicy],
@@ -158,7 +143,11 @@ def make_plan(
         on_bad_row=on_bad_row,
     )
     groups = term_groups(chosen)
-    terms = tuple(dict.fromkeys(t for group in groups for t in group))
+    terms = term_names(
+        model=bound_model is not None,
+        sndr=any(e.name == "sndr" for e in chosen),
+        capped=any(e.capped for e in chosen),
+    )
     limits = (np.inf if cap is None else cap, 0.0 if floor is None else floor)
     return Plan(bound, bound_model, chosen, len(reader.labels), *limits, reader, groups, terms)
 
@@ -202,91 +191,6 @@ def consume(plan: Plan, part: Part) -> Tally:
         for block in batch.blocks(plan.block_rows):
             plan.layout.update(tally.moments, block_terms(plan, block, room, tally))
     return tally
-
-
-class Room:
-    """Buffers of one worker, used again for each block."""
-
-    def __init__(self, plan: Plan) -> None:
-        rows = plan.block_rows
-        self.terms = np.empty(plan.layout.variables * rows)
-        self.pi = np.empty(plan.n_actions * rows)
-        self.rhat = np.empty(plan.n_actions * rows)
-        self.logged_pi, self.logged_rhat, self.sums, self.b = np.empty((4, rows))
-
-
-def _matrix(buffer: Floats, rows: int, columns: int) -> Floats:
-    """The buffer's beginning as a contiguous matrix."""
-    return buffer[: rows * columns].reshape(rows, columns)
-
-
-def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
-    """The terms (variables, n) of a block's events, for all policies."""
-    n = len(block)
-    terms = _matrix(room.terms, plan.layout.variables, n)
-    terms[0] = block.reward
-    rhat = _matrix(room.rhat, plan.n_actions, n)
-    logged_rhat = room.logged_rhat[:n]
-    if plan.model is not None:
-        plan.model.fill(block, rhat)
-        _check_predictions(rhat, block)
-        kernels.pick(rhat, block.action, logged_rhat)
-    for j, policy in enumerate(plan.policies):
-        first = 1 + j * len(plan.terms)
-        own = dict(zip(plan.terms, terms[first : first + len(plan.terms)], strict=True))
-        b = own.get("b", room.b[:n])
-        if policy.only_logged:
-            logged_pi = policy.logged(block)
-        else:
-            logged_pi = room.logged_pi[:n]
-            pi = _matrix(room.pi, plan.n_actions, n)
-            policy.fill(block, pi)
-            _check_probabilities(pi, room.sums[:n], policy, block)
-            kernels.pick(pi, block.action, logged_pi)
-            if plan.model is not None:
-                kernels.expected_reward(pi, rhat, b)
-        _policy_terms(plan, block, own, b, logged_pi, logged_rhat, tally.largest[j], tally.capped[j : j + 1])
-    return terms
-
-
-def _policy_terms(
-    plan: Plan,
-    block: Block,
-    own: dict[str, Floats],
-    b: Floats,
-    logged_pi: Floats,
-    logged_rhat: Floats,
-    largest: Floats,
-    capped: NDArray[np.int64],
-) -> None:
-    """The terms of one policy, named as in `estimators`; where "dr" or "z" stand, so does "w"."""
-    r, p = block.reward, block.propensity
-    if "w" in own:
-        kernels.weigh(logged_pi, p, r, own["w"], own["y"], largest)
-    if "wc" in own:
-        limits = plan.floor, plan.cap
-        capped += kernels.weigh_capped(logged_pi, p, r, *limits, own["wc"], own["yc"], largest[1:])
-    if "dr" in own:
-        kernels.dr(b, own["w"], r, logged_rhat, own["dr"])
-    if "z" in own:
-        kernels.correction(own["w"], r, logged_rhat, own["z"])
-    if "drc" in own:
-        kernels.dr(b, own["wc"], r, logged_rhat, own["drc"])
-
-
-def _check_probabilities(pi: Floats, sums: Floats, policy: FixedPolicy, block: Block) -> None:
-    i = kernels.first_improper(pi, sums)
-    if i >= 0:
-        low = pi[:, i].min()
-        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {sums[i]:.9g}, not 1,"
-        raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(i)}")
-
-
-def _check_predictions(rhat: Floats, block: Block) -> None:
-    i = checks.first_not_finite(rhat.reshape(-1))
-    if i >= 0:
-        action, event = divmod(i, len(block))
-        raise ModelError(f"the reward model predicts {rhat[action, event]} for action {action} at {block.row(event)}")
 
 
 def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:

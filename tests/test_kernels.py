@@ -26,26 +26,34 @@ def test_terms_of_an_event(rows):
     pi, rhat = read_only(rng.dirichlet(np.ones(3), rows).T), read_only(rng.random((3, rows)))
     a = read_only(rng.integers(0, 3, rows).astype(np.int32))
     r, p = read_only(rng.random(rows)), read_only(rng.uniform(0.1, 1, rows))
-    chosen, b, w, out = np.empty((4, rows))
-    terms.pick(pi, a, chosen)
+    chosen, logged_rhat, out = np.empty((3, rows))
+    terms.logged_probability(pi, a, chosen)
     assert (chosen == pi[a, np.arange(rows)]).all()
-    terms.expected_reward(pi, rhat, b)
-    np.testing.assert_allclose(b, (pi * rhat).sum(axis=0), rtol=1e-14)
+    assert terms.logged_prediction(rhat, a, logged_rhat) == -1
+    assert (logged_rhat == rhat[a, np.arange(rows)]).all()
+    plain, capped, robust = np.empty((3, 2, rows))
     largest = np.zeros(2)
-    terms.weigh(chosen, p, r, w, out, largest)
-    assert (w == chosen / p).all()
-    assert (out == w * r).all()
+    terms.weigh(chosen, p, r, plain, largest)
+    w = chosen / p
+    assert (plain == [w, w * r]).all()
     assert largest.tolist() == [w.max(), 0]
-    terms.correction(w, r, rhat[0], out)
-    np.testing.assert_allclose(out, w * (r - rhat[0]), rtol=1e-14)
-    terms.dr(b, w, r, rhat[0], out)
-    np.testing.assert_allclose(out, b + w * (r - rhat[0]), rtol=1e-13, atol=1e-14)
-    capped = np.empty(rows)
-    changed = terms.weigh_capped(chosen, p, r, 0.3, 1.5, capped, out, largest[1:])
-    np.testing.assert_array_equal(capped, np.minimum(chosen / np.maximum(p, 0.3), 1.5))
-    assert changed == (capped < w).sum()
-    assert (out == capped * r).all()
-    assert largest.tolist() == [w.max(), capped.max()]
+    changed = terms.weigh_capped(chosen, p, r, 0.3, 1.5, capped, largest[1:])
+    wc = np.minimum(chosen / np.maximum(p, 0.3), 1.5)
+    assert (capped == [wc, wc * r]).all()
+    assert changed == (wc < w).sum()
+    assert largest.tolist() == [w.max(), wc.max()]
+    terms.robust(pi, rhat, w, r, logged_rhat, robust)
+    b = (pi * rhat).sum(axis=0)
+    np.testing.assert_allclose(robust, [b, b + w * (r - logged_rhat)], rtol=1e-13, atol=1e-14)
+    terms.corrected(b, wc, r, logged_rhat, out)
+    np.testing.assert_allclose(out, b + wc * (r - logged_rhat), rtol=1e-13, atol=1e-14)
+
+
+def test_first_prediction_that_is_not_finite():
+    rhat = np.zeros((3, 4))
+    rhat[1, 2] = np.nan
+    rhat[2, 0] = np.inf
+    assert terms.logged_prediction(rhat, np.zeros(4, np.int32), np.empty(4)) == 1 * 4 + 2
 
 
 def test_first_improper_probabilities():

@@ -11,6 +11,7 @@ LOG2_E = math.log2(math.e)
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact
 LN2_LOW = 1.90821492927058770002e-10
 SHIFT = 1.5 * 2.0**52 + 1023  # added to k, it leaves k + 1023, the exponent bits of 2^k, in the lowest bits
+TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 SMALLEST = -700.0  # exp of less is 0 next to the largest score's exp(0) = 1
 
 
@@ -44,54 +45,75 @@ def _exp(x, scale, bits):
         x[i] *= scale[i]
 
 
-@kernel(void(F8_2, F8_IN))
-def softmax(scores, intercept):
-    """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
-    actions, rows = scores.shape
-    largest = np.full(rows, -np.inf)
-    total = np.zeros(rows)
-    scale = np.empty(rows)
-    bits = scale.view(np.int64)
+@helper
+def _softmax_tile(scores, intercept, first, last, scratch, bits):
+    """Softmax of the columns first..last; scratch is 3 rows of TILE numbers, the third seen as integers by `bits`."""
+    actions = scores.shape[0]
+    largest = scratch[0][: last - first]
+    total = scratch[1][: last - first]
+    scale = scratch[2][: last - first]
+    largest[:] = -np.inf
+    total[:] = 0.0
     for k in range(actions):
-        row = scores[k]
-        for i in range(rows):
+        row = scores[k][first:last]
+        for i in range(row.shape[0]):
             row[i] += intercept[k]
+            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` in _exp would hide
             largest[i] = row[i] if row[i] > largest[i] else largest[i]
     for k in range(actions):
-        row = scores[k]
-        for i in range(rows):
-            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` in _exp would hide
+        row = scores[k][first:last]
+        for i in range(row.shape[0]):
             row[i] -= largest[i]
         _exp(row, scale, bits)
-        for i in range(rows):
+        for i in range(row.shape[0]):
             total[i] += row[i]
-    for i in range(rows):
+    for i in range(total.shape[0]):
         total[i] = 1.0 / total[i]
     for k in range(actions):
-        row = scores[k]
-        for i in range(rows):
+        row = scores[k][first:last]
+        for i in range(row.shape[0]):
             row[i] *= total[i]
 
 
 @kernel(void(F8_2, F8_IN))
-def argmax(scores, intercept):
-    """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
-    actions, rows = scores.shape
-    largest = np.full(rows, -np.inf)
-    best = np.zeros(rows)
-    poison = np.zeros(rows)
+def softmax(scores, intercept):
+    """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
+    scratch = np.empty((3, TILE))
+    bits = scratch[2].view(np.int64)
+    for first in range(0, scores.shape[1], TILE):
+        _softmax_tile(scores, intercept, first, min(first + TILE, scores.shape[1]), scratch, bits)
+
+
+@helper
+def _argmax_tile(scores, intercept, first, last, scratch):
+    """Argmax of the columns first..last; scratch is 3 rows of TILE numbers."""
+    actions = scores.shape[0]
+    largest = scratch[0][: last - first]
+    best = scratch[1][: last - first]
+    poison = scratch[2][: last - first]
+    largest[:] = -np.inf
+    best[:] = 0.0
+    poison[:] = 0.0
     for k in range(actions):
-        row = scores[k]
-        for i in range(rows):
+        row = scores[k][first:last]
+        for i in range(row.shape[0]):
             score = row[i] + intercept[k]
             poison[i] += score * 0.0
             better = score > largest[i]
             largest[i] = score if better else largest[i]
             best[i] = float(k) if better else best[i]
     for k in range(actions):
-        row = scores[k]
-        for i in range(rows):
+        row = scores[k][first:last]
+        for i in range(row.shape[0]):
             row[i] = (1.0 if best[i] == k else 0.0) + poison[i]
+
+
+@kernel(void(F8_2, F8_IN))
+def argmax(scores, intercept):
+    """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
+    scratch = np.empty((3, TILE))
+    for first in range(0, scores.shape[1], TILE):
+        _argmax_tile(scores, intercept, first, min(first + TILE, scores.shape[1]), scratch)
 
 
 @kernel(void(I4_IN, F8_2))

@@ -157,7 +157,7 @@ class Reader:
     filter_columns: tuple[str, ...]
     splits: tuple[Split, ...]
     skip_bad_rows: bool
-    decode_rows: int
+    decode_rows: int | None
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError
 from drstream.log import labels as action_labels
-from drstream.log.batch import ROWS, Reader, Split, describe_labels
+from drstream.log.batch import Reader, Split, describe_labels
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, StreamSource, open_source
 
@@ -29,7 +29,7 @@ class Log:
     actions     the labels, in the order of the policies' rows, or their number; left out, they are found in the log.
     filter      a pyarrow expression: only these rows.
     on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
-    batch_size  rows to decode at a time; it changes memory and speed, never a result.
+    batch_size  rows to decode at a time, by default row groups of up to 64 MB; it never changes a result.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
@@ -52,11 +52,11 @@ class Log:
         actions: int | Sequence[Any] | None = None,
         filter: ds.Expression | None = None,
         on_bad_row: str = "error",
-        batch_size: int = ROWS,
+        batch_size: int | None = None,
     ) -> None:
         if on_bad_row not in ("error", "skip"):
             raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
-        if batch_size < 1:
+        if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
         self.roles = assign_roles(self.source.schema, context, action, reward, propensity)

@@ -21,6 +21,7 @@ from drstream.errors import LogError, MissingFileError, near
 
 SEGMENT = 131_072
 HOLD_BYTES = 1 << 30
+DECODE_BYTES = 1 << 26  # of a row group at a time, in each thread
 IPC_MAGIC = b"ARROW1"
 
 
@@ -39,8 +40,8 @@ class Part(Protocol):
     def place(self) -> str:
         """For messages: where these rows stand."""
 
-    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Record batches of at most so many rows, in order."""
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Record batches in order, of at most so many rows; by default as is fastest."""
 
 
 class Source(Protocol):
@@ -92,16 +93,25 @@ class RowGroup:
     columns: tuple[str, ...]
     constants: dict[str, pa.Scalar]  # the columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns, cheaper to decode as dictionaries
+    metadata: pq.FileMetaData  # of the file, else read again for each row group
+    row_bytes: int  # about what a decoded row takes
 
     @property
     def place(self) -> str:
         return f"row group {self.index} of {self.path}"
 
-    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         stored = [name for name in self.columns if name not in self.constants]
+        rows = rows or max(1, DECODE_BYTES // self.row_bytes)
         try:
-            with _open_parquet(self.path, self.filesystem, read_dictionary=self.dictionaries) as file:
-                for batch in file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False):
+            options = {"metadata": self.metadata, "read_dictionary": self.dictionaries}
+            with _open_parquet(self.path, self.filesystem, **options) as file:
+                if rows >= self.rows:  # a third faster than in batches, for 20 columns
+                    whole = file.read_row_group(self.index, columns=stored, use_threads=False)
+                    batches = iter(whole.to_batches())
+                else:
+                    batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
+                for batch in batches:
                     yield self._with_constants(batch)
         except (pa.ArrowException, OSError) as error:
             raise LogError(
@@ -154,6 +164,7 @@ class ParquetSource:
         return sum(map(sum, self._row_counts))
 
     def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[RowGroup]:
+        row_bytes = sum(_bytes(self.schema.field(n).type) for n in columns) or 1
         text = tuple(n for n in columns if pa.types.is_string(self.schema.field(n).type))
         first_row = 0
         for fragment, counts in zip(self.fragments, self._row_counts, strict=True):
@@ -168,9 +179,8 @@ class ParquetSource:
                 kept = {group.id for part in groups for group in part.row_groups}  # type: ignore[assignment]
             for index, rows in enumerate(counts):
                 if index in kept and rows:
-                    yield RowGroup(
-                        fragment.path, self.filesystem, index, first_row, rows, tuple(columns), constants, text
-                    )
+                    where = fragment.path, self.filesystem, index, first_row, rows
+                    yield RowGroup(*where, tuple(columns), constants, text, fragment.metadata, row_bytes)
                 first_row += rows
 
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
@@ -184,6 +194,15 @@ class ParquetSource:
                 lows.append(statistics["min"])
                 highs.append(statistics["max"])
         return (min(lows), max(highs)) if lows else None
+
+
+def _bytes(kind: pa.DataType) -> int:
+    """What a value of this type takes in memory, about."""
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _bytes(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return 64 * _bytes(kind.value_type)
+    return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else 16
 
 
 def _open_parquet(path: str, filesystem: pa.fs.FileSystem, **options: Any) -> pq.ParquetFile:
@@ -207,7 +226,7 @@ class Segment:
     def rows(self) -> int:
         return self.table.num_rows
 
-    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=rows)
 
 
