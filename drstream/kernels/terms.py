@@ -75,7 +75,7 @@ def _raise_to_largest(x, largest):
     whole = x.shape[0] // LANES * LANES
     for start in range(0, whole, LANES):
         for lane in range(LANES):
-            lanes[lane] = x[start + lane] if x[start + lane] > lanes[lane] else lanes[lane]
+            lanes[lane] = max(lanes[lane], x[start + lane])
     for lane in range(LANES):
         largest[0] = max(largest[0], lanes[lane])
     for i in range(whole, x.shape[0]):
