@@ -16,6 +16,7 @@ from drstream.errors import DrstreamError, LogError, PolicyError
 from drstream.estimators import Estimator
 from drstream.intervals import z_score
 from drstream.log import Log, Reader
+from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
 from drstream.models.base import RewardModel, as_model
 from drstream.moments import Layout
@@ -24,7 +25,6 @@ from drstream.results import Evaluation
 from drstream.terms import Room, Tally, block_terms, term_names
 
 CACHE = 1 << 19  # bytes of a (K, n) buffer: small enough for cache, long enough that Python costs little
-MOST_ROWS = 16_384
 
 
 def evaluate(
@@ -103,11 +103,12 @@ class Plan:
 
     @property
     def block_rows(self) -> int:
-        """Few enough rows that buffers stay in cache: a function of K alone, so that every run blocks alike."""
-        if all(policy.only_logged for policy in self.policies) and self.model is None:
-            return MOST_ROWS
-        rows = CACHE // (8 * max(self.n_actions, 8))
-        return max(256, 1 << (rows.bit_length() - 1))
+        """Few enough that buffers stay in cache; it depends on what is asked for alone, so that every run blocks alike."""
+        if all(policy.only_logged for policy in self.policies):
+            rows = 4 * CACHE // (8 * self.layout.variables)
+        else:
+            rows = CACHE // (8 * max(self.n_actions, 8))
+        return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
     def create(self) -> Tally:
         return Tally(self.layout.create(), np.zeros((len(self.policies), 2)), np.zeros(len(self.policies), np.int64))

@@ -1,4 +1,4 @@
-"""From record batches to read-only NumPy views of events that were checked, in batches of exactly 32,768 rows.
+"""From record batches to read-only NumPy views of events that were checked, in batches of exactly 65,536 rows.
 
 A batch size that does not depend on how the source was cut keeps every bit of the result the same.
 """
@@ -23,7 +23,7 @@ from drstream.log import labels as action_labels
 from drstream.log.schema import Roles
 from drstream.log.source import Part
 
-ROWS = 32_768
+ROWS = 65_536
 ROW = "__drstream_row__"  # rides along with rows of which some were left out
 NO_ACTIONS = np.empty(0, np.int32)
 
