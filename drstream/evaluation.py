@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def block_rows(self) -> int:
-        """Few enough that buffers stay in cache; it depends on what is asked for alone, so that every run blocks alike."""
+        """Few enough that buffers stay in cache; a function of what is asked for, so that every run blocks alike."""
         if all(policy.only_logged for policy in self.policies):
             rows = 4 * CACHE // (8 * self.layout.variables)
         else:

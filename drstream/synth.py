@@ -35,10 +35,17 @@ class World:
     """
 
     def __init__(
-        self, n_actions: int = 10, n_features: int = 20, *, kinds: int | None = 256, floor: float = 0.02, seed: int = 0
+        self,
+        n_actions: int = 10,
+        n_features: int = 20,
+        *,
+        kinds: int | None = 256,
+        floor: float | None = None,
+        seed: int = 0,
     ) -> None:
         if n_actions < 1 or n_features < 1 or (kinds is not None and kinds < 1):
             raise DrstreamError("a world needs at least one action, one feature and one kind of user")
+        floor = 0.2 / n_actions if floor is None else floor
         if not 0 <= floor * n_actions <= 1:
             raise DrstreamError(f"floor={floor} for each of {n_actions} actions is more than 1 in all")
         rng = np.random.default_rng(seed)
