@@ -56,7 +56,7 @@ def wrong_model(w):
 
 
 def wrong_propensities(p, action):
-    return np.clip(p * np.where(action % 2, 1.8, 0.6), 0, 1)
+    return np.clip(p * np.where(action % 2, 0.9, 0.6), 0, 1)
 
 
 def unbiased(values, truth):
