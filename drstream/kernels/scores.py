@@ -16,13 +16,14 @@ SMALLEST = -700.0  # exp of less is 0 next to the largest score's exp(0) = 1
 
 
 @helper
-def _exp(x, scale, bits):
-    """x[i] <- exp(x[i]) for x <= 0, to one unit in the last place; `bits` is `scale` seen as integers.
+def _exp_parts(x, shift, scale):
+    """exp(x - shift) for x <= shift, in two parts: x <- a polynomial's value, scale <- bits that make the power of two.
 
-    2^k times a Taylor polynomial on [-ln2/2, ln2/2]; unlike a call of the library's exp, the loop vectorises.
+    2^k times a Taylor polynomial on [-ln2/2, ln2/2], right to one unit in the last place; unlike a call of the
+    library's exp, the loop vectorises.
     """
     for i in range(x.shape[0]):
-        v = max(x[i], SMALLEST)
+        v = max(x[i] - shift[i], SMALLEST)
         shifted = v * LOG2_E + SHIFT
         k = shifted - SHIFT
         f = (v - k * LN2_HIGH) - k * LN2_LOW
@@ -39,10 +40,6 @@ def _exp(x, scale, bits):
         p = p * f + 1.0
         x[i] = p * f + 1.0
         scale[i] = shifted
-    for i in range(x.shape[0]):
-        bits[i] = bits[i] << 52
-    for i in range(x.shape[0]):
-        x[i] *= scale[i]
 
 
 @helper
@@ -58,14 +55,15 @@ def _softmax_tile(scores, intercept, first, last, scratch, bits):
         row = scores[k][first:last]
         for i in range(row.shape[0]):
             row[i] += intercept[k]
-            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` in _exp would hide
+            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` would hide
             largest[i] = max(largest[i], row[i])
     for k in range(actions):
         row = scores[k][first:last]
+        _exp_parts(row, largest, scale)
         for i in range(row.shape[0]):
-            row[i] -= largest[i]
-        _exp(row, scale, bits)
+            bits[i] = bits[i] << 52
         for i in range(row.shape[0]):
+            row[i] *= scale[i]
             total[i] += row[i]
     for i in range(total.shape[0]):
         total[i] = 1.0 / total[i]
