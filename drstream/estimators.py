@@ -4,8 +4,12 @@ The terms of a policy ν, for event k with weight w = ν(a_k|x_k) / p_k:
 
     w    the weight                      wc   the capped weight (section 3.4, footnote)
     y    w r                             yc   wc r
-    b    r̂(x, ν)                         z    w (r - r̂(x, a))
+    u    w (r - c), c a typical reward   z    w (r - r̂(x, a))
+    b    r̂(x, ν)
     dr   b + w (r - r̂(x, a)), eq. (3.1)  drc  b + wc (r - r̂(x, a))
+
+SNIPS is a ratio of means, whose standard error is a difference of their co-moments: about a typical reward c, not about
+0, these do not cancel where rewards are far from 0.
 
 Terms that an estimator combines stand in one group, whose covariances are gathered: among the terms of one policy, and
 with those of every other policy and with the reward, so that differences are paired.
@@ -31,7 +35,7 @@ class Estimator:
     name: str
     terms: tuple[str, ...]
     weight: str | None  # the term that is its weight
-    value: Callable[[Floats], float]
+    value: Callable[[Floats, float], float]  # of the means of the terms, and c
     gradient: Callable[[Floats], list[float]]
 
     def __reduce__(self) -> tuple[Callable[[str], Estimator], tuple[str]]:
@@ -47,28 +51,24 @@ class Estimator:
 
 
 def _mean(name: str, term: str, weight: str | None) -> Estimator:
-    return Estimator(name, (term,), weight, lambda m: m[0], lambda m: [1.0])
-
-
-def _second(name: str, terms: tuple[str, str]) -> Estimator:
-    return Estimator(name, terms, terms[0], lambda m: m[1], lambda m: [0.0, 1.0])
+    return Estimator(name, (term,), weight, lambda m, c: m[0], lambda m: [1.0])
 
 
 ALL = {
     e.name: e
     for e in (
         _mean("dm", "b", None),
-        _second("ips", ("w", "y")),
-        Estimator("snips", ("w", "y"), "w", lambda m: m[1] / m[0], lambda m: [-m[1] / m[0] ** 2, 1 / m[0]]),
+        _mean("ips", "y", "w"),
+        Estimator("snips", ("w", "u"), "w", lambda m, c: c + m[1] / m[0], lambda m: [-m[1] / m[0] ** 2, 1 / m[0]]),
         _mean("dr", "dr", "w"),
         Estimator(
             "sndr",
             ("w", "b", "z"),
             "w",
-            lambda m: m[1] + m[2] / m[0],
+            lambda m, c: m[1] + m[2] / m[0],
             lambda m: [-m[2] / m[0] ** 2, 1.0, 1 / m[0]],
         ),
-        _second("ips-capped", ("wc", "yc")),
+        _mean("ips-capped", "yc", "wc"),
         _mean("dr-capped", "drc", "wc"),
     )
 }

@@ -87,6 +87,7 @@ class Plan:
     n_actions: int
     cap: float
     floor: float
+    typical_reward: float
     reader: Reader
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are wanted
     terms: tuple[str, ...]  # of each policy
@@ -150,13 +151,12 @@ def make_plan(
         capped=any(e.capped for e in chosen),
     )
     limits = (np.inf if cap is None else cap, 0.0 if floor is None else floor)
-    return Plan(bound, bound_model, chosen, len(reader.labels), *limits, reader, groups, terms)
+    return Plan(bound, bound_model, chosen, len(reader.labels), *limits, log.typical_reward, reader, groups, terms)
 
 
 def term_groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
     """The sets of terms whose covariances are wanted: the estimators', and the weights' own for the sample size."""
-    weights = [("wc", "yc") if e.capped else ("w", "y") for e in chosen if e.weight]
-    return tuple(dict.fromkeys([*(e.terms for e in chosen), *weights]))
+    return tuple(dict.fromkeys([*(e.terms for e in chosen), *((e.weight,) for e in chosen if e.weight)]))
 
 
 def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPolicy]) -> RewardModel | None:
@@ -206,6 +206,7 @@ def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
         policies=[policy.name for policy in plan.policies],
         estimators=plan.estimators,
         groups=groups,
+        typical_reward=plan.typical_reward,
         n=layout.count(state),
         largest=total.largest,
         capped=total.capped,

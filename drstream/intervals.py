@@ -10,13 +10,21 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 
+EPSILON = 2.0**-52
+
 
 def standard_error(gradient: NDArray[np.float64], comoment: NDArray[np.float64], n: int) -> float:
-    """Of a smooth function of means over n events, from its gradient and the co-moments; NaN for n < 2."""
+    """Of a smooth function of means over n events, from its gradient and the co-moments; NaN for n < 2.
+
+    Never less than what rounding may hide: of policies that differ in the last digits, the difference is not certain.
+    """
     if n < 2:
         return math.nan
-    variance = float(gradient @ comoment @ gradient) / (n - 1)
-    return math.sqrt(max(variance, 0.0) / n) if not math.isnan(variance) else math.nan
+    variance = float(gradient @ comoment @ gradient)
+    if math.isnan(variance):
+        return math.nan
+    rounding = 4 * EPSILON * float(np.abs(gradient) @ np.abs(comoment) @ np.abs(gradient))
+    return math.sqrt(max(variance, rounding) / (n - 1) / n)
 
 
 def normal(value: float, stderr: float, confidence: float) -> tuple[float, float]:

@@ -47,6 +47,7 @@ class Evaluation:
         policies: Sequence[str],
         estimators: Sequence[Estimator],
         groups: dict[tuple[str, ...], tuple[Floats, Floats]],
+        typical_reward: float,
         n: int,
         largest: Floats,
         capped: NDArray[np.int64],
@@ -60,6 +61,7 @@ class Evaluation:
         self.confidence = confidence
         self._estimators = {e.name: e for e in estimators}
         self._groups = groups  # terms -> means and co-moments of the reward and of these terms of every policy
+        self._typical_reward = typical_reward
         self._largest = largest
         self._capped = capped
 
@@ -111,15 +113,17 @@ class Evaluation:
         place = slice(1 + j * size, 1 + (j + 1) * size)
         gradient = np.zeros(len(means))
         with np.errstate(divide="ignore", invalid="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            value = float(estimator.value(means[place]))
+            value = float(estimator.value(means[place], self._typical_reward))
             gradient[place] = estimator.gradient(means[place])
+        if estimator.weight and self._largest[j, int(estimator.capped)] == 0:
+            gradient[place] = math.nan  # no event tells of this policy: there is no interval, not one of width 0
         return value, gradient, comoment
 
     def _weights(self, j: int, estimator: Estimator) -> dict[str, float]:
         if estimator.weight is None:
             return {"ess": float(self.n)}
-        means, comoment = self._groups[("wc", "yc") if estimator.capped else ("w", "y")]
-        place = 1 + 2 * j
+        means, comoment = self._groups[(estimator.weight,)]
+        place = 1 + j
         squares = comoment[place, place] / self.n + means[place] ** 2
         return {
             "ess": float(self.n * means[place] ** 2 / squares) if squares > 0 else math.nan,

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 def term_names(*, model: bool, sndr: bool, capped: bool) -> tuple[str, ...]:
     """A policy's terms in the order of their rows; `estimators` says what they are."""
-    names = ["w", "y"]
+    names = ["w", "u", "y"]
     names += ["b", "dr"] if model else []
     names += ["z"] if sndr else []
     names += ["wc", "yc"] if capped else []
@@ -44,7 +44,7 @@ class Tally:
 class PolicyRows(NamedTuple):
     """Where a policy's terms go: views of the matrix of all terms."""
 
-    weighted: Floats  # w, y
+    weighted: Floats  # w, u, y
     robust: Floats  # b, dr
     z: Floats | None
     capped: Floats | None  # wc, yc
@@ -83,8 +83,8 @@ class Room:
 
         capped = first + names.index("wc") if "wc" in names else 0
         return PolicyRows(
-            self.terms[first : first + 2],
-            self.terms[first + 2 : first + 4],
+            self.terms[first : first + 3],
+            self.terms[first + 3 : first + 5],
             one("z"),
             self.terms[capped : capped + 2] if capped else None,
             one("drc"),
@@ -108,7 +108,7 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
             policy.fill(block, room.pi)
             _check_probabilities(kernels.first_improper(room.pi, room.sums), policy, room, block)
             kernels.logged_probability(room.pi, action, logged_pi)
-        kernels.weigh(logged_pi, p, r, rows.weighted, tally.largest[j])
+        kernels.weigh(logged_pi, p, r, plan.typical_reward, rows.weighted, tally.largest[j])
         if rows.capped is not None:
             limits = plan.floor, plan.cap
             tally.capped[j] += kernels.weigh_capped(logged_pi, p, r, *limits, rows.capped, tally.largest[j, 1:])

@@ -167,7 +167,7 @@ def test_files(tmp_path):
     assert isinstance(caught.value, FileNotFoundError)
     with pytest.raises(drs.LogError, match="no file matches"):
         drs.Log(f"{tmp_path}/*.parquet")
-    with pytest.raises(drs.LogError, match="no Parquet file in"):
+    with pytest.raises(drs.LogError, match="no Parquet or Arrow file in"):
         drs.Log(tmp_path)
     good = tmp_path / "good.parquet"
     pq.write_table(table(), good)

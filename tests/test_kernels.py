@@ -31,11 +31,12 @@ def test_terms_of_an_event(rows):
     assert (chosen == pi[a, np.arange(rows)]).all()
     assert terms.logged_prediction(rhat, a, logged_rhat) == -1
     assert (logged_rhat == rhat[a, np.arange(rows)]).all()
-    plain, capped, robust = np.empty((3, 2, rows))
+    plain = np.empty((3, rows))
+    capped, robust = np.empty((2, 2, rows))
     largest = np.zeros(2)
-    terms.weigh(chosen, p, r, plain, largest)
+    terms.weigh(chosen, p, r, 0.25, plain, largest)
     w = chosen / p
-    assert (plain == [w, w * r]).all()
+    assert (plain == [w, w * (r - 0.25), w * r]).all()
     assert largest.tolist() == [w.max(), 0]
     changed = terms.weigh_capped(chosen, p, r, 0.3, 1.5, capped, largest[1:])
     wc = np.minimum(chosen / np.maximum(p, 0.3), 1.5)

@@ -137,4 +137,4 @@ def test_bad_parameters(table):
         drs.models.Column()
     model = drs.models.Ridge().fit(drs.Log(table, context=["x0"]))
     with pytest.raises(drs.ModelError, match="fitted on 1 features; the log has 3"):
-        drs.evaluate(table, drs.policies.Uniform(), model)
+        drs.evaluate(world(kinds=None).table(50), drs.policies.Uniform(), model)

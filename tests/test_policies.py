@@ -111,7 +111,7 @@ def test_sklearn_classifiers(table):
     assert ips(text, drs.policies.from_sklearn(named)) == pytest.approx(got, rel=1e-6)
     with pytest.raises(drs.PolicyError, match="fit it before"):
         drs.policies.from_sklearn(LogisticRegression())
-    with pytest.raises(drs.PolicyError, match="class 'w' of the classifier is not an action"):
+    with pytest.raises(drs.PolicyError, match="class 'w' of the classifier is not among the 4 actions"):
         ips(table, drs.policies.from_sklearn(named))
 
 

@@ -82,21 +82,23 @@ def _raise_to_largest(x, largest):
         largest[0] = max(largest[0], x[i])
 
 
-@kernel(void(F8_IN, F8_IN, F8_IN, F8_2, F8))
-def weigh(pi, p, r, out, largest):
-    """Rows of out: w = ν(a_k|x_k) / p_k, and y = w r, the term of IPS; largest[0] is raised to the largest weight."""
+@kernel(void(F8_IN, F8_IN, F8_IN, float64, F8_2, F8))
+def weigh(pi, p, r, pivot, out, largest):
+    """Rows of out: w = ν(a_k|x_k) / p_k, u = w (r - pivot), y = w r; largest[0] is raised to the largest weight."""
     w = out[0]
-    y = out[1]
+    u = out[1]
+    y = out[2]
     for i in range(w.shape[0]):
         weight = pi[i] / p[i]
         w[i] = weight
+        u[i] = weight * (r[i] - pivot)
         y[i] = weight * r[i]
     _raise_to_largest(w, largest)
 
 
 @kernel(int64(F8_IN, F8_IN, F8_IN, float64, float64, F8_2, F8))
 def weigh_capped(pi, p, r, floor, cap, out, largest):
-    """The same with w = min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p; returns how many changed."""
+    """Rows w = min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p, and w r; returns how many changed."""
     w = out[0]
     y = out[1]
     changed = 0

@@ -6,13 +6,12 @@ A batch size that does not depend on how the source was cut keeps every bit of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
@@ -20,14 +19,15 @@ from drstream import sampling
 from drstream.errors import LogError
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
-from drstream.log.schema import Roles
+from drstream.log.columns import Floats, floats, floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
 
 ROWS = 65_536
 ROW = "__drstream_row__"  # rides along with rows of which some were left out
 NO_ACTIONS = np.empty(0, np.int32)
 
-Floats = NDArray[np.float64]
+Where = Callable[[int], str]  # the place of an event, for messages
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Reader:
         """The part's events; what was left out for a bad value is counted in `skipped`."""
         kept = self._select(part, skipped)
         first = 0
-        for batch in _exact(kept, ROWS):
+        for batch in exact(kept, ROWS):
             yield self._views(batch, part, first)
             first += batch.num_rows
 
@@ -209,31 +209,36 @@ class Reader:
     def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Each reason to leave a row out, with the rows that it concerns."""
         roles = self.roles
-        checked = [(roles.reward, "reward"), (roles.propensity, "propensity")]
-        checked += [(roles.action, "action")] if self.with_action else []
-        checked += [(name, "context") for name in roles.context] if self.with_context else []
-        for name, role in checked:
-            column = batch.column(name)
-            if has_nulls(column):
-                yield f"{role} is null", nulls(column)
-        reward = _floats(pc.fill_null(batch.column(roles.reward), 0))
-        yield "reward is not finite", ~np.isfinite(reward)
-        p = _floats(pc.fill_null(batch.column(roles.propensity), 1))
-        yield "propensity is not in (0, 1]", ~((p > 0) & (p <= 1))
+        reward, p = batch.column(roles.reward), batch.column(roles.propensity)
+        yield "reward is null", nulls(reward)
+        yield "propensity is null", nulls(p)
+        yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
+        values = floats_or_nan(p)
+        yield "propensity is not in (0, 1]", ~((values > 0) & (values <= 1))
         if self.with_action:
             column = batch.column(roles.action)
-            index = np.full(batch.num_rows, 0, np.int32)
-            valid = ~nulls(column)
-            index[valid] = action_labels.encode(column.drop_null(), self.labels)
+            missing = nulls(column)
+            yield "action is null", missing
+            index = np.zeros(batch.num_rows, np.int32)
+            index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", (index < 0) | (index >= len(self.labels))
         if self.with_context:
             for name in roles.context:
-                column = batch.column(name)
-                valid = ~nulls(column)
-                finite = np.ones(batch.num_rows, bool)
-                values = self._context_values(column.filter(pa.array(valid)), name, "")
-                finite[valid] = np.isfinite(values).reshape(len(values), -1).all(axis=1)
-                yield "context is not finite", ~finite
+                yield from self._bad_contexts(batch.column(name))
+
+    def _bad_contexts(self, column: pa.Array) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        bad = nulls(column)
+        yield "context is null", bad
+        if self.roles.listed:
+            short = np.zeros(len(column), bool)
+            short[~bad] = lengths(column.filter(pa.array(~bad))) != self.n_features
+            yield "context has another length", short
+            bad |= short
+        values = floats_or_nan(_flat(column.filter(pa.array(~bad))))
+        finite = np.isfinite(values).reshape(int((~bad).sum()), -1).all(axis=1)
+        infinite = np.zeros(len(column), bool)
+        infinite[~bad] = ~finite
+        yield "context is not finite", infinite
 
     def _views(self, batch: pa.RecordBatch, part: Part, first: int) -> Batch:
         roles = self.roles
@@ -244,10 +249,10 @@ class Reader:
         def where(i: int) -> str:
             return place_of(part.place, part.first_row, int(rows + i if isinstance(rows, int) else rows[i]))
 
-        reward = _floats(self._whole(batch, roles.reward, "reward", where))
+        reward = floats(self._whole(batch, roles.reward, "reward", where))
         if roles.negated:
             reward = -reward
-        propensity = _floats(self._whole(batch, roles.propensity, "propensity", where))
+        propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         action = NO_ACTIONS
         if self.with_action:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
@@ -263,7 +268,7 @@ class Reader:
         extra = batch.select(list(self.extra))
         return Batch(part.place, part.first_row, rows, action, reward, propensity, context, self.n_features, extra)
 
-    def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Any) -> pa.Array:
+    def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Where) -> pa.Array:
         """A column that must not have nulls."""
         column = batch.column(name)
         if has_nulls(column):
@@ -271,7 +276,7 @@ class Reader:
             raise LogError(f"{role} is null at {where(i)}, column {name!r}. {REMEDY}")
         return column
 
-    def _check(self, action: Any, reward: Floats, propensity: Floats, batch: pa.RecordBatch, where: Any) -> None:
+    def _check(self, action: Any, reward: Floats, propensity: Floats, batch: pa.RecordBatch, where: Where) -> None:
         i = checks.first_bad(action, len(self.labels), reward, propensity)
         if i < 0:
             return
@@ -285,27 +290,31 @@ class Reader:
             f'Pass all labels with actions=, or on_bad_row="skip"'
         )
 
-    def _context_values(self, column: pa.Array, name: str, where: Any) -> NDArray[Any]:
+    def _context_values(self, column: pa.Array, name: str, where: Where) -> NDArray[Any]:
         """(n,) for a column of numbers, (n, d) for one of lists; float32 and float64 as they are."""
         if not self.roles.listed:
-            return _numbers(column)
+            return numbers(column)
         d = self.n_features
-        if not pa.types.is_fixed_size_list(column.type):
-            lengths = column.value_lengths().to_numpy(zero_copy_only=False)
-            if (lengths != d).any():
-                i = int(np.argmax(lengths != d))
-                raise LogError(f"context {name!r} has {lengths[i]} numbers where others have {d}, at {where(i)}")
-        values = column.flatten()  # unlike .values, it heeds the offset of a sliced batch
+        found = lengths(column)
+        if (found != d).any():
+            i = int(np.argmax(found != d))
+            raise LogError(f"context {name!r} has {found[i]} numbers where others have {d}, at {where(i)}. {REMEDY}")
+        values = _flat(column)
         if has_nulls(values):
             i = int(np.argmax(nulls(values))) // d
-            raise LogError(f"context {name!r} holds a null at {where(i) if where else 'a row'}. {REMEDY}")
-        return _numbers(values).reshape(len(column), d)
+            raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}")
+        return numbers(values).reshape(len(column), d)
+
+
+def _flat(column: pa.Array) -> pa.Array:
+    """The numbers of all lists; unlike .values, .flatten() heeds the offset of a sliced batch."""
+    return column.flatten() if is_list(column.type) else column
 
 
 REMEDY = 'Mend or drop such rows, or pass on_bad_row="skip" to leave them out and have them counted'
 
 
-def _exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of exactly `rows`, the last one shorter; copies only where batches do not fit."""
     held: list[pa.RecordBatch] = []
     count = 0
@@ -328,35 +337,7 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
-def _floats(column: pa.Array) -> Floats:
-    values = _numbers(column)
-    return values if values.dtype == np.float64 else values.astype(np.float64)
-
-
-def _numbers(column: pa.Array) -> NDArray[Any]:
-    """float32 and float64 as views; other types become the narrower of the two that holds them exactly."""
-    kind = column.type
-    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return column.to_numpy(zero_copy_only=True)
-    small = (
-        pa.types.is_boolean(kind) or pa.types.is_float16(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 16)
-    )
-    return column.cast(pa.float32() if small else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-
-
-def has_nulls(column: pa.Array) -> bool:
-    if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
-        return bool(column.drop_null().dictionary_decode().null_count) or column.null_count > 0
-    return column.null_count > 0
-
-
-def nulls(column: pa.Array) -> NDArray[np.bool_]:
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    return column.is_null().to_numpy(zero_copy_only=False)
-
-
-def _check_finite(values: NDArray[Any], name: str, where: Any) -> None:
+def _check_finite(values: NDArray[Any], name: str, where: Where) -> None:
     flat = values.reshape(-1)
     i = checks.first_not_finite(flat)
     if i >= 0:

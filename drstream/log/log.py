@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from drstream.errors import LogError
 from drstream.log import labels as action_labels
-from drstream.log.batch import Reader, Split, describe_labels
+from drstream.log.batch import Reader, Split, describe_labels, exact
+from drstream.log.columns import floats_or_nan
+from drstream.log.opening import open_source
 from drstream.log.schema import FIND, Find, assign_roles, require_column
-from drstream.log.source import Part, StreamSource, open_source
+from drstream.log.source import Part, Same
+
+PEEK_ROWS = 1024
 
 
 class Log:
@@ -26,7 +31,7 @@ class Log:
     context     names or globs of numeric columns, or the name of one column of lists.
     action, reward, propensity
                 names of columns; left out, columns of usual names are looked for, and `repr` says which were found.
-    actions     the labels, in the order of the policies' rows, or their number; left out, they are found in the log.
+    actions     the labels, in the order of the policies' rows, or their number; left out, they are looked for.
     filter      a pyarrow expression: only these rows.
     on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
     batch_size  rows to decode at a time, by default row groups of up to 64 MB; it never changes a result.
@@ -67,12 +72,24 @@ class Log:
         self._filter_columns = _columns_of(filter, self.source.schema)
         self._labels_given = actions is not None
         if actions is not None:
-            self.labels = action_labels.given_labels(actions)
+            self.labels = action_labels.given_labels(actions, self.source.schema.field(self.roles.action).type)
 
     @cached_property
     def labels(self) -> Sequence[Any]:
         """The actions' labels; a policy's probabilities are in this order."""
-        return action_labels.find_labels(self.source, self.roles.action)
+        return action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
+
+    @cached_property
+    def typical_reward(self) -> float:
+        """The mean of the first rewards, about which sums are taken; 0 if none of them can be used."""
+        name = self.roles.reward
+        for part in self.source.peek(PEEK_ROWS).parts([name]):
+            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
+                first = floats_or_nan(batch.column(0))
+                first = first[np.isfinite(first)]
+                mean = float(first.mean()) if len(first) else 0.0
+                return -mean if self.roles.negated else mean
+        return 0.0
 
     @property
     def n_actions(self) -> int:
@@ -120,17 +137,24 @@ class Log:
 
     def shares_rows_with(self, other: Log) -> bool:
         """Whether a row may be in both logs; filters are not looked into."""
-        if self.source is not other.source:
-            return False
+        own, others = (log.source.keys or (Same(log.source),) for log in (self, other))
+        if own != others:  # rows are numbered otherwise
+            return bool(set(own) & set(others))
         pairs = zip(self._splits, other._splits, strict=False)
         return not any(a.seed == b.seed and (a.high <= b.low or b.high <= a.low) for a, b in pairs)
 
+    def rows_only(self) -> Log:
+        """A log that knows which rows it has, but not the rows themselves: to be kept with a fitted model."""
+        return self._but(source=_Rows(self.source.keys or (Same(self.source),)))
+
     def head(self, rows: int = 5) -> pa.Table:
         """The first rows of the log, all columns, as they stand in the source."""
+        if rows < 0:
+            raise LogError(f"head({rows}): at least 0")
         schema = self.source.schema
         found = []
         count = 0
-        reader = replace(self.reader(labelled=False), extra=tuple(schema.names), skip_bad_rows=False)
+        reader = self.reader(columns=schema.names, on_bad_row="error")
         for part in self.source.parts(schema.names, self.filter):
             for batch in reader._select(part, skipped=Counter()):
                 found.append(batch.select(schema.names).slice(0, rows - count))
@@ -149,14 +173,13 @@ class Log:
         action: bool = False,
         columns: Sequence[str] = (),
         on_bad_row: str | None = None,
-        labelled: bool = True,
     ) -> Reader:
         """How to read this log's parts, decoding only what is asked for."""
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
         return Reader(
             roles=self.roles,
-            labels=self.labels if labelled and action else (),
+            labels=self.labels if action else (),
             n_features=self.n_features if context else 0,
             with_context=context,
             with_action=action,
@@ -169,7 +192,8 @@ class Log:
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
-        return self.source.parts(columns, self.filter)
+        text = [self.roles.action] if self.roles.action not in self._filter_columns else []
+        return self.source.parts(columns, self.filter, text)
 
     def __repr__(self) -> str:
         roles, d = self.roles, len(self.roles.context)
@@ -194,6 +218,13 @@ class Log:
         return "\n".join(lines)
 
 
+class _Rows:
+    """What is left of a source: which files or objects it read."""
+
+    def __init__(self, keys: tuple[Any, ...]) -> None:
+        self.keys = keys
+
+
 def hash_seed(seed: int, depth: int) -> int:
     """Another seed for each depth; depth 0 keeps it, so that `drs.uniforms(seed, ...)` shows a split's numbers."""
     return (seed + depth * 0xD1342543DE82EF95) % 2**64
@@ -207,6 +238,10 @@ def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, .
     """The columns that an expression mentions: those without which it cannot be evaluated."""
     if filter is None:
         return ()
+    if not isinstance(filter, pc.Expression):
+        raise LogError(f"filter={filter!r}: pass a pyarrow expression, e.g. pyarrow.compute.field('age') > 30")
+    if "FieldPath(" in str(filter):
+        raise LogError(f"filter={filter}: name its columns; their positions change with what is read")
     empty = schema.empty_table()
     try:
         empty.filter(filter)
@@ -224,8 +259,7 @@ def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, .
 def _first_length(log: Log) -> int:
     """The length of the first context, for lists whose type does not tell it."""
     name = log.roles.context[0]
-    source = log.source.held() if isinstance(log.source, StreamSource) else log.source
-    for part in source.parts([name]):
+    for part in log.source.peek(PEEK_ROWS).parts([name]):
         for batch in part.batches(1024):
             lengths = batch.column(0).value_lengths().drop_null()
             if len(lengths):

@@ -51,14 +51,20 @@ def assign_roles(
     propensity: str | Find,
 ) -> Roles:
     """Find each role's column and check its type."""
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
     found = {
         role: _find(schema, role, wanted)
         for role, wanted in (("action", action), ("reward", reward), ("propensity", propensity))
     }
     _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
-    _check(schema, found["reward"], "reward", _is_number, "numbers or booleans")
-    _check(schema, found["propensity"], "propensity", _is_number, "numbers")
+    _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
+    _check(schema, found["propensity"], "propensity", is_number, "numbers")
     contexts = _find_context(schema, context, taken=set(found.values()))
+    for role, name in found.items():
+        if name in contexts:
+            raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
     listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
     for name in contexts:
         kind = schema.field(name).type
@@ -66,16 +72,13 @@ def assign_roles(
             raise LogError(
                 f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers"
             )
-        _check(schema, name, "context", lambda t: _is_number(t.value_type if is_list(t) else t), "numbers or booleans")
+        _check(schema, name, "context", lambda t: is_number(t.value_type if is_list(t) else t), "numbers or booleans")
     return Roles(context=contexts, listed=listed, negated=reward is FIND and found["reward"].lower() in COSTS, **found)
 
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
-    count = schema.names.count(name)
-    if count == 0:
+    if name not in schema.names:
         raise LogError(f"the log has no column {name!r} for the {role}: {near(name, schema.names)}")
-    if count > 1:
-        raise LogError(f"the log has {count} columns named {name!r}: rename all but one")
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -86,7 +89,7 @@ def is_string(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -130,7 +133,7 @@ def _find_context(schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: 
         for name in USUAL_LISTS:
             if name in free and is_list(schema.field(name).type):
                 return (name,)
-        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and _is_number(schema.field(n).type))
+        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and is_number(schema.field(n).type))
     names: list[str] = []
     for pattern in [wanted] if isinstance(wanted, str) else wanted:
         if pattern in schema.names or not set("*?[") & set(pattern):

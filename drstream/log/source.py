@@ -1,14 +1,13 @@
 """From files and streams to parts: the row groups of Parquet files, or segments of 131,072 rows.
 
-A part is the unit of parallel work and of merging. Everything that differs between kinds of sources is in this file.
+A part is the unit of parallel work and of merging. What a name on disk means is in `files.py`.
 """
 
 from __future__ import annotations
 
-import glob
+import itertools
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,12 +16,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError, MissingFileError, near
+from drstream.errors import LogError
+from drstream.log.files import arrow_says, unreadable
 
 SEGMENT = 131_072
-HOLD_BYTES = 1 << 30
+HOLD_BYTES = 1 << 30  # of a stream that can be read once, to find its labels
 DECODE_BYTES = 1 << 26  # of a row group at a time, in each thread
-IPC_MAGIC = b"ARROW1"
 
 
 class Part(Protocol):
@@ -47,35 +46,38 @@ class Part(Protocol):
 class Source(Protocol):
     name: str
     schema: pa.Schema
+    keys: tuple[Any, ...]  # what it reads: paths of files, or objects; sources with one in common may share rows
 
     @property
     def rows(self) -> int | None:
         """How many rows there are, where that is known without reading them."""
 
-    def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[Part]:
-        """The parts in order. Parts whose statistics exclude the filter may be left out; rows are not filtered."""
+    def parts(
+        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
+    ) -> Iterator[Part]:
+        """The parts in order. Parts whose statistics exclude the filter may be left out; rows are not filtered.
+
+        Columns named in `text` may come as dictionaries, which are cheaper to decode.
+        """
+
+    def peek(self, rows: int | None = None) -> Source:
+        """A source to look at before the pass proper: at least its first rows, or all of them."""
 
 
-def open_source(source: Any) -> Source:
-    """Anything that `drs.Log` takes."""
-    if isinstance(source, str | os.PathLike):
-        return _open_paths(os.fspath(source))
-    if isinstance(source, pa.Table):
-        return TableSource(source, "table")
-    if isinstance(source, pa.RecordBatch):
-        return TableSource(pa.Table.from_batches([source]), "record batch")
-    if isinstance(source, ds.Dataset):
-        return _open_dataset(source)
-    if isinstance(source, pa.RecordBatchReader):
-        return StreamSource(lambda: source, "record batch reader", source.schema, one_shot=True)
-    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
-        return _open_paths(*(os.fspath(s) for s in source))
-    if hasattr(source, "__arrow_c_stream__"):
-        return _open_stream(source)
-    raise LogError(
-        f"cannot read a log from {type(source).__name__}: pass a path, a list of paths, a glob, a directory, "
-        "a pyarrow Table, Dataset or RecordBatchReader, or an object with __arrow_c_stream__ (polars, pandas, duckdb)"
-    )
+class Same:
+    """Equal if it is the same object. In another process there is none like it."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.thing is not None and self.thing is other.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __reduce__(self) -> tuple[type[Same], tuple[None]]:
+        return Same, (None,)
 
 
 # Parquet
@@ -92,7 +94,7 @@ class RowGroup:
     rows: int
     columns: tuple[str, ...]
     constants: dict[str, pa.Scalar]  # the columns that the partitioned path gives
-    dictionaries: tuple[str, ...]  # text columns, cheaper to decode as dictionaries
+    dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     metadata: pq.FileMetaData  # of the file, else read again for each row group
     row_bytes: int  # about what a decoded row takes
 
@@ -104,8 +106,7 @@ class RowGroup:
         stored = [name for name in self.columns if name not in self.constants]
         rows = rows or max(1, DECODE_BYTES // self.row_bytes)
         try:
-            options = {"metadata": self.metadata, "read_dictionary": self.dictionaries}
-            with _open_parquet(self.path, self.filesystem, **options) as file:
+            with self._open() as file:
                 if rows >= self.rows:  # a third faster than in batches, for 20 columns
                     whole = file.read_row_group(self.index, columns=stored, use_threads=False)
                     batches = iter(whole.to_batches())
@@ -114,9 +115,13 @@ class RowGroup:
                 for batch in batches:
                     yield self._with_constants(batch)
         except (pa.ArrowException, OSError) as error:
-            raise LogError(
-                f"cannot read {self.place}: {_one_line(error)}. The file is damaged: write it anew"
-            ) from None
+            raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
+
+    def _open(self) -> pq.ParquetFile:
+        options = {"metadata": self.metadata, "read_dictionary": self.dictionaries}
+        if isinstance(self.filesystem, pa.fs.LocalFileSystem):
+            return pq.ParquetFile(self.path, memory_map=True, **options)
+        return pq.ParquetFile(self.filesystem.open_input_file(self.path), pre_buffer=True, **options)
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.constants.items():
@@ -132,61 +137,60 @@ class ParquetSource:
         self.filesystem = dataset.filesystem
         self.schema = dataset.schema
         self.fragments = list(dataset.get_fragments())
+        self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
 
     @cached_property
-    def _row_counts(self) -> list[list[int]]:
-        """Rows of each row group of each file; reads every footer once and compares the schemas."""
-        counts = []
+    def _row_groups(self) -> list[list[tuple[int, int]]]:
+        """Number and rows of each row group of each file; reads every footer once and compares the schemas."""
+        groups = []
         for fragment in self.fragments:
             try:
-                counts.append([group.num_rows for group in fragment.row_groups])
-                self._compare(fragment)
+                groups.append([(group.id, group.num_rows) for group in fragment.row_groups])
+                difference = schema_difference(fragment, self.schema)
             except (pa.ArrowException, OSError) as error:
-                raise _unreadable(fragment.path, error) from None
-        return counts
-
-    def _compare(self, fragment: ds.ParquetFileFragment) -> None:
-        constants = ds.get_partition_keys(fragment.partition_expression)
-        for wanted in self.schema:
-            if wanted.name in constants:
-                continue
-            index = fragment.physical_schema.get_field_index(wanted.name)
-            found = fragment.physical_schema.field(index).type if index >= 0 else None
-            if found != wanted.type:
+                raise unreadable(fragment.path, error) from None
+            if difference is not None:
+                name, wanted, found = difference
                 raise LogError(
-                    f"files differ: column {wanted.name!r} is {wanted.type} in {self.fragments[0].path}, "
-                    f"but {'missing' if found is None else found} in {fragment.path}. "
-                    "Give files of one schema, or a pyarrow dataset with the schema you want"
+                    f"files differ: column {name!r} is {wanted} in {self.fragments[0].path}, but {found} in "
+                    f"{fragment.path}. Give files of one schema, or a pyarrow dataset with the schema you want"
                 )
+        return groups
 
     @property
     def rows(self) -> int:
-        return sum(map(sum, self._row_counts))
+        return sum(rows for groups in self._row_groups for _, rows in groups)
 
-    def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[RowGroup]:
+    def peek(self, rows: int | None = None) -> Source:
+        return self
+
+    def parts(
+        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
+    ) -> Iterator[RowGroup]:
         row_bytes = sum(_bytes(self.schema.field(n).type) for n in columns) or 1
-        text = tuple(n for n in columns if pa.types.is_string(self.schema.field(n).type))
+        text = [n for n in text if n in columns and pa.types.is_string(self.schema.field(n).type)]
         first_row = 0
-        for fragment, counts in zip(self.fragments, self._row_counts, strict=True):
+        for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
             constants = {
                 name: pa.scalar(value, self.schema.field(name).type)
                 for name, value in ds.get_partition_keys(fragment.partition_expression).items()
                 if name in columns
             }
-            kept = range(len(counts))
+            kept = {index for index, _ in groups}
             if filter is not None:
-                groups = fragment.split_by_row_group(filter=filter, schema=self.schema)
-                kept = {group.id for part in groups for group in part.row_groups}  # type: ignore[assignment]
-            for index, rows in enumerate(counts):
+                pieces = fragment.split_by_row_group(filter=filter, schema=self.schema)
+                kept = {group.id for piece in pieces for group in piece.row_groups}
+            form = tuple(columns), constants, tuple(n for n in text if n not in constants)
+            for index, rows in groups:
                 if index in kept and rows:
                     where = fragment.path, self.filesystem, index, first_row, rows
-                    yield RowGroup(*where, tuple(columns), constants, text, fragment.metadata, row_bytes)
+                    yield RowGroup(*where, *form, fragment.metadata, row_bytes)
                 first_row += rows
 
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
         """From the row groups' statistics; None where any lacks them."""
         lows, highs = [], []
-        for fragment in self.fragments if self._row_counts else []:  # which reads and checks the footers
+        for fragment in self.fragments if self._row_groups else []:  # which reads and checks the footers
             for group in fragment.row_groups:
                 statistics = (group.statistics or {}).get(column)
                 if not statistics or "min" not in statistics:
@@ -196,6 +200,17 @@ class ParquetSource:
         return (min(lows), max(highs)) if lows else None
 
 
+def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:
+    """The first column that a file has otherwise: its name, the type wanted, the type found."""
+    constants = ds.get_partition_keys(fragment.partition_expression)
+    stored = {column.name: column.type for column in fragment.physical_schema}
+    for wanted in schema:
+        found = stored.get(wanted.name, "missing")
+        if wanted.name not in constants and found != wanted.type:
+            return wanted.name, wanted.type, found
+    return None
+
+
 def _bytes(kind: pa.DataType) -> int:
     """What a value of this type takes in memory, about."""
     if pa.types.is_fixed_size_list(kind):
@@ -203,12 +218,6 @@ def _bytes(kind: pa.DataType) -> int:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return 64 * _bytes(kind.value_type)
     return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else 16
-
-
-def _open_parquet(path: str, filesystem: pa.fs.FileSystem, **options: Any) -> pq.ParquetFile:
-    if isinstance(filesystem, pa.fs.LocalFileSystem):
-        return pq.ParquetFile(path, memory_map=True, **options)
-    return pq.ParquetFile(filesystem.open_input_file(path), pre_buffer=True, **options)
 
 
 # Tables: in memory, or Arrow IPC files mapped into it
@@ -231,17 +240,23 @@ class Segment:
 
 
 class TableSource:
-    def __init__(self, table: pa.Table, name: str, place: str = "") -> None:
-        self.table = table
+    def __init__(self, table: pa.Table, name: str, keys: tuple[Any, ...] = (), place: str = "") -> None:
+        self.table = _without_views(table)
         self.name = name
+        self.keys = keys
         self.place = place
-        self.schema = table.schema
+        self.schema = self.table.schema
 
     @property
     def rows(self) -> int:
         return self.table.num_rows
 
-    def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[Segment]:
+    def peek(self, rows: int | None = None) -> Source:
+        return self
+
+    def parts(
+        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
+    ) -> Iterator[Segment]:
         table = self.table.select(list(columns))
         for start in range(0, self.rows, SEGMENT):
             yield Segment(table.slice(start, SEGMENT), start, self.place)
@@ -254,14 +269,22 @@ class TableSource:
 class StreamSource:
     """Record batches that arrive one after the other; `open` starts again, unless the stream can be read once."""
 
-    open: Callable[[], pa.RecordBatchReader]
+    open: Callable[[], Iterable[pa.RecordBatch]]
     name: str
     schema: pa.Schema
+    keys: tuple[Any, ...] = ()
     one_shot: bool = False
+    repeatable: bool = True  # for certain: it may be opened just to look at it
     spent: bool = field(default=False, init=False)
     rows: int | None = field(default=None, init=False)
+    _seen: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)  # a stream that was looked at
 
-    def parts(self, columns: Sequence[str], filter: ds.Expression | None = None) -> Iterator[Segment]:
+    def __post_init__(self) -> None:
+        self.schema = _without_views(self.schema.empty_table()).schema
+
+    def parts(
+        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
+    ) -> Iterator[Segment]:
         if self.spent:
             raise LogError(
                 f"this log was read from a {self.name}, which can be read only once. "
@@ -269,131 +292,55 @@ class StreamSource:
             )
         self.spent = self.one_shot
         first_row, held, rows = 0, [], 0
-        try:
-            for batch in self.open():
-                batch = batch.select(list(columns))
-                while rows + batch.num_rows >= SEGMENT:
-                    held.append(batch.slice(0, SEGMENT - rows))
-                    batch = batch.slice(SEGMENT - rows)
-                    yield Segment(pa.Table.from_batches(held), first_row, "")
-                    first_row, held, rows = first_row + SEGMENT, [], 0
-                if batch.num_rows:
-                    held.append(batch)
-                    rows += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise LogError(f"cannot read the {self.name} after row {first_row + rows}: {_one_line(error)}") from None
+        for batch in self._read():
+            batch = _without_views(batch.select(list(columns)))
+            while rows + batch.num_rows >= SEGMENT:
+                held.append(batch.slice(0, SEGMENT - rows))
+                batch = batch.slice(SEGMENT - rows)
+                yield Segment(pa.Table.from_batches(held), first_row, "")
+                first_row, held, rows = first_row + SEGMENT, [], 0
+            if batch.num_rows:
+                held.append(batch)
+                rows += batch.num_rows
         if held:
             yield Segment(pa.Table.from_batches(held), first_row, "")
 
-    def held(self) -> Source:
-        """A source to look at before the pass proper; a stream that can be read once is held in memory for it."""
-        if not self.one_shot or self.spent:
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        stream = self.open() if self._seen is None else self._seen
+        self._seen = None
+        try:
+            for batch in stream:
+                yield batch
+                rows += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise LogError(f"cannot read the {self.name} after row {rows}: {arrow_says(error)}") from None
+
+    def peek(self, rows: int | None = None) -> Source:
+        """Itself; or, of a stream that may be read only once, its first rows, which are kept for the pass to come."""
+        if self.repeatable or self.spent:
             return self
-        batches, size = [], 0
-        for batch in self.open():
+        self.spent = self.one_shot  # until it is put together again
+        stream = self._read()
+        batches, count, size = [], 0, 0
+        for batch in stream:
             batches.append(batch)
+            count += batch.num_rows
             size += batch.nbytes
+            if rows is not None and count >= rows:
+                break
             if size > HOLD_BYTES:
                 raise LogError(
                     f"the labels of a {self.name} are not known before it is read, and it is over "
-                    f"{HOLD_BYTES >> 30} GiB: pass them with actions=, or pass a Parquet path"
+                    f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with actions=, or pass a Parquet path"
                 )
-        table = pa.Table.from_batches(batches, self.schema)
-        self.open = table.to_reader
-        return TableSource(table, self.name)
+        self._seen, self.spent = itertools.chain(batches, stream), False
+        return TableSource(pa.Table.from_batches(batches, batches[0].schema if batches else self.schema), self.name)
 
 
-def _open_stream(source: Any) -> StreamSource:
-    """The first reader gives the schema and serves the first pass; later passes ask the object again."""
-    name = f"{type(source).__module__.split('.')[0]} {type(source).__name__}"
-
-    def fresh() -> pa.RecordBatchReader:
-        try:
-            return pa.RecordBatchReader.from_stream(source)
-        except Exception as error:
-            raise LogError(
-                f"the {name} gave no Arrow stream: {_one_line(error)}. If it can be read only once, "
-                "pass a pyarrow Table or a Parquet path instead"
-            ) from None
-
-    first = [fresh()]
-    return StreamSource(lambda: first.pop() if first else fresh(), name, first[0].schema)
-
-
-def _open_dataset(dataset: ds.Dataset) -> Source:
-    plain_parquet = isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat)
-    if plain_parquet and not getattr(dataset, "_scan_options", None):
-        return ParquetSource(dataset, "dataset")
-    return StreamSource(lambda: dataset.scanner().to_reader(), "dataset", dataset.schema)
-
-
-# Paths
-
-
-def _open_paths(*names: str) -> Source:
-    name = names[0] if len(names) == 1 else f"{len(names)} paths"
-    paths = [path for n in names for path in _expand(n)]
-    if not paths:
-        raise MissingFileError(f"no file matches {name!r}")
-    if all(_is_ipc(path) for path in paths):
-        return TableSource(_map_ipc(paths), name, place=name)
-    try:
-        target: Any = paths[0] if len(paths) == 1 else paths
-        dataset = ds.dataset(target, format="parquet", partitioning="hive")
-        if not dataset.files:
-            raise MissingFileError(f"there is no Parquet file in {name!r}")
-        return ParquetSource(dataset, name)
-    except FileNotFoundError as error:
-        raise MissingFileError(f"no such file: {_one_line(error)}") from None
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(name, error) from None
-
-
-def _expand(name: str) -> list[str]:
-    """The files that a name means. A directory means its *.parquet files; if it has none, Arrow looks for them."""
-    if "://" in name:
-        return [name]
-    if set("*?[") & set(name) and not os.path.exists(name):
-        return sorted(glob.glob(name, recursive=True))
-    if not os.path.exists(name):
-        folder = os.path.dirname(name) or "."
-        beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        hint = near(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
-        raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
-    if os.path.isdir(name):
-        return _parquet_files(name) or [name]
-    return [name]
-
-
-def _parquet_files(folder: str) -> list[str]:
-    """In order; not those of folders like _temporary, which hold unfinished work."""
-    found = glob.glob(os.path.join(glob.escape(folder), "**", "*.parquet"), recursive=True)
-    return sorted(f for f in found if not re.search(r"(^|[/\\])_", os.path.relpath(f, folder)))
-
-
-def _is_ipc(path: str) -> bool:
-    if "://" in path or not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return file.read(len(IPC_MAGIC)) == IPC_MAGIC
-
-
-def _map_ipc(paths: list[str]) -> pa.Table:
-    tables = []
-    for path in paths:
-        try:
-            tables.append(pa.ipc.open_file(pa.memory_map(path)).read_all())
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, error, "Arrow IPC") from None
-        if tables[-1].schema != tables[0].schema:
-            raise LogError(f"files differ: {path} has another schema than {paths[0]}")
-    return pa.concat_tables(tables)
-
-
-def _unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
-    return LogError(f"cannot read {path} as {kind}: {_one_line(error)}. Is it a {kind} file, and complete?")
-
-
-def _one_line(error: Exception) -> str:
-    """Arrow's message, without what it says of the way to the error."""
-    return re.sub(r"^.*input source '[^']*': ", "", " ".join(str(error).split())).rstrip(".")
+def _without_views(data: Any) -> Any:
+    """String views as plain strings: not every function of Arrow's takes them."""
+    for i, column in enumerate(data.schema):
+        if pa.types.is_string_view(column.type):
+            data = data.set_column(i, column.name, data.column(i).cast(pa.large_string()))
+    return data

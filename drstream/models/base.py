@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from drstream.errors import ModelError
 from drstream.log import Block, Log
-from drstream.log.batch import has_nulls
-from drstream.log.schema import is_list, require_column
+from drstream.log.columns import has_nulls, lengths, nulls
+from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import fill_from
 
 Floats = NDArray[np.float64]
@@ -87,7 +87,10 @@ class Column(RewardModel):
     def bind(self, log: Log) -> RewardModel:
         for name in self.columns:
             require_column(log.source.schema, name, "reward model")
-        kind = log.source.schema.field(self.columns[0]).type
+        for name in self.columns:
+            kind = log.source.schema.field(name).type
+            if not is_number(kind.value_type if is_list(kind) and len(self.columns) == 1 else kind):
+                raise ModelError(f"the reward model's column {name!r} has type {kind}: it must hold numbers")
         if len(self.columns) == 1 and log.n_actions > 1 and not is_list(kind):
             raise ModelError(
                 f"column {self.columns[0]!r} is {kind}: {log.n_actions} actions need lists, or as many columns"
@@ -97,9 +100,17 @@ class Column(RewardModel):
     def fill(self, block: Block, out: Floats) -> None:
         columns = [self._whole(block, name) for name in self.columns]
         if is_list(columns[0].type):
+            found = lengths(columns[0])
+            if (found != len(out)).any():
+                i = int(np.argmax(found != len(out)))
+                raise ModelError(
+                    f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.row(i)}; "
+                    f"there are {len(out)} actions"
+                )
             values = columns[0].flatten()
-            if len(values) != out.size or has_nulls(values):
-                raise ModelError(f"column {self.columns[0]!r} must hold {len(out)} numbers a row: near {block.row(0)}")
+            if has_nulls(values):
+                i = int(np.argmax(nulls(values))) // len(out)
+                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.row(i)}")
             out[:] = values.to_numpy(zero_copy_only=False).reshape(out.shape[::-1]).T
         else:
             for row, column in zip(out, columns, strict=True):
@@ -108,7 +119,7 @@ class Column(RewardModel):
     def _whole(self, block: Block, name: str) -> pa.Array:
         column = block.column(name)
         if has_nulls(column):
-            i = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            i = int(np.argmax(nulls(column)))
             raise ModelError(f"the reward model's column {name!r} is null at {block.row(i)}")
         return column
 

@@ -15,12 +15,13 @@ from drstream import execution
 from drstream.errors import LogError, ModelError
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log, Reader
+from drstream.log.batch import describe_labels
 from drstream.log.source import Part
 from drstream.models.base import Floats, RewardModel
 from drstream.moments import Layout, State
 
 BLOCK = 16_384  # rows sorted by action at a time: some thousand for each action keep the kernel's rows long
-COLLINEAR = 1e-12  # eigenvalues below this share of the largest are rounding
+COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
 
 
 class Ridge(RewardModel):
@@ -31,8 +32,8 @@ class Ridge(RewardModel):
     """
 
     def __init__(self, alpha: float = 1.0, fit_intercept: bool = True) -> None:
-        if not alpha >= 0:
-            raise ModelError(f"Ridge: alpha={alpha} must not be negative")
+        if not 0 <= alpha < np.inf:
+            raise ModelError(f"Ridge: alpha={alpha} must be finite and not negative")
         self.alpha = alpha
         self.fit_intercept = fit_intercept
 
@@ -42,14 +43,18 @@ class Ridge(RewardModel):
         layout = Layout(log.n_features + 1, (tuple(range(log.n_features + 1)),))
         total = [layout.create() for _ in range(actions)]
         task = partial(_gather, reader, layout, actions)
-        for states in execution.run(task, log, reader.columns, threads, executor, progress):
+        skipped: Counter[str] = Counter()
+        for states, left_out in execution.run(task, log, reader.columns, threads, executor, progress):
+            skipped.update(left_out)
             for state, other in zip(total, states, strict=True):
                 layout.merge(state, other)
         if not sum(layout.count(state) for state in total):
             raise LogError("there is no event to fit the reward model on: the log, or the part of it, is empty")
         self._solve(layout, total)
         self.n_actions = actions
-        self.fitted_on = log
+        self.fitted_on = log.rows_only()
+        self.skipped_ = dict(skipped)  # bad rows that were left out, by reason
+        self.labels_, self.features_ = log.labels, None if log.roles.listed else log.roles.context
         return self
 
     def _solve(self, layout: Layout, states: list[State]) -> None:
@@ -82,6 +87,16 @@ class Ridge(RewardModel):
             raise ModelError(
                 f"the reward model was fitted on {self.coef_.shape[1]} features; the log has {log.n_features}"
             )
+        if self.features_ is not None and not log.roles.listed and self.features_ != log.roles.context:
+            raise ModelError(
+                f"the reward model was fitted on the context {', '.join(self.features_)}; the log's is "
+                f"{', '.join(log.roles.context)}: open it with context= in that order"
+            )
+        if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
+            raise ModelError(
+                f"the reward model was fitted on {describe_labels(self.labels_)}; the log has "
+                f"{describe_labels(log.labels)}: open both with the same actions="
+            )
         return super().bind(log)
 
     def fill(self, block: Block, out: Floats) -> None:
@@ -100,26 +115,28 @@ def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
     if not len(products):
         return np.zeros(0)
     system = products + alpha * np.eye(len(products))
+    scale = 1 / np.sqrt(np.where(np.diag(system) > 0, np.diag(system), 1.0))  # else seconds would outweigh clicks
+    system, target = system * np.outer(scale, scale), target * scale
     try:
         factor = scipy.linalg.cho_factor(system, lower=True)
-        pivots = np.diag(factor[0]) ** 2
-        if pivots.min() > COLLINEAR * pivots.max():
-            return scipy.linalg.cho_solve(factor, target)
+        if (np.diag(factor[0]) ** 2).min() > COLLINEAR:
+            return scale * scipy.linalg.cho_solve(factor, target)
     except np.linalg.LinAlgError:
         pass
     values, vectors = scipy.linalg.eigh(system)
     keep = values > COLLINEAR * values[-1]
-    return vectors[:, keep] @ ((vectors[:, keep].T @ target) / values[keep])
+    return scale * (vectors[:, keep] @ ((vectors[:, keep].T @ target) / values[keep]))
 
 
-def _gather(reader: Reader, layout: Layout, actions: int, part: Part) -> list[State]:
-    """Means and co-moments of (x, r) of one part, for each action."""
+def _gather(reader: Reader, layout: Layout, actions: int, part: Part) -> tuple[list[State], Counter[str]]:
+    """Means and co-moments of (x, r) of one part, for each action, and the bad rows left out."""
+    skipped: Counter[str] = Counter()
     states = [layout.create() for _ in range(actions)]
-    for batch in reader.batches(part, Counter()):
+    for batch in reader.batches(part, skipped):
         for block in batch.blocks(BLOCK):
             for a, terms in _by_action(block, actions):
                 layout.update(states[a], terms)
-    return states
+    return states, skipped
 
 
 def _by_action(block: Block, actions: int) -> Iterable[tuple[int, Floats]]:

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.log import Log
+from drstream.log.batch import describe_labels
 from drstream.policies.base import FixedPolicy, Floats
 
 
 class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.policies.from_sklearn(classifier)
-    """A fitted scikit-learn classifier whose classes are the actions' labels (or indices).
+    """A fitted scikit-learn classifier whose classes are the actions' labels.
 
     Its `predict_proba` gives the probabilities; a classifier without one takes the class that it predicts.
     """
@@ -26,13 +27,12 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
-        labels = list(log.labels)
-        places = []
         for label in self.classifier.classes_.tolist():
-            if label not in labels and not (isinstance(label, int) and 0 <= label < len(labels)):
-                raise PolicyError(f"policy {name!r}: class {label!r} of the classifier is not an action of the log")
-            places.append(labels.index(label) if label in labels else label)
-        bound.places = np.array(places)
+            if label not in log.labels:
+                raise PolicyError(
+                    f"policy {name!r}: class {label!r} of the classifier is not among the {describe_labels(log.labels)}"
+                )
+        bound.places = np.array([log.labels.index(label) for label in self.classifier.classes_.tolist()])
         return bound
 
     def probabilities(self, X: NDArray[Any]) -> Floats:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from drstream.errors import PolicyError
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
-from drstream.log.batch import describe_labels, has_nulls, nulls
+from drstream.log.batch import describe_labels
+from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
-from drstream.log.schema import is_list, require_column
+from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy, Floats, as_policy, as_weights
 
 
@@ -181,6 +182,10 @@ class Column(FixedPolicy):
         return not pa.types.is_floating(log.source.schema.field(self.column).type)
 
     def bind(self, log: Log, name: str) -> Self:
+        require_column(log.source.schema, self.column, f"policy {name!r}")
+        kind = log.source.schema.field(self.column).type
+        if is_list(kind) and not is_number(kind.value_type):
+            raise PolicyError(f"policy {name!r}: column {self.column!r} has type {kind}: lists must hold numbers")
         if self.needs_actions(log):
             bound: Self = super().bind(log, name)  # type: ignore[assignment]
             bound.labels = log.labels
@@ -194,11 +199,11 @@ class Column(FixedPolicy):
         if not is_list(column.type):
             self._fill_choice(column, block, out)
             return
-        lengths = column.value_lengths().to_numpy(zero_copy_only=False) if len(column) else np.zeros(0)
-        if (lengths != len(out)).any():
-            i = int(np.argmax(lengths != len(out)))
+        found = lengths(column)
+        if (found != len(out)).any():
+            i = int(np.argmax(found != len(out)))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {lengths[i]} probabilities at {block.row(i)}; "
+                f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.row(i)}; "
                 f"there are {len(out)} actions"
             )
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T

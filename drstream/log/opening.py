@@ -1,0 +1,88 @@
+"""Anything that a log can be read from becomes a source."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from drstream.errors import LogError, MissingFileError
+from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
+from drstream.log.source import ParquetSource, Same, Source, StreamSource, TableSource, schema_difference
+
+
+def open_source(source: Any) -> Source:
+    if isinstance(source, str | os.PathLike):
+        return _open_paths(os.fspath(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
+        return _open_paths(*(os.fspath(s) for s in source))
+    if isinstance(source, pa.Table):
+        return TableSource(source, "table", (Same(source),))
+    if isinstance(source, pa.RecordBatch):
+        return TableSource(pa.Table.from_batches([source]), "record batch", (Same(source),))
+    if isinstance(source, ds.Dataset):
+        return _open_dataset(source)
+    if isinstance(source, pa.RecordBatchReader):
+        return StreamSource(lambda: source, "record batch reader", source.schema, one_shot=True, repeatable=False)
+    if hasattr(source, "__arrow_c_stream__"):
+        return _open_stream(source)
+    raise LogError(
+        f"cannot read a log from {type(source).__name__}: pass a path, a list of paths, a glob, a directory, "
+        "a pyarrow Table, Dataset or RecordBatchReader, or an object with __arrow_c_stream__ (polars, pandas, duckdb)"
+    )
+
+
+def _open_paths(*names: str) -> Source:
+    name = names[0] if len(names) == 1 else f"{len(names)} paths"
+    paths = [path for n in names for path in expand(n)]
+    arrow = [path for path in paths if is_arrow(path)]
+    if arrow and len(arrow) == len(paths):
+        return TableSource(map_arrow(paths), name, tuple(map(os.path.abspath, paths)), place=name)
+    if arrow:
+        raise LogError(f"{name} holds Parquet and Arrow files, e.g. {arrow[0]}: choose one kind, e.g. with a glob")
+    try:
+        target: Any = paths[0] if len(paths) == 1 else paths
+        return ParquetSource(ds.dataset(target, format="parquet", partitioning="hive"), name)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"no such file: {arrow_says(error)}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(name, error) from None
+
+
+def _open_dataset(dataset: ds.Dataset) -> Source:
+    """Row groups where the files are Parquet of the dataset's own schema; else what its scanner makes of them."""
+    parquet = isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat)
+    if parquet and not getattr(dataset, "_scan_options", None):
+        source = ParquetSource(dataset, "dataset")
+        try:
+            if all(schema_difference(fragment, dataset.schema) is None for fragment in source.fragments):
+                return source
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable("dataset", error) from None
+    return StreamSource(lambda: dataset.scanner().to_reader(), "dataset", dataset.schema, keys=(Same(dataset),))
+
+
+def _open_stream(source: Any) -> Source:
+    """An object with an Arrow stream. Frames are in memory already; other objects are asked again for each pass."""
+    library = type(source).__module__.split(".")[0]
+    if library in ("pandas", "polars") and type(source).__name__ == "DataFrame":
+        return TableSource(pa.table(source), f"{library} frame", (Same(source),))
+    name = f"{library} {type(source).__name__}"
+
+    def fresh() -> pa.RecordBatchReader:
+        try:
+            return pa.RecordBatchReader.from_stream(source)
+        except Exception as error:
+            raise LogError(
+                f"the {name} gave no Arrow stream: {arrow_says(error)}. If it can be read only once, "
+                "pass a pyarrow Table or a Parquet path instead"
+            ) from None
+
+    first = [fresh()]  # it tells the schema, and serves the first pass: there may not be a second
+    schema = first[0].schema
+    known = library == "duckdb"  # there is, and a stream that stays open would block the connection
+    if known:
+        first.clear()
+    return StreamSource(lambda: first.pop() if first else fresh(), name, schema, (Same(source),), repeatable=known)
