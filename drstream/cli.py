@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -46,6 +48,7 @@ def main() -> None:
     try:
         try:
             app()
+            sys.stdout.flush()
         finally:
             gc.freeze()  # the interpreter would look through all of Numba's objects once more before it exits: 0.3 s
     except DrstreamError as error:
@@ -57,11 +60,24 @@ def main() -> None:
     except BrokenPipeError:  # the reader, e.g. head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"cannot write the result: {error.strerror}")
 
 
 def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    print(f"error: {_as_options(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(BAD_INPUT)
+
+
+def _as_options(message: str) -> str:
+    """Messages speak of parameters; here these are options."""
+    message = message.replace('on_bad_row="skip"', "--on-bad-row skip")
+    return re.sub(
+        r"(?<![\w-])(action|actions|reward|propensity|context|model|cap|floor|confidence)=", r"--\1 ", message
+    )
 
 
 @app.callback(invoke_without_command=True)
@@ -84,7 +100,13 @@ def describe(
     json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
     """Show what a log holds: rows, roles of the columns, actions, and its first rows."""
-    opened = _open(log, context, action, reward, propensity, actions, "error")
+    from drstream.errors import LogError
+
+    try:
+        opened = _open(log, context, action, reward, propensity, actions, "error")
+    except LogError:
+        _show_columns(log)
+        raise
     roles = opened.roles
     if json:
         import json as js
@@ -106,17 +128,28 @@ def describe(
     _show_head(opened)
 
 
+def _show_columns(log: list[str]) -> None:
+    """What can be said of a file in which the roles were not found."""
+    from drstream.log.opening import open_source
+
+    source = open_source(log[0] if len(log) == 1 else log)
+    typer.echo(f"{source.name}: {source.rows:,} rows")
+    for column in source.schema:
+        typer.echo(f"  {column.name}: {column.type}")
+
+
 def _show_head(log: Log) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     roles = log.roles
     names = [roles.action, roles.reward, roles.propensity, *roles.context[:6]]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in names:
-        table.add_column(name)
+        table.add_column(Text(name))
     for row in log.head(5).select(names).to_pylist():
-        table.add_row(*(_cell(row[name]) for name in names))
+        table.add_row(*(Text(_cell(row[name])) for name in names))
     _console().print(table)
 
 
@@ -168,11 +201,11 @@ def evaluate(
     from drstream import specs
     from drstream.evaluation import evaluate as run
 
-    if output is not None:
-        _check_output(output)
     opened = _open(log, context, action, reward, propensity, actions, on_bad_row)
+    if output is not None:
+        _check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
-    names = [n for text in estimator for n in text.split(",")] if estimator else None
+    names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     reward_model, opened = specs.model(model, opened, fit, seed, threads)
     started = time.perf_counter()
     result = run(
@@ -189,6 +222,9 @@ def evaluate(
     seconds = time.perf_counter() - started
     if output is not None:
         _write(result, output)
+    left_out = getattr(reward_model, "skipped_", None)
+    if left_out:
+        typer.echo(f"bad rows skipped while the model was fitted: {_reasons(left_out)}", err=True)
     if json:
         typer.echo(result.to_json())
     else:
@@ -215,9 +251,11 @@ def _open(
     return Log(log[0] if len(log) == 1 else log, actions=specs.actions(actions), on_bad_row=on_bad_row, **given)
 
 
-def _check_output(path: Path) -> None:
+def _check_output(path: Path, log: Log) -> None:
     from drstream.errors import DrstreamError
 
+    if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
+        raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
     if path.suffix not in (".parquet", ".csv"):
         raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
     if not path.parent.is_dir():
@@ -246,6 +284,7 @@ def _show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     """A table that fits 80 columns for short names; with the true values beside the estimates, where they are known."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     interval = f"{100 * result.confidence:.6g} % interval"
@@ -270,16 +309,22 @@ def _show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         ]
         if _any_capped(result):
             cells.append(f"{row['capped']:.2%}" if row["capped"] else "")
-        table.add_row(*cells)
+        table.add_row(*map(Text, cells))
         last = row["policy"]
     console = _console()
+    actions = f", {len(result.labels)} actions" if result.labels else ""
     console.print(
-        f"{result.n:,} events; the logging policy's mean reward: {result.baseline}", highlight=False, markup=False
+        f"{result.n:,} events{actions}; the logging policy's mean reward: {result.baseline}",
+        highlight=False,
+        markup=False,
     )
     console.print(table)
     if result.skipped:
-        lost = ", ".join(f"{count:,} ({why})" for why, count in result.skipped.items())
-        console.print(f"bad rows skipped: {lost}", highlight=False, markup=False)
+        console.print(f"bad rows skipped: {_reasons(result.skipped)}", highlight=False, markup=False)
+
+
+def _reasons(skipped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} ({why})" for why, count in skipped.items())
 
 
 def _any_capped(result: Evaluation) -> bool:

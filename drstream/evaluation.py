@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def evaluate(
     if on_bad_row not in (None, "error", "skip"):
         raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
     z_score(confidence)
-    _check_limits(cap, floor)
+    cap, floor = _limit("cap", cap, np.inf), _limit("floor", floor, 1)
     limited = cap is not None or floor is not None
     chosen = estimator_list.choose(estimators, with_model=model is not None, with_cap=limited)
     plan = make_plan(log, as_policies(policies), model, chosen, cap, floor, on_bad_row)
@@ -177,11 +178,12 @@ def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPol
     return model.bind(log)
 
 
-def _check_limits(cap: float | None, floor: float | None) -> None:
-    if cap is not None and not cap > 0:
-        raise DrstreamError(f"cap={cap}: the largest weight must be positive")
-    if floor is not None and not 0 < floor <= 1:
-        raise DrstreamError(f"floor={floor}: the smallest propensity must be in (0, 1]")
+def _limit(name: str, value: Any, most: float) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, Real) or not 0 < float(value) <= most:
+        raise DrstreamError(f"{name}={value!r}: it must be a positive number{' of at most 1' if most == 1 else ''}")
+    return float(value)
 
 
 def consume(plan: Plan, part: Part) -> Tally:
@@ -190,6 +192,7 @@ def consume(plan: Plan, part: Part) -> Tally:
     room = Room(plan)
     for batch in plan.reader.batches(part, tally.skipped):
         for block in batch.blocks(plan.block_rows):
+            execution.go_on()
             plan.layout.update(tally.moments, block_terms(plan, block, room, tally))
     return tally
 
@@ -204,6 +207,7 @@ def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
         groups[terms] = (means[list(members)], layout.comoment(state, members))
     return Evaluation(
         policies=[policy.name for policy in plan.policies],
+        labels=list(plan.reader.labels),
         estimators=plan.estimators,
         groups=groups,
         typical_reward=plan.typical_reward,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import cache, partial
+from numbers import Integral
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -33,10 +35,11 @@ def run(
 
     BLAS is held to one thread: the parts are the parallelism, and its sums must not depend on the number of threads.
     """
-    if threads is not None and threads < 1:
-        raise DrstreamError(f"threads={threads}: at least 1")
+    if threads is not None and (not isinstance(threads, Integral) or threads < 1):
+        raise DrstreamError(f"threads={threads!r}: a whole number, at least 1")
     workers = threads or usable_cores()
     parts = log.parts(columns)
+    stop = threading.Event()
     with ExitStack() as stack:
         report = stack.enter_context(reporter(progress, log.rows))
         stack.enter_context(one_blas_thread())
@@ -45,6 +48,8 @@ def run(
         elif workers > 1:
             executor = ThreadPoolExecutor(workers, thread_name_prefix="drstream")
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
+            stack.callback(stop.set)  # before the pool is waited for
+            task = partial(_until, stop, task)
         if executor is None:
             for part in parts:
                 yield task(part)
@@ -67,13 +72,50 @@ def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int],
     return result
 
 
+class Stopped(Exception):  # noqa: N818  # no error: the pass is over, for an error elsewhere or for Ctrl-C
+    """Raised in a worker whose result no one waits for."""
+
+
+_worker = threading.local()
+
+
+def _until(stop: threading.Event, task: Callable[[Part], Result], part: Part) -> Result:
+    _worker.stop = stop
+    return task(part)
+
+
+def go_on() -> None:
+    """For tasks to call now and then: ends them when the pass is over, so that Ctrl-C does not wait for a row group."""
+    stop = getattr(_worker, "stop", None)
+    if stop is not None and stop.is_set():
+        raise Stopped
+
+
 def _on_one_blas_thread(task: Callable[[Part], Result], part: Part) -> Result:
     with one_blas_thread():  # in a process of its own, the caller's limit does not hold
         return task(part)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    return _blas_libraries().limit(limits=1, user_api="blas")
+class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
+    """Holds BLAS to one thread while any pass is under way; passes may overlap in time."""
+
+    lock = threading.Lock()
+    passes = 0
+    limit: Any = None
+
+    def __enter__(self) -> None:
+        kind = one_blas_thread
+        with kind.lock:
+            kind.passes += 1
+            if kind.passes == 1:
+                kind.limit = _blas_libraries().limit(limits=1, user_api="blas")
+
+    def __exit__(self, *error: object) -> None:
+        kind = one_blas_thread
+        with kind.lock:
+            kind.passes -= 1
+            if kind.passes == 0:
+                kind.limit.restore_original_limits()
 
 
 @cache

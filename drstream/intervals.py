@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from statistics import NormalDist
 
 import numpy as np
@@ -20,10 +21,11 @@ def standard_error(gradient: NDArray[np.float64], comoment: NDArray[np.float64],
     """
     if n < 2:
         return math.nan
-    variance = float(gradient @ comoment @ gradient)
+    with np.errstate(all="ignore"):  # weights of 1e200 and more: infinite or undefined, and said so
+        variance = float(gradient @ comoment @ gradient)
+        rounding = 4 * EPSILON * float(np.abs(gradient) @ np.abs(comoment) @ np.abs(gradient))
     if math.isnan(variance):
         return math.nan
-    rounding = 4 * EPSILON * float(np.abs(gradient) @ np.abs(comoment) @ np.abs(gradient))
     return math.sqrt(max(variance, rounding) / (n - 1) / n)
 
 
@@ -38,6 +40,6 @@ def z_score(confidence: float) -> float:
     >>> round(z_score(0.95), 4)
     1.96
     """
-    if not 0 < confidence < 1:
-        raise DrstreamError(f"confidence={confidence}: it must lie between 0 and 1, e.g. 0.95")
-    return NormalDist().inv_cdf((1 + confidence) / 2)
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
+        raise DrstreamError(f"confidence={confidence!r}: it must lie between 0 and 1, e.g. 0.95")
+    return NormalDist().inv_cdf((1 + float(confidence)) / 2)

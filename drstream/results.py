@@ -45,6 +45,7 @@ class Evaluation:
     def __init__(
         self,
         policies: Sequence[str],
+        labels: Sequence[Any],
         estimators: Sequence[Estimator],
         groups: dict[tuple[str, ...], tuple[Floats, Floats]],
         typical_reward: float,
@@ -55,6 +56,7 @@ class Evaluation:
         confidence: float,
     ) -> None:
         self.policies = list(policies)
+        self.labels = list(labels)  # the actions; none where only probabilities of logged actions were looked at
         self.estimators = [e.name for e in estimators]
         self.n = n
         self.skipped = skipped  # bad rows that were left out, by reason
@@ -112,7 +114,7 @@ class Evaluation:
         size = len(estimator.terms)
         place = slice(1 + j * size, 1 + (j + 1) * size)
         gradient = np.zeros(len(means))
-        with np.errstate(divide="ignore", invalid="ignore"):  # no weight at all: SNIPS is 0/0, undefined
+        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
             value = float(estimator.value(means[place], self._typical_reward))
             gradient[place] = estimator.gradient(means[place])
         if estimator.weight and self._largest[j, int(estimator.capped)] == 0:
@@ -124,9 +126,12 @@ class Evaluation:
             return {"ess": float(self.n)}
         means, comoment = self._groups[(estimator.weight,)]
         place = 1 + j
-        squares = comoment[place, place] / self.n + means[place] ** 2
+        with np.errstate(all="ignore"):
+            mean = means[place] ** 2
+            squares = comoment[place, place] / self.n + mean
+            ess = float(self.n * mean / squares)  # NaN where no event has weight
         return {
-            "ess": float(self.n * means[place] ** 2 / squares) if squares > 0 else math.nan,
+            "ess": ess,
             "max_weight": float(self._largest[j, int(estimator.capped)]),
             "capped": float(self._capped[j] / self.n) if estimator.capped else 0.0,
         }
@@ -174,6 +179,7 @@ class Evaluation:
         return _plain(
             {
                 "events": self.n,
+                "actions": self.labels,
                 "confidence": self.confidence,
                 "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
                 "skipped": self.skipped,
@@ -181,7 +187,8 @@ class Evaluation:
         )
 
     def __repr__(self) -> str:
-        lines = [f"Evaluation of {self.n:,} events; logging policy's mean reward {self.baseline}"]
+        actions = f", {len(self.labels)} actions" if self.labels else ""
+        lines = [f"Evaluation of {self.n:,} events{actions}; logging policy's mean reward {self.baseline}"]
         if self.skipped:
             lines.append(
                 "  skipped: " + ", ".join(f"{count:,} rows ({reason})" for reason, count in self.skipped.items())

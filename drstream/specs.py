@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,10 +24,10 @@ def actions(text: str | None) -> int | list[Any] | None:
     """`10`, or `web,news,movie`."""
     if text is None:
         return None
-    if text.strip().isdigit():
-        return int(text)
-    labels: list[Any] = [label.strip() for label in text.split(",")]
-    return [int(label) for label in labels] if all(label.lstrip("-").isdigit() for label in labels) else labels
+    labels: list[Any] = [_int_or_text(label.strip()) for label in text.split(",")]
+    if len(labels) == 1 and isinstance(labels[0], int):
+        return labels[0]
+    return labels if all(isinstance(label, int) for label in labels) else [label.strip() for label in text.split(",")]
 
 
 def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
 def _name(text: str) -> tuple[str, str]:
     """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
     name, equals, spec = text.partition("=")
-    return (name, spec) if equals and ":" not in name and spec else (text, text)
+    return (name, spec) if equals and ":" not in name and name and spec else (text, text)
 
 
 def _policy(spec: str, labels: Sequence[Any]) -> Any:
@@ -56,7 +57,8 @@ def _policy(spec: str, labels: Sequence[Any]) -> Any:
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
-        hint = f"; {near(kind, made)}" if kind not in made else ""
+        meant = near(kind, made)
+        hint = f", {meant}" if meant.startswith("did") else "."
         raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(POLICIES)}")
     return made[kind]()
 
@@ -66,7 +68,11 @@ def _label(text: str, labels: Sequence[Any]) -> Any:
     for label in labels if not isinstance(labels, range) else ():
         if str(label) == text:
             return label
-    return int(text) if text.lstrip("-").isdigit() else text
+    return _int_or_text(text)
+
+
+def _int_or_text(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
 
 
 def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -76,15 +82,19 @@ def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except Exception as error:
-        raise PolicyError(f"{path} is not an .npz file of arrays: {error}") from None
+    except Exception:
+        raise PolicyError(f"{path} is not an .npz file of numeric arrays, as numpy.savez writes them") from None
     if "weights" not in found:
         raise PolicyError(f"{path} holds no array 'weights' (actions x features): {near('weights', found)}")
     known = {"weights", "intercept", *others}
     unknown = sorted(set(found) - known)
     if unknown:
         raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {near(unknown[0], known)}")
-    return {name: float(value) if name in others else value for name, value in found.items()}
+    for name in set(others) & set(found):
+        if found[name].size != 1:
+            raise PolicyError(f"{path}: {name!r} must be one number")
+        found[name] = found[name].item()
+    return found
 
 
 def _python(spec: str, kind: type[DrstreamError]) -> Any:
@@ -100,7 +110,12 @@ def _python(spec: str, kind: type[DrstreamError]) -> Any:
             found = getattr(found, name)
     except (ImportError, AttributeError) as error:
         raise kind(f"python:{spec} cannot be imported: {error}") from None
-    return found() if isinstance(found, type) else found
+    if isinstance(found, type):
+        try:
+            return found()
+        except TypeError as error:
+            raise kind(f"python:{spec} is a class that cannot be made without arguments: {error}") from None
+    return found
 
 
 def model(text: str | None, log: Log, share: float, seed: int, threads: int | None) -> tuple[Any, Log]:

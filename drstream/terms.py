@@ -126,6 +126,7 @@ def _check_probabilities(first_bad: int, policy: FixedPolicy, room: Room, block:
         low = room.pi[:, first_bad].min()
         total = room.sums[first_bad]
         what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
+        what = "NaN among its probabilities" if np.isnan(total) else what
         raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(first_bad)}")
 
 

@@ -107,7 +107,7 @@ def test_actions_outside_the_labels():
     ("policy", "message"),
     [
         (lambda X: np.full((len(X), 2), 0.6), r"policy 'bad' gives probabilities that sum to 1.2, not 1, at row 0"),
-        (lambda X: np.full((len(X), 2), np.nan), r"policy 'bad' gives probabilities that sum to nan"),
+        (lambda X: np.full((len(X), 2), np.nan), r"policy 'bad' gives NaN among its probabilities at row 0"),
         (lambda X: np.tile([1.5, -0.5], (len(X), 1)), r"policy 'bad' gives a probability of -0.5 at row 0"),
         (lambda X: np.ones(len(X)), r"policy 'bad' returned an array of shape \(4,\).*must be \(4, 2\)"),
         (lambda X: np.ones((2, len(X))), r"policy 'bad' returned an array of shape \(2, 4\)"),

@@ -149,3 +149,25 @@ def test_moments_merge_like_the_whole(data):
         wanted = np.cov(x[list(group)]).reshape(len(group), -1) * (rows - 1)
         scale = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
         assert (abs(layout.comoment(total, group) - wanted) <= 1e-11 * scale).all()
+
+
+def test_passes_may_overlap(parquet, model):
+    """BLAS is held to one thread until the last of them ends, and is free again then."""
+    from threadpoolctl import threadpool_info
+
+    from drstream.execution import one_blas_thread
+
+    def threads():
+        return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+    before = threads()
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    assert threads() == {1}
+    second.__exit__()
+    assert threads() == before
+    wanted = bits(run(parquet, model))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(bits(f.result()) == wanted for f in [pool.submit(run, parquet, model) for _ in range(4)])

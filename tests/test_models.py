@@ -1,5 +1,6 @@
 """Reward models."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -138,3 +139,62 @@ def test_bad_parameters(table):
     model = drs.models.Ridge().fit(drs.Log(table, context=["x0"]))
     with pytest.raises(drs.ModelError, match="fitted on 1 features; the log has 3"):
         drs.evaluate(world(kinds=None).table(50), drs.policies.Uniform(), model)
+
+
+def test_ridge_with_columns_of_very_different_scale():
+    """Seconds since 1970 next to a flag: what is collinear must not depend on units."""
+    rng = np.random.default_rng(0)
+    seconds, price = 1.7e9 + rng.random(500) * 2.6e6, np.exp(3 * rng.standard_normal(500))
+    X = np.column_stack([seconds, rng.integers(0, 2, 500), price])
+    r = 0.3 * X[:, 1] + 0.1 * rng.standard_normal(500)
+    roles = {"action": [0] * 500, "reward": r, "propensity": [1.0] * 500}
+    log = drs.Log(pa.table({**roles, "x0": X[:, 0], "x1": X[:, 1], "x2": X[:, 2]}))
+    for fit_intercept in (True, False):
+        got = drs.models.Ridge(fit_intercept=fit_intercept).fit(log).predict(X)[:, 0]
+        ref = SklearnRidge(fit_intercept=fit_intercept, solver="svd").fit(X, r).predict(X)
+        np.testing.assert_allclose(got, ref, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_does_not_serve_other_labels_or_features(table):
+    names = np.array(["w", "x", "y", "z"])
+    text = table.set_column(0, "action", pa.array(names[table["action"].to_numpy()]))
+    model = drs.models.Ridge().fit(drs.Log(text, actions=["z", "y", "x", "w"]).split(0.5)[0])
+    with pytest.raises(drs.ModelError, match="fitted on 4 actions 'z', 'y', 'x', 'w'; the log has 4 actions 'w'"):
+        drs.evaluate(drs.Log(text).split(0.5)[1], drs.policies.Uniform(), model)
+    model = drs.models.Ridge().fit(drs.Log(table, context=["x2", "x1", "x0"]).split(0.5)[0])
+    with pytest.raises(drs.ModelError, match="fitted on the context x2, x1, x0; the log's is x0, x1, x2"):
+        drs.evaluate(drs.Log(table).split(0.5)[1], drs.policies.Uniform(), model)
+
+
+def test_the_same_rows_opened_twice_are_the_same_rows(table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    for source in (tmp_path / "log.parquet", table.to_pandas(), table):
+        model = drs.models.Ridge().fit(drs.Log(source).split(0.5)[0])
+        with pytest.warns(UserWarning, match="evaluated on"):
+            drs.evaluate(drs.Log(source), drs.policies.Uniform(), model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            drs.evaluate(drs.Log(source).split(0.5)[1], drs.policies.Uniform(), model)
+        kept = pickle.dumps(model)
+        assert len(kept) < 20_000
+        assert (pickle.loads(kept).coef_ == model.coef_).all()
+
+
+def test_fit_counts_what_it_skips(table):
+    broken = table.set_column(1, "reward", pa.array([np.nan, *table["reward"].to_pylist()[1:]]))
+    assert drs.models.Ridge().fit(drs.Log(broken, on_bad_row="skip")).skipped_ == {"reward is not finite": 1}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"r": [[1.0], [1.0, 2.0, 3.0], [0.0, 0.0]]}, r"holds 1 numbers at row 0; there are 2 actions"),
+        ({"r": [[1.0, 2.0], [1.0, None], [0.0, 0.0]]}, r"holds a null at row 1"),
+        ({"r": ["1", "2", "3"], "s": ["1", "2", "3"]}, r"'r' has type string: it must hold numbers"),
+        ({"r": [["1", "2"]] * 3}, r"it must hold numbers"),
+    ],
+)
+def test_columns_of_predictions_are_checked(columns, message):
+    roles = {"action": [0, 1, 0], "reward": [1.0, 0.0, 1.0], "propensity": [0.5] * 3}
+    with pytest.raises(drs.ModelError, match=message):
+        drs.evaluate(pa.table({**roles, **columns}), drs.policies.Uniform(), drs.models.Column(*columns))

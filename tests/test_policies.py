@@ -129,3 +129,19 @@ def test_sklearn_classifiers(table):
 def test_bad_parameters(make, message):
     with pytest.raises(drs.PolicyError, match=message):
         make()
+
+
+def test_sklearn_classes_are_labels_not_positions(table):
+    X, a, _, _ = arrays(table, 3)
+    shifted = table.set_column(0, "action", pa.array(a + 1))
+    codes = LogisticRegression().fit(X, a)
+    with pytest.raises(drs.PolicyError, match="class 0 of the classifier is not among the 4 actions 1, 2, 3, 4"):
+        ips(shifted, drs.policies.from_sklearn(codes), actions=[1, 2, 3, 4])
+    labels = LogisticRegression().fit(X, a + 1)
+    got = ips(shifted, drs.policies.from_sklearn(labels), actions=[1, 2, 3, 4])
+    assert got == pytest.approx(ips(table, drs.policies.from_sklearn(codes)), rel=1e-6)
+
+
+def test_columns_of_probabilities_hold_numbers(table):
+    with pytest.raises(drs.PolicyError, match="lists must hold numbers"):
+        ips(table.append_column("pi", pa.array([["1", "0", "0", "0"]] * 300)), drs.policies.Column("pi"))

@@ -92,3 +92,48 @@ def test_float32_contexts_are_scored_in_double():
     s = X.astype(float) @ weights.T
     pi = np.exp(s[:, 0]) / np.exp(s).sum(axis=1)
     assert got == pytest.approx(math.fsum(pi / 0.5 * columns["reward"]) / 500, rel=1e-14)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])
+def test_snips_error_does_not_depend_on_where_rewards_are(offset):
+    rng = np.random.default_rng(5)
+    rows = 2_000 if PLAIN else 50_000
+    p = rng.uniform(0.2, 0.8, rows)
+    action = (rng.random(rows) > p).astype(int)
+    logged = np.where(action == 0, p, 1 - p)
+    reward = rng.standard_normal(rows) + 0.5 * action + offset
+    table = pa.table({"action": action, "reward": reward, "propensity": logged})
+    got = drs.evaluate(table, drs.policies.Uniform(), estimators="snips")["snips"]
+    w = 0.5 / logged
+    value = (w * (reward - offset)).sum() / w.sum()
+    psi = w * (reward - offset - value) / w.mean()
+    assert got.value - offset == pytest.approx(value, abs=1e-7 if offset else 1e-12)
+    assert got.stderr == pytest.approx(psi.std(ddof=1) / np.sqrt(rows), rel=1e-6)
+
+
+def test_a_difference_lost_in_rounding_is_not_certain():
+    """Policies that differ by 1e-12: the standard error is never less than what rounding may hide."""
+    rng = np.random.default_rng(6)
+    table = pa.table({"action": rng.integers(0, 2, 500), "reward": rng.random(500), "propensity": np.full(500, 0.5)})
+    a, b = (lambda X, d=d: np.tile([0.5 + d, 0.5 - d], (len(X), 1)) for d in (0.0, 1e-12))
+    result = drs.evaluate(table, {"a": a, "b": b}, estimators="ips")
+    gap = result.difference("a", "b", "ips")
+    assert 0 < gap.stderr < 1e-6 * result["a", "ips"].stderr
+    assert gap.low < 0 < gap.high
+
+
+def test_no_support_has_no_interval():
+    table = pa.table({"action": [0, 1, 0], "reward": [1.0, 0.0, 1.0], "propensity": [0.5] * 3})
+    names = ["ips", "dr", "dm"]
+    result = drs.evaluate(drs.Log(table, actions=3), drs.policies.Constant(2), drs.models.Constant(0.5), names)
+    for name in ("ips", "dr"):
+        assert math.isnan(result[name].low)
+        assert math.isnan(result.difference("policy", estimator=name).high)
+    assert result["dm"].value == 0.5
+
+
+def test_enormous_weights_do_not_warn():
+    table = pa.table({"action": [0, 1, 0], "reward": [1.0, 0.0, 1.0], "propensity": [1e-200, 0.5, 5e-324]})
+    result = drs.evaluate(table, drs.policies.Uniform(), drs.models.Constant(0.5), ["ips", "snips", "dr", "sndr"])
+    assert result["ips"].max_weight == np.inf
+    assert math.isnan(result["snips"].stderr)

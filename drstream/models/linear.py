@@ -134,6 +134,7 @@ def _gather(reader: Reader, layout: Layout, actions: int, part: Part) -> tuple[l
     states = [layout.create() for _ in range(actions)]
     for batch in reader.batches(part, skipped):
         for block in batch.blocks(BLOCK):
+            execution.go_on()
             for a, terms in _by_action(block, actions):
                 layout.update(states[a], terms)
     return states, skipped

@@ -112,10 +112,14 @@ def as_policies(policies: Any) -> dict[str, FixedPolicy]:
 
 def as_weights(weights: Any, intercept: Any, who: str) -> tuple[Floats, Floats]:
     """Weights (K, d) and intercepts (K) of a linear policy, checked."""
-    matrix = np.array(weights, dtype=np.float64, order="C")  # a copy: the caller's stays as it is
+    try:  # copies: the caller's arrays stay as they are
+        matrix = np.array(weights, dtype=np.float64, order="C")
+        column = None if intercept is None else np.array(intercept, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise PolicyError(f"{who}: weights and intercept must be arrays of numbers") from None
     if matrix.ndim != 2:
         raise PolicyError(f"{who}: weights have shape {matrix.shape}; they must be (actions, features)")
-    column = np.zeros(len(matrix)) if intercept is None else np.array(intercept, dtype=np.float64).reshape(-1)
+    column = np.zeros(len(matrix)) if column is None else column
     if len(column) != len(matrix):
         raise PolicyError(f"{who}: {len(column)} intercepts for {len(matrix)} actions")
     if not (np.isfinite(matrix).all() and np.isfinite(column).all()):
