@@ -62,13 +62,12 @@ def evaluate(
     0.5
     """
     log = log if isinstance(log, Log) else Log(log)
-    if on_bad_row not in (None, "error", "skip"):
-        raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
+    log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
     cap, floor = _limit("cap", cap, np.inf), _limit("floor", floor, 1)
     limited = cap is not None or floor is not None
     chosen = estimator_list.choose(estimators, with_model=model is not None, with_cap=limited)
-    plan = make_plan(log, as_policies(policies), model, chosen, cap, floor, on_bad_row)
+    plan = make_plan(log, as_policies(policies), model, chosen, cap, floor)
     total = plan.create()
     for tally in execution.run(partial(consume, plan), log, plan.reader.columns, threads, executor, progress):
         plan.merge(total, tally)
@@ -129,7 +128,6 @@ def make_plan(
     chosen: list[Estimator],
     cap: float | None,
     floor: float | None,
-    on_bad_row: str | None,
 ) -> Plan:
     """Bind policies and model to the log, and find out what must be read of it."""
     reward_model = as_model(model) if any(e.needs_model for e in chosen) else None
@@ -143,7 +141,6 @@ def make_plan(
         context=any(u.uses_context for u in users),
         action=with_actions,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
-        on_bad_row=on_bad_row,
     )
     groups = term_groups(chosen)
     terms = term_names(
@@ -157,7 +154,11 @@ def make_plan(
 
 def term_groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
     """The sets of terms whose covariances are wanted: the estimators', and the weights' own for the sample size."""
-    return tuple(dict.fromkeys([*(e.terms for e in chosen), *((e.weight,) for e in chosen if e.weight)]))
+    groups = list(dict.fromkeys(e.terms for e in chosen))
+    for weight in dict.fromkeys(e.weight for e in chosen if e.weight):
+        if not any(weight in group for group in groups):
+            groups.append((weight,))
+    return tuple(groups)
 
 
 def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPolicy]) -> RewardModel | None:

@@ -124,8 +124,9 @@ class Evaluation:
     def _weights(self, j: int, estimator: Estimator) -> dict[str, float]:
         if estimator.weight is None:
             return {"ess": float(self.n)}
-        means, comoment = self._groups[(estimator.weight,)]
-        place = 1 + j
+        terms = next(terms for terms in self._groups if estimator.weight in terms)
+        means, comoment = self._groups[terms]
+        place = 1 + j * len(terms) + terms.index(estimator.weight)
         with np.errstate(all="ignore"):
             mean = means[place] ** 2
             squares = comoment[place, place] / self.n + mean

@@ -6,9 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -29,31 +26,25 @@ def commands():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What the pages speak of: clicks/ with age, visits, action, reward, propensity."""
+    """Where the pages are followed: what one block or command leaves, the next finds."""
     folder = tmp_path_factory.mktemp("docs")
-    (folder / "clicks").mkdir()
-    rng = np.random.default_rng(0)
-    for i in range(2):
-        age, visits = rng.integers(18, 80, 3000), rng.poisson(2.0, 3000)
-        p = np.array([0.5, 0.3, 0.2])
-        action = rng.choice(3, 3000, p=p)
-        click = rng.random(3000) < 0.1 + 0.1 * (action == (age > 40)) + 0.02 * visits.clip(0, 5)
-        columns = {
-            "age": age,
-            "visits": visits,
-            "action": action,
-            "reward": click.astype(float),
-            "propensity": p[action],
-        }
-        pq.write_table(pa.table(columns), folder / "clicks" / f"part-{i}.parquet", row_group_size=1000)
+    for page in PAGES:
+        if "console" in page.read_text():
+            run_python(page, folder)
     return folder
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_python_examples(page, folder, monkeypatch):
-    monkeypatch.chdir(folder)
+def run_python(page, folder):
     code = "\n".join(blocks(page, "python"))
-    exec(compile(code, page.name, "exec"), {})
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_python_examples(page, tmp_path):
+    run_python(page, tmp_path)
 
 
 @pytest.mark.parametrize(("page", "command"), commands(), ids=lambda x: x)
@@ -75,7 +66,7 @@ def test_commands(page, command, folder):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout or "--output" in command or "savez" in command
+    assert done.stdout or "savez" in command
 
 
 def test_pages_link_to_files_that_exist():

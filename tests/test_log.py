@@ -568,6 +568,9 @@ def test_skipping_works_for_every_type(change, reason):
 def test_labels_of_skipped_rows_do_not_count():
     table = tiny(action=["a", "zzz", "b", "b"], propensity=[0.5, 0.0, 0.5, 0.5])
     assert drs.Log(table, on_bad_row="skip").labels == ["a", "b"]
+    log = drs.Log(table)
+    assert log.labels == ["a", "b", "zzz"]
+    assert drs.evaluate(log, drs.policies.Uniform(), on_bad_row="skip").labels == ["a", "b"]
     numbers = tiny(action=[0, -1, 1, 1])
     assert uniform(numbers, on_bad_row="skip").skipped == {"action is not among the labels": 1}
 

@@ -34,7 +34,7 @@ class Log:
     actions     the labels, in the order of the policies' rows, or their number; left out, they are looked for.
     filter      a pyarrow expression: only these rows.
     on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
-    batch_size  rows to decode at a time, by default row groups of up to 64 MB; it never changes a result.
+    batch_size  rows to decode at a time, by default row groups of up to 32 MB; it never changes a result.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
@@ -59,8 +59,7 @@ class Log:
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
-        if on_bad_row not in ("error", "skip"):
-            raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
+        _check_on_bad_row(on_bad_row)
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
@@ -115,6 +114,14 @@ class Log:
             return self
         return self._but(labels=range(n_actions))
 
+    def with_bad_rows(self, on_bad_row: str) -> Log:
+        """The same log, with another way to treat events that cannot be used."""
+        _check_on_bad_row(on_bad_row)
+        other = self._but(on_bad_row=on_bad_row)
+        if on_bad_row != self.on_bad_row and not self._labels_given:
+            other.__dict__.pop("labels", None)  # rows that are skipped do not count
+        return other
+
     def split(self, fraction: float, seed: int = 0) -> tuple[Log, Log]:
         """Two logs without a row in common, the first with about this fraction; by hash of the row's number.
 
@@ -154,7 +161,7 @@ class Log:
         schema = self.source.schema
         found = []
         count = 0
-        reader = self.reader(columns=schema.names, on_bad_row="error")
+        reader = self.with_bad_rows("error").reader(columns=schema.names)
         for part in self.source.parts(schema.names, self.filter):
             for batch in reader._select(part, skipped=Counter()):
                 found.append(batch.select(schema.names).slice(0, rows - count))
@@ -172,7 +179,6 @@ class Log:
         context: bool = False,
         action: bool = False,
         columns: Sequence[str] = (),
-        on_bad_row: str | None = None,
     ) -> Reader:
         """How to read this log's parts, decoding only what is asked for."""
         for name in columns:
@@ -187,7 +193,7 @@ class Log:
             filter=self.filter,
             filter_columns=self._filter_columns,
             splits=self._splits,
-            skip_bad_rows=(on_bad_row or self.on_bad_row) == "skip",
+            skip_bad_rows=self.on_bad_row == "skip",
             decode_rows=self.batch_size,
         )
 
@@ -216,6 +222,11 @@ class Log:
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")
         return "\n".join(lines)
+
+
+def _check_on_bad_row(on_bad_row: str) -> None:
+    if on_bad_row not in ("error", "skip"):
+        raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
 
 
 class _Rows:
