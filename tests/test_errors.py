@@ -155,8 +155,11 @@ def test_empty_logs(tmp_path):
             evaluate(empty, actions=2)
     with pytest.raises(drs.LogError, match="the log is empty"):
         drs.evaluate(drs.Log(table(), filter=pc.field("x0") > 99), drs.policies.Uniform())
+    bad = table(propensity=[0.0] * 4)
+    with pytest.raises(drs.LogError, match="the log is empty, or no row of it can be used"):
+        drs.evaluate(bad, drs.policies.Uniform(), on_bad_row="skip")
     with pytest.raises(drs.LogError, match="after 4 bad rows were skipped"):
-        drs.evaluate(table(propensity=[0.0] * 4), drs.policies.Uniform(), on_bad_row="skip")
+        drs.evaluate(drs.Log(bad, actions=2), drs.policies.Uniform(), on_bad_row="skip")
     with pytest.raises(drs.LogError, match="no event to fit"):
         drs.models.Ridge().fit(drs.Log(empty, actions=2))
 

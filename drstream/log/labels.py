@@ -60,7 +60,7 @@ def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[A
         if len(found) > MOST:
             raise LogError(f"action column {roles.action!r} holds over {MOST} different values: is it an identifier?")
     if not found:
-        raise LogError("the log is empty")
+        raise _empty(skip_bad_rows)
     return list(found) if pa.types.is_dictionary(kind) and kind.ordered else sorted(found)
 
 
@@ -105,8 +105,12 @@ def _range(source: Source, roles: Roles, skip_bad_rows: bool) -> tuple[int, int]
             lows.append(extremes["min"])
             highs.append(extremes["max"])
     if not lows:
-        raise LogError("the log is empty")
+        raise _empty(skip_bad_rows)
     return min(lows), max(highs)
+
+
+def _empty(skip_bad_rows: bool) -> LogError:
+    return LogError("the log is empty" + (", or no row of it can be used" if skip_bad_rows else ""))
 
 
 def encode(column: pa.Array, labels: Sequence[Any]) -> NDArray[np.int32]:
