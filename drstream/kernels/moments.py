@@ -22,18 +22,50 @@ def _dot(x, y):
 
 
 @unordered_helper
-def _dot4(x, a, b, c, d):
-    """Four products with one reading of x."""
-    to_a = 0.0
-    to_b = 0.0
-    to_c = 0.0
-    to_d = 0.0
+def _dot2x4(x, y, a, b, c, d):
+    """Eight products with one reading of each row."""
+    xa = 0.0
+    xb = 0.0
+    xc = 0.0
+    xd = 0.0
+    ya = 0.0
+    yb = 0.0
+    yc = 0.0
+    yd = 0.0
     for i in range(x.shape[0]):
-        to_a += x[i] * a[i]
-        to_b += x[i] * b[i]
-        to_c += x[i] * c[i]
-        to_d += x[i] * d[i]
-    return to_a, to_b, to_c, to_d
+        xa += x[i] * a[i]
+        xb += x[i] * b[i]
+        xc += x[i] * c[i]
+        xd += x[i] * d[i]
+        ya += y[i] * a[i]
+        yb += y[i] * b[i]
+        yc += y[i] * c[i]
+        yd += y[i] * d[i]
+    return xa, xb, xc, xd, ya, yb, yc, yd
+
+
+@helper
+def _add_pair(terms, first, last, members, i, out):
+    """Add the products of members i and i + 1 with all from i on. What falls below the diagonal is not looked at."""
+    size = members.shape[0]
+    x = terms[members[i]][first:last]
+    y = terms[members[i + 1]][first:last]
+    j = i
+    while j + 4 <= size:
+        a = terms[members[j]][first:last]
+        b = terms[members[j + 1]][first:last]
+        c = terms[members[j + 2]][first:last]
+        d = terms[members[j + 3]][first:last]
+        products = _dot2x4(x, y, a, b, c, d)
+        for k in range(4):
+            out[i * size + j + k] += products[k]
+            out[(i + 1) * size + j + k] += products[4 + k]
+        j += 4
+    while j < size:
+        a = terms[members[j]][first:last]
+        out[i * size + j] += _dot(x, a)
+        out[(i + 1) * size + j] += _dot(y, a)
+        j += 1
 
 
 @helper
@@ -43,26 +75,11 @@ def _add_products(terms, first, last, members, out):
     Rows are sliced one by one: a slice of the matrix is not contiguous, and its rows would not vectorise.
     """
     size = members.shape[0]
-    for i in range(size):
-        x = terms[members[i]][first:last]
-        j = i
-        while j + 4 <= size:
-            place = i * size + j
-            a, b, c, d = _dot4(
-                x,
-                terms[members[j]][first:last],
-                terms[members[j + 1]][first:last],
-                terms[members[j + 2]][first:last],
-                terms[members[j + 3]][first:last],
-            )
-            out[place] += a
-            out[place + 1] += b
-            out[place + 2] += c
-            out[place + 3] += d
-            j += 4
-        while j < size:
-            out[i * size + j] += _dot(x, terms[members[j]][first:last])
-            j += 1
+    for i in range(0, size - 1, 2):
+        _add_pair(terms, first, last, members, i, out)
+    if size % 2 == 1:
+        x = terms[members[size - 1]][first:last]
+        out[size * size - 1] += _dot(x, x)
 
 
 @helper
