@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'drstream' has no attribute {name!r}")
     value = getattr(importlib.import_module(_WHERE[name]), name)
-    globals()[name] = value  # over the submodule of the same name, which the import has just set
+    globals()[name] = value  # found at once from now on
     return value
 
 

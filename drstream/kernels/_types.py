@@ -19,7 +19,6 @@ __all__ = [
 
 F8 = Array(float64, 1, "C")
 F8_2 = Array(float64, 2, "C")
-I4 = Array(int32, 1, "C")
 I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
