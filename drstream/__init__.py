@@ -13,13 +13,17 @@ __version__ = "0.1.0"
 _WHERE = {
     "Log": "drstream.log",
     "evaluate": "drstream.evaluation",
+    "replay": "drstream.replaying",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
     "Evaluation": "drstream.results",
+    "Replay": "drstream.runs",
+    "Replays": "drstream.runs",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
     "ModelError": "drstream.errors",
+    "NotEnoughEventsError": "drstream.errors",
 }
 _MODULES = ("models", "policies", "synth")
 
@@ -30,20 +34,26 @@ __all__ = [
     "Log",
     "LogError",
     "ModelError",
+    "NotEnoughEventsError",
     "PolicyError",
+    "Replay",
+    "Replays",
     "evaluate",
     "models",
     "policies",
+    "replay",
     "synth",
     "uniforms",
 ]
 
 if TYPE_CHECKING:
     from drstream import models, policies, synth
-    from drstream.errors import DrstreamError, LogError, ModelError, PolicyError
+    from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
     from drstream.evaluation import evaluate
     from drstream.log import Log
+    from drstream.replaying import replay
     from drstream.results import Estimate, Evaluation
+    from drstream.runs import Replay, Replays
     from drstream.sampling import uniforms
 
 

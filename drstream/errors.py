@@ -26,6 +26,15 @@ class ModelError(DrstreamError):
     """A reward model, or what it predicted, cannot be used."""
 
 
+class NotEnoughEventsError(DrstreamError):
+    """A replay came to the end of the log before it had simulated all steps of one replicate."""
+
+    steps: int = 0  # simulated
+    acceptance: float = float("nan")
+    events_for_one: int | None = None  # replicate, about; by the bound of section 5.3
+    events_for_ten: int | None = None
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """A hint at the names that the user may have meant, or the names there are.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,7 +18,7 @@ from drstream.intervals import z_score
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
-from drstream.models.base import RewardModel, as_model
+from drstream.models.base import RewardModel, as_model, bind_fairly
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, as_policies
 from drstream.results import Evaluation
@@ -170,13 +169,7 @@ def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPol
                 f"policy {policy.name!r} gives the probability of the logged action only, which is enough for IPS and "
                 "SNIPS; DM and DR need those of all actions: give a column of lists"
             )
-    if model.fitted_on is not None and model.fitted_on.shares_rows_with(log):
-        warnings.warn(
-            "the reward model was fitted on events that it is now evaluated on, which flatters DM and DR: "
-            "fit it on other events, e.g. train, test = log.split(0.5)",
-            stacklevel=4,
-        )
-    return model.bind(log)
+    return bind_fairly(model, log, stacklevel=4)
 
 
 def _limit(name: str, value: Any, most: float) -> float | None:

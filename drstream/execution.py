@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Integral
+from queue import Full, Queue
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -35,9 +38,7 @@ def run(
 
     BLAS is held to one thread: the parts are the parallelism, and its sums must not depend on the number of threads.
     """
-    if threads is not None and (not isinstance(threads, Integral) or threads < 1):
-        raise DrstreamError(f"threads={threads!r}: a whole number, at least 1")
-    workers = threads or usable_cores()
+    workers = how_many(threads)
     parts = log.parts(columns)
     stop = threading.Event()
     with ExitStack() as stack:
@@ -63,6 +64,82 @@ def run(
                 yield _next(under_way, report)
         while under_way:
             yield _next(under_way, report)
+
+
+def stream(
+    produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part], threads: int, ahead: int
+) -> Items[Result]:
+    """What `produce(part)` yields for every part, one after the other and in order; made ahead on threads.
+
+    At most `ahead` items of each of the parts under way wait to be taken. To be closed, or used in a `with` statement.
+    """
+    return _serially(produce, parts) if threads == 1 else _ahead(produce, parts, threads, ahead)
+
+
+Items = Generator[Result, None, None]
+
+
+def _serially(produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part]) -> Items[Result]:
+    for part in parts:
+        yield from produce(part)
+
+
+def _ahead(
+    produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part], threads: int, ahead: int
+) -> Items[Result]:
+    stop = threading.Event()
+
+    def work(part: Part, waiting: Queue[Any]) -> None:
+        try:
+            for item in produce(part):
+                _put(waiting, item, stop)
+            _put(waiting, END, stop)
+        except Stopped:
+            pass
+        except BaseException as error:  # to be raised where the items are taken
+            with suppress(Stopped):
+                _put(waiting, Failed(error), stop)
+
+    with ExitStack() as stack:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="drstream-read")
+        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        stack.callback(stop.set)
+        queues: deque[Queue[Any]] = deque()
+        parts = iter(parts)
+        while True:
+            for part in itertools.islice(parts, threads - len(queues)):
+                queues.append(Queue(maxsize=ahead))
+                pool.submit(work, part, queues[-1])
+            if not queues:
+                return
+            while (item := queues[0].get()) is not END:
+                if isinstance(item, Failed):
+                    raise item.error
+                yield item
+            queues.popleft()
+
+
+END = object()
+
+
+@dataclass
+class Failed:
+    error: BaseException
+
+
+def _put(waiting: Queue[Any], item: Any, stop: threading.Event) -> None:
+    while True:
+        if stop.is_set():
+            raise Stopped
+        with suppress(Full):
+            return waiting.put(item, timeout=0.1)
+
+
+def how_many(threads: int | None) -> int:
+    """The number of threads that `threads=` means."""
+    if threads is not None and (not isinstance(threads, Integral) or threads < 1):
+        raise DrstreamError(f"threads={threads!r}: a whole number, at least 1")
+    return int(threads) if threads else usable_cores()
 
 
 def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int], None]) -> Result:

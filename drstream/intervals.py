@@ -1,4 +1,4 @@
-"""Intervals from merged states: the delta method and the normal distribution."""
+"""Intervals: from merged states by the delta method and the normal distribution, from replicates by Student's t."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def normal(value: float, stderr: float, confidence: float) -> tuple[float, float
     """The interval value ± z stderr."""
     half = z_score(confidence) * stderr
     return value - half, value + half
+
+
+def student(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float, float]:
+    """The mean of independent values, its standard error and t interval; one value alone has none."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n < 2:
+        return mean, math.nan, math.nan, math.nan
+    stderr = float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * stderr
+    return mean, stderr, mean - half, mean + half
 
 
 def z_score(confidence: float) -> float:

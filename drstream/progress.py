@@ -11,24 +11,24 @@ from drstream.errors import DrstreamError
 
 
 @contextmanager
-def reporter(progress: Any, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function to be called with the number of rows done so far.
+def reporter(progress: Any, total: int | None) -> Iterator[Callable[..., None]]:
+    """A function to be called with the number of rows done so far, and perhaps with a text to show beside the bar.
 
     progress=False shows nothing, True a bar if standard error is a terminal, a function is called with (done, total).
     """
     if callable(progress):
-        yield lambda done: progress(done, total)
+        yield lambda done, text="": progress(done, total)
     elif progress not in (True, False):
         raise DrstreamError(f"progress={progress!r}: it is True, False, or a function of (rows done, rows in all)")
     elif progress and sys.stderr.isatty():
         with _bar(total) as report:
             yield report
     else:
-        yield lambda done: None
+        yield lambda done, text="": None
 
 
 @contextmanager
-def _bar(total: int | None) -> Iterator[Callable[[int], None]]:
+def _bar(total: int | None) -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -38,7 +38,13 @@ def _bar(total: int | None) -> Iterator[Callable[[int], None]]:
             speed = task.finished_speed or task.speed
             return Text(f"{speed / 1e6:.1f} M events/s" if speed else "")
 
-    columns = (TextColumn("{task.completed:,.0f} events"), BarColumn(), Speed(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.completed:,.0f} events"),
+        BarColumn(),
+        Speed(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
-        yield lambda done: bars.update(bar, completed=done)
+        yield lambda done, text="": bars.update(bar, completed=done, description=text)

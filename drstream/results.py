@@ -169,7 +169,7 @@ class Evaluation:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        return _plain({**self._about(), "estimates": self.rows()})
+        return plain({**self._about(), "estimates": self.rows()})
 
     def to_json(self, indent: int | None = 2) -> str:
         """As JSON; what is undefined is null."""
@@ -177,7 +177,7 @@ class Evaluation:
 
     def _about(self) -> dict[str, Any]:
         baseline = self.baseline
-        return _plain(
+        return plain(
             {
                 "events": self.n,
                 "actions": self.labels,
@@ -203,10 +203,10 @@ class Evaluation:
         return "\n".join(lines)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """For JSON, which has no NaN and no infinity."""
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -98,7 +98,7 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
     room.terms[0] = r
     if plan.model is not None:
         plan.model.fill(block, room.rhat)
-        _check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room, block)
+        check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room.rhat, block)
     for j, policy in enumerate(plan.policies):
         rows = room.policies[j]
         if policy.only_logged:
@@ -130,8 +130,7 @@ def _check_probabilities(first_bad: int, policy: FixedPolicy, room: Room, block:
         raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(first_bad)}")
 
 
-def _check_predictions(first_bad: int, room: Room, block: Block) -> None:
+def check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:
     if first_bad >= 0:
         action, event = divmod(first_bad, len(block))
-        value = room.rhat[action, event]
-        raise ModelError(f"the reward model predicts {value} for action {action} at {block.row(event)}")
+        raise ModelError(f"the reward model predicts {rhat[action, event]} for action {action} at {block.row(event)}")

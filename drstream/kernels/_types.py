@@ -1,9 +1,14 @@
 """Numba types of kernel arguments. Inputs are read-only, as Arrow's memory is; such a type takes any array."""
 
-from numba.core.types import Array, float32, float64, int32, int64, uint64, void
+from typing import Any
+
+import numpy as np
+from numba import from_dtype
+from numba.core.types import Array, FunctionType, NamedTuple, float32, float64, int32, int64, uint64, void
 
 __all__ = [
     "F4_IN",
+    "F4_IN2",
     "F8",
     "F8_2",
     "F8_IN",
@@ -13,7 +18,10 @@ __all__ = [
     "I8_IN",
     "U8_IN",
     "float64",
+    "function",
     "int64",
+    "named",
+    "record",
     "void",
 ]
 
@@ -23,6 +31,22 @@ I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
+F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)
+
+
+def record(dtype: np.dtype) -> Array:
+    """A state: one record of this type, as an array of one."""
+    return Array(from_dtype(dtype), 1, "C")
+
+
+def named(kind: type, *types: Any) -> NamedTuple:
+    """A NamedTuple whose fields have these types."""
+    return NamedTuple(types, kind)
+
+
+def function(signature: Any) -> FunctionType:
+    """Any compiled function of this signature: it is called through its address, so its caller is compiled once."""
+    return FunctionType(signature)

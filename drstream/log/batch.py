@@ -105,6 +105,18 @@ class Block:
     def propensity(self) -> Floats:
         return self.batch.propensity[self.start : self.stop]
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The events' numbers in the log."""
+        numbers = self.batch.rows
+        if isinstance(numbers, int):
+            return np.arange(numbers + self.start, numbers + self.stop)
+        return numbers[self.start : self.stop]
+
+    def pieces(self, rows: int) -> Iterator[Block]:
+        for start in range(self.start, self.stop, rows):
+            yield Block(self.batch, start, min(start + rows, self.stop))
+
     def column(self, name: str) -> pa.Array:
         return self.batch.columns.column(name).slice(self.start, len(self))
 

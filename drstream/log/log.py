@@ -129,8 +129,7 @@ class Log:
         """
         if not 0 <= fraction <= 1:
             raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
-        depth = len(self._splits)  # else a split of a split by the same seed would put all rows on one side
-        key = hash_seed(seed, depth)
+        key = split_seed(seed, len(self._splits))
         return self._part_of(Split(key, 0.0, fraction)), self._part_of(Split(key, fraction, 1.0))
 
     def _but(self, **changes: Any) -> Log:
@@ -236,9 +235,11 @@ class _Rows:
         self.keys = keys
 
 
-def hash_seed(seed: int, depth: int) -> int:
-    """Another seed for each depth; depth 0 keeps it, so that `drs.uniforms(seed, ...)` shows a split's numbers."""
-    return (seed + depth * 0xD1342543DE82EF95) % 2**64
+def split_seed(seed: int, depth: int) -> int:
+    """The seed of a split's random numbers: another for a split of a split, which else would put all rows on one side;
+    and never `seed` itself, whose numbers are the u_k of a replay: of a split's first part all would be small.
+    """
+    return (seed + (depth + 1) * 0xD1342543DE82EF95) % 2**64
 
 
 def _abridged(names: Sequence[str]) -> list[str]:

@@ -1,7 +1,50 @@
-"""Policies: fixed ones, which do not change while they are evaluated."""
+"""Policies: fixed ones, and ones that learn. Those that learn are imported when first used, with their kernels."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from drstream.policies.adapters import from_sklearn
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
 
-__all__ = ["Column", "Constant", "Epsilon", "FixedPolicy", "Linear", "Softmax", "Uniform", "from_sklearn"]
+if TYPE_CHECKING:
+    from drstream.policies.online import UCB1, Boltzmann, Compiled, EpsilonGreedy, Exp3, Fixed, LinUCB, SquareCB
+    from drstream.policies.retrained import Retrained
+
+_WHERE = {
+    **dict.fromkeys(
+        ("Boltzmann", "Compiled", "EpsilonGreedy", "Exp3", "Fixed", "LinUCB", "SquareCB", "UCB1"),
+        "drstream.policies.online",
+    ),
+    "Retrained": "drstream.policies.retrained",
+}
+
+__all__ = [
+    "UCB1",
+    "Boltzmann",
+    "Column",
+    "Compiled",
+    "Constant",
+    "Epsilon",
+    "EpsilonGreedy",
+    "Exp3",
+    "Fixed",
+    "FixedPolicy",
+    "LinUCB",
+    "Linear",
+    "Retrained",
+    "Softmax",
+    "SquareCB",
+    "Uniform",
+    "from_sklearn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'drstream.policies' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,177 @@
+"""The running quantile of Algorithm 1's set Q, for one level q: exact in two heaps, or within a bound in buckets.
+
+min(bound, the ⌈q n⌉-th smallest of the n values inserted so far), the smallest for q = 0. Values at or above the bound
+need only be counted. A tracker is a record STATE and two arrays of room; which arrays, says `drstream.quantiles`.
+"""
+
+import math
+
+import numpy as np
+
+from drstream.kernels._jit import helper, inlined, kernel
+from drstream.kernels._types import F8, F8_IN, record, void
+
+STATE = np.dtype(
+    [
+        ("q", "f8"),  # the level
+        ("bound", "f8"),  # the quantile is never above
+        ("count", "i8"),  # values inserted
+        ("low", "i8"),  # values in the heap of small ones; or, of the sketch, values in buckets before `bucket`
+        ("high", "i8"),  # values in the heap of large ones
+        ("bucket", "i8"),  # of the sketch: where the quantile was last found
+        ("smallest", "f8"),  # of the values inserted
+    ],
+    align=True,
+)
+TRACKER = record(STATE)
+
+# Buckets of the sketch: 2**STEPS to an octave, from 2**LOWEST to 1.
+STEPS = 7
+LOWEST = -64
+BUCKETS = -LOWEST << STEPS
+ERROR = 2.0**-STEPS  # the sketch's answer is not above the exact one, and less than this share of it below
+
+
+@inlined
+def rank_of(tracker):
+    """⌈q n⌉, at least 1."""
+    return max(1, math.ceil(tracker.q * tracker.count))
+
+
+@helper
+def start(tracker):
+    """Forget all values."""
+    tracker.count = 0
+    tracker.low = 0
+    tracker.high = 0
+    tracker.bucket = 0
+    tracker.smallest = np.inf
+
+
+# Exact: a heap of the ⌈q n⌉ smallest values with the largest on top, and one of the rest with the smallest on top.
+# Four children to a node: half as deep as with two, and the four lie side by side.
+
+
+@helper
+def _rise(heap, i, value, sign):
+    """Put `value` into the hole i; the top of the heap has the largest sign * value."""
+    while i > 0:
+        parent = (i - 1) >> 2
+        if sign * heap[parent] >= sign * value:
+            break
+        heap[i] = heap[parent]
+        i = parent
+    heap[i] = value
+
+
+@helper
+def _sink(heap, size, value, sign):
+    """Put `value` into the hole at the top of a heap of this size."""
+    i = 0
+    while True:
+        child = 4 * i + 1
+        if child >= size:
+            break
+        best = child
+        for other in range(child + 1, min(child + 4, size)):
+            if sign * heap[other] > sign * heap[best]:
+                best = other
+        if sign * heap[best] <= sign * value:
+            break
+        heap[i] = heap[best]
+        i = best
+    heap[i] = value
+
+
+@inlined
+def insert_exactly(tracker, low, high, value):
+    tracker.count += 1
+    tracker.smallest = min(tracker.smallest, value)
+    if tracker.q == 0.0:  # the smallest is all there is to know
+        return
+    if value < tracker.bound:
+        if tracker.low > 0 and value < low[0]:
+            value, top = low[0], value
+            _sink(low, tracker.low, top, 1.0)
+        _rise(high, tracker.high, value, -1.0)
+        tracker.high += 1
+    if tracker.low < rank_of(tracker) and tracker.high > 0:  # the rank has grown: one value changes sides
+        least = high[0]
+        tracker.high -= 1
+        _sink(high, tracker.high, high[tracker.high], -1.0)
+        _rise(low, tracker.low, least, 1.0)
+        tracker.low += 1
+
+
+@helper
+def exact_quantile(tracker, low):
+    if tracker.q == 0.0:
+        return min(tracker.bound, tracker.smallest)
+    return low[0] if tracker.low == rank_of(tracker) else tracker.bound
+
+
+# Sketch: counts in buckets of which each is ERROR wider than its lower edge, at most.
+
+
+@helper
+def _bucket_of(value):
+    """The octave, and the position in it; values below the first bucket are counted in it."""
+    mantissa, exponent = math.frexp(value)  # 0.5 <= mantissa < 1
+    if exponent <= LOWEST:
+        return 0
+    return ((exponent - 1 - LOWEST) << STEPS) + int((mantissa - 0.5) * (2 << STEPS))
+
+
+@helper
+def _lower_edge(bucket):
+    return math.ldexp(0.5 + (bucket & ((1 << STEPS) - 1)) / (2 << STEPS), (bucket >> STEPS) + LOWEST + 1)
+
+
+@inlined
+def insert_roughly(tracker, counts, value):
+    tracker.count += 1
+    tracker.smallest = min(tracker.smallest, value)
+    if value < tracker.bound:
+        bucket = _bucket_of(value)
+        counts[bucket] += 1.0
+        tracker.low += bucket < tracker.bucket
+        tracker.high += 1
+
+
+@helper
+def rough_quantile(tracker, counts):
+    """The lower edge of the bucket that holds the value wanted; it starts to look where it was last found."""
+    rank = rank_of(tracker)
+    if rank > tracker.high:
+        return tracker.bound
+    bucket = tracker.bucket
+    below = tracker.low
+    while below >= rank:
+        bucket -= 1
+        below -= np.int64(counts[bucket])
+    while below + np.int64(counts[bucket]) < rank:
+        below += np.int64(counts[bucket])
+        bucket += 1
+    tracker.bucket = bucket
+    tracker.low = below
+    return max(tracker.smallest, _lower_edge(bucket)) if bucket > 0 else tracker.smallest
+
+
+# The same for a sequence of values, as `drstream.quantiles` calls them.
+
+
+@kernel(void(TRACKER, F8, F8, F8_IN, F8))
+def track_exactly(tracker, low, high, values, out):
+    """out[i] = the quantile after values[0..i]."""
+    state = tracker[0]
+    for i in range(values.shape[0]):
+        insert_exactly(state, low, high, values[i])
+        out[i] = exact_quantile(state, low)
+
+
+@kernel(void(TRACKER, F8, F8_IN, F8))
+def track_roughly(tracker, counts, values, out):
+    state = tracker[0]
+    for i in range(values.shape[0]):
+        insert_roughly(state, counts, values[i])
+        out[i] = rough_quantile(state, counts)

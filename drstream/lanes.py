@@ -1,0 +1,354 @@
+"""One simulation of a policy: its state, and how a chunk of the log passes through it.
+
+A lane is a policy with a q and a seed. What differs between policies is who gives the probabilities: compiled code for
+every event, a Python policy for the events ahead, or a fixed policy for the whole chunk.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import PolicyError
+from drstream.kernels import replay as kernels
+from drstream.log import Block
+from drstream.policies.online import Compiled, Fixed
+from drstream.quantiles import Exact, Sketch
+
+Floats = NDArray[np.float64]
+
+EXACT_VALUES = 1 << 23  # that an exact tracker keeps before "auto" turns it into a sketch: 64 MB, with spare room 96
+CURVE_POINTS = 10_000  # at most; a longer horizon has several steps to a point
+LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which a Python policy is asked at once
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What Algorithm 1 is to do."""
+
+    policy: str
+    method: str
+    horizon: int
+    q: float
+    c_max: float  # already the smallest propensity, where that is the method's multiplier
+    seed: int
+    carry: bool
+    tracker: str  # "auto", "exact" or "sketch"
+    most_replicates: int | None
+
+    @property
+    def adaptive(self) -> bool:
+        return self.method in ("dr-ns", "dm")
+
+    @property
+    def bin_steps(self) -> int:
+        return -(-self.horizon // CURVE_POINTS)
+
+    @property
+    def bins(self) -> int:
+        return -(-self.horizon // self.bin_steps)
+
+
+@dataclass
+class Chunk:
+    """Events that were made ready for all lanes, with read-only arrays."""
+
+    block: Block
+    contexts: NDArray[Any]  # (n, d), float32 or float64, row after row; (n, 0) where no compiled policy looks at them
+    rows: NDArray[np.int64]
+    uniforms: dict[int, Floats]  # by seed
+    predictions: Floats  # r̂, (n, K) or (n, 0)
+    fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def events(self, seed: int) -> kernels.Events:
+        block = self.block
+        columns = block.action, block.reward, block.propensity, self.uniforms[seed], self.rows, self.predictions
+        return kernels.Events(*map(read_only, columns))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view; Numba tells tuples of writable arrays from those of read-only ones."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass
+class Outcome:
+    """What a lane has to say at the end of a shard. It can be pickled, and outcomes of shards merge in order."""
+
+    replicates: NDArray[np.void]
+    shard: NDArray[np.int64]  # of each replicate
+    curve: Floats  # of all replicates: rows of kernels.replay from MEAN_REWARD on
+    events: int
+    accepted: int
+    violations: int
+    left_over: int  # events of the incomplete tail
+    steps_left_over: int
+    rewards: tuple[float, float]  # the least and the largest
+    largest_weight: float
+    sketch_from: int | None  # row at which the exact tracker became a sketch
+    interrupted: bool = False
+
+    @classmethod
+    def merge(cls, outcomes: list[Outcome]) -> Outcome:
+        first, *others = outcomes
+        for other in others:
+            first = cls(
+                replicates=np.concatenate([first.replicates, other.replicates]),
+                shard=np.concatenate([first.shard, other.shard]),
+                curve=_merge_curves(first.curve, len(first.replicates), other.curve, len(other.replicates)),
+                events=first.events + other.events,
+                accepted=first.accepted + other.accepted,
+                violations=first.violations + other.violations,
+                left_over=first.left_over + other.left_over,
+                steps_left_over=max(first.steps_left_over, other.steps_left_over),
+                rewards=(min(first.rewards[0], other.rewards[0]), max(first.rewards[1], other.rewards[1])),
+                largest_weight=max(first.largest_weight, other.largest_weight),
+                sketch_from=other.sketch_from if first.sketch_from is None else first.sketch_from,
+                interrupted=first.interrupted or other.interrupted,
+            )
+        return first
+
+
+def _merge_curves(a: Floats, n: int, b: Floats, m: int) -> Floats:
+    """Means and squared deviations as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
+    if n == 0 or m == 0:
+        return b if n == 0 else a
+    out = np.empty_like(a)
+    k = kernels
+    start = k.MEAN_REWARD
+    for mean in (k.MEAN_REWARD - start, k.MEAN_AVERAGE - start):
+        delta = b[mean] - a[mean]
+        out[mean] = a[mean] + delta * (m / (n + m))
+        out[mean + 1] = a[mean + 1] + b[mean + 1] + delta**2 * (n * m / (n + m))
+    c = k.MEAN_C - start
+    out[c] = a[c] + (b[c] - a[c]) * (m / (n + m))
+    out[k.LEAST_C - start] = np.minimum(a[k.LEAST_C - start], b[k.LEAST_C - start])
+    out[k.LARGEST_C - start] = np.maximum(a[k.LARGEST_C - start], b[k.LARGEST_C - start])
+    for total in (k.ALL_MASS - start, k.ALL_WEIGHT - start):
+        out[total] = a[total] + b[total]
+    return out
+
+
+KINDS = {
+    "dr-ns": kernels.DOUBLY_ROBUST,
+    "dr-ns-wc": kernels.DOUBLY_ROBUST,
+    "rs": kernels.REJECTION,
+    "dm": kernels.DIRECT,
+}
+
+
+@dataclass
+class Lane:
+    """The state of a simulation; kinds of policies differ in `_walk`."""
+
+    settings: Settings
+    policy: Any
+    n_actions: int
+    n_features: int
+    stop: threading.Event = field(default_factory=threading.Event)
+    sketch_from: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        asked = self.settings
+        state = np.zeros(1, kernels.LANE).view(np.recarray)
+        state.horizon, state.c_max, state.c = asked.horizon, asked.c_max, asked.c_max
+        state.kind, state.adaptive, state.carry = KINDS[asked.method], asked.adaptive, asked.carry
+        state.most_replicates = -1 if asked.most_replicates is None else asked.most_replicates
+        state.bin_steps = asked.bin_steps
+        state.sketch = asked.tracker == "sketch"
+        state.least_reward, state.largest_reward = np.inf, -np.inf
+        self.state = state
+        kind = Sketch if asked.tracker == "sketch" else Exact
+        self.tracker: Exact | Sketch = kind(asked.q, asked.c_max)
+        self.curve = np.zeros((kernels.CURVE_ROWS, asked.bins))
+        self.curve[kernels.LEAST_C] = np.inf
+        self.complete: list[NDArray[np.void]] = []
+        self._room = np.zeros(0, kernels.REPLICATE).view(np.recarray)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.state[0].replicates == self.state[0].most_replicates)
+
+    def take(self, chunk: Chunk) -> None:
+        """Replay the chunk, unless the lane is done."""
+        if self.done:
+            return
+        self._make_room(chunk)
+        state = self.state[0]
+        arrays = self.state, self.tracker.state, self.tracker.low, self.tracker.high, self.curve, self._room
+        try:
+            self._walk(chunk, chunk.events(self.settings.seed), kernels.Lane(*arrays))
+        finally:
+            if new := state.replicates - state.reported:
+                self.complete.append(np.array(self._room[:new], kernels.REPLICATE))
+                state.reported = state.replicates
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+        raise NotImplementedError
+
+    def _make_room(self, chunk: Chunk) -> None:
+        """Kernels cannot allocate: room for what the chunk may bring."""
+        if (most := len(chunk) // self.settings.horizon + 1) > len(self._room):
+            self._room = np.zeros(most, kernels.REPLICATE).view(np.recarray)
+        if not self.settings.adaptive:
+            return
+        if self.settings.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
+            self.tracker = self.tracker.as_sketch()
+            self.state.sketch = 1
+            self.sketch_from = int(chunk.rows[0])
+        self.tracker.make_room(len(chunk))
+
+    def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
+        """An error about probabilities that are none."""
+        values = ", ".join(f"{p:.6g}" for p in pi[:6]) + (", ..." if len(pi) > 6 else "")
+        wrong = "holds NaN" if np.isnan(pi).any() else "is negative" if (pi < 0).any() else f"sums to {pi.sum():.9g}"
+        raise PolicyError(
+            f"policy {self.settings.policy!r} gave probabilities whose vector {wrong}, at t = {self.state[0].t + 1}, "
+            f"{chunk.block.row(event)}: [{values}]. They must be at least 0 and sum to 1"
+        )
+
+    def outcome(self, shard: int, interrupted: bool) -> Outcome:
+        state = self.state[0]
+        replicates = np.concatenate([np.empty(0, kernels.REPLICATE), *self.complete])
+        return Outcome(
+            replicates=replicates,
+            shard=np.full(len(replicates), shard),
+            curve=self.curve[kernels.MEAN_REWARD :],
+            events=int(state.all_events),
+            accepted=int(state.all_accepted),
+            violations=int(state.all_violations),
+            left_over=int(state.events),
+            steps_left_over=int(state.t),
+            rewards=(float(state.least_reward), float(state.largest_reward)),
+            largest_weight=float(state.largest_weight),
+            sketch_from=self.sketch_from,
+            interrupted=interrupted,
+        )
+
+
+class CompiledLane(Lane):
+    """The policy is compiled: the whole chunk is one call."""
+
+    policy: Compiled
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = self.settings.policy
+        self.functions = self.policy.functions(name)
+        features = self.n_features if self.policy.uses_context else 0
+        initial = self.policy.checked_state(name, self.n_actions, features)
+        self.learner = kernels.Learner(initial.copy(), read_only(initial), np.zeros(features), np.zeros(self.n_actions))
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+        taken = kernels.learn(events, read_only(chunk.contexts), lane, self.learner, *self.functions)
+        if self.state[0].improper:
+            self._refuse(self.learner.pi, taken, chunk)
+
+
+class FixedLane(Lane):
+    """The policy does not change: its probabilities for the whole chunk are known."""
+
+    policy: Fixed
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+        pi = chunk.fixed[self.settings.policy]
+        taken = kernels.replay_block(events, lane, pi, 0, 0)
+        if self.state[0].improper:
+            self._refuse(pi[taken], taken, chunk)
+
+
+@dataclass
+class PythonLane(Lane):
+    """The policy is Python code, which is asked for the events ahead at once, and again when its version has moved."""
+
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ahead = 64.0  # events that a version lasts, on average
+        self.since = 0  # events since the version moved
+        self._call("reset")
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+        state = self.state[0]
+        first = 0
+        while first < len(chunk) and not self.done and not self.stop.is_set():
+            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), len(chunk))
+            version = getattr(self.policy, "version", None)
+            pi = self._ask(chunk, first, last)
+            start = first
+            while first < last:
+                accepted, before = state.all_accepted, first
+                first = int(kernels.replay_block(events, lane, pi[first - start :], first, 1))
+                if state.improper:
+                    self._refuse(pi[first - start], first, chunk)
+                self.since += first - before
+                if state.all_accepted > accepted and self._learn(chunk, first - 1, version):
+                    self.ahead += 0.1 * (self.since - self.ahead)
+                    self.since = 0
+                    break
+                if self.debug and first < last:
+                    self._check_version(chunk, first, last, pi[first - start :])
+
+    def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
+        """Tell the policy of an accepted event; whether its probabilities are to be asked for again."""
+        x, block = chunk.block.matrix[event], chunk.block
+        self._call("update", x, int(block.action[event]), float(block.reward[event]), at=(chunk, event))
+        if self.state[0].t == 0:  # the replicate is complete
+            if not self.done:
+                self._call("reset")
+            return True
+        return version is None or self.policy.version != version
+
+    def _ask(self, chunk: Chunk, first: int, last: int) -> Floats:
+        values = np.asarray(self._call("probabilities", chunk.block.matrix[first:last], at=(chunk, first)))
+        wanted = last - first, self.n_actions
+        if values.shape != wanted or values.dtype.kind not in "fiub":
+            raise PolicyError(
+                f"policy {self.settings.policy!r} returned an array of {values.dtype}, shape {values.shape} for "
+                f"{wanted[0]} events and {wanted[1]} actions: it must be numbers of shape {wanted}"
+            )
+        return np.ascontiguousarray(values, dtype=np.float64)
+
+    def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
+        try:
+            return getattr(self.policy, method)(*values)
+        except Exception as error:
+            t = self.state[0].t
+            t = (
+                t or self.settings.horizon if method == "update" else t + 1
+            )  # an update is about the step just simulated
+            where = f", {at[0].block.row(at[1])}" if at else ""
+            error.add_note(f"raised by {method} of policy {self.settings.policy!r} at t = {t}{where}")
+            raise
+
+    def _check_version(self, chunk: Chunk, first: int, last: int, pi: Floats) -> None:
+        """For debugging: do the probabilities stand as long as the version does?"""
+        now = self._ask(chunk, first, last)
+        if not np.allclose(now, pi, rtol=1e-9, atol=1e-12):
+            i = int(np.argmax(~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)))
+            raise PolicyError(
+                f"policy {self.settings.policy!r} changed its probabilities while its version stayed "
+                f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.row(first + i)}: from "
+                f"{pi[i].tolist()} to {now[i].tolist()}. Change version whenever the probabilities change"
+            )
+
+
+def make_lane(
+    settings: Settings, policy: Any, n_actions: int, n_features: int, stop: threading.Event, debug: bool
+) -> Lane:
+    form = settings, policy, n_actions, n_features, stop
+    if isinstance(policy, Compiled):
+        return CompiledLane(*form)
+    if isinstance(policy, Fixed):
+        return FixedLane(*form)
+    return PythonLane(*form, debug)

@@ -1,0 +1,290 @@
+"""Policies that learn while they run, and `Fixed`, for those that do not. What they mean to `replay` is in docs/replay.md.
+
+A compiled policy keeps all that it knows in one array of float64 and gives two static functions that Numba compiles;
+the built-in ones are in `drstream.kernels.learners`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import PolicyError, near
+from drstream.kernels import learners
+from drstream.kernels._jit import policy_function
+from drstream.kernels.replay import PROBABILITIES, UPDATE
+from drstream.policies.base import FixedPolicy, as_policy
+
+Floats = NDArray[np.float64]
+
+
+class Compiled:
+    """A policy in functions that Numba can compile.
+
+    Give `initial_state(n_actions, n_features)`, an array of float64, and the static functions
+
+    probabilities(state, x, out)       out[a] <- π(a|x), for every action; they must sum to 1
+    update(state, x, action, reward)   learn from an event; the action is its index
+
+    x is the context in float64. Parameters of the policy go into the state. The functions are compiled once and kept
+    on disk, where they stand in a file.
+    """
+
+    uses_context = True
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_actions, n_features)")
+
+    @staticmethod
+    def probabilities(state: Any, x: Any, out: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def update(state: Any, x: Any, action: Any, reward: Any) -> None:
+        raise NotImplementedError
+
+    def functions(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Both functions, compiled."""
+        kind = type(self)
+        for function in ("probabilities", "update"):
+            if getattr(kind, function) is getattr(Compiled, function):
+                raise PolicyError(f"policy {name!r}: {kind.__name__} has no static function {function}")
+        return (
+            _compile(kind.probabilities, PROBABILITIES, f"policy {name!r}: {kind.__name__}.probabilities"),
+            _compile(kind.update, UPDATE, f"policy {name!r}: {kind.__name__}.update"),
+        )
+
+    def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
+        state = self.initial_state(n_actions, n_features)
+        if not isinstance(state, np.ndarray) or state.dtype != np.float64 or state.ndim != 1:
+            found = f"an array of {state.dtype}, shape {state.shape}" if isinstance(state, np.ndarray) else repr(state)
+            raise PolicyError(
+                f"policy {name!r}: initial_state must return a flat array of float64; it returned {found}"
+            )
+        return np.ascontiguousarray(state)
+
+
+def _compile(function: Any, signature: Any, who: str) -> Callable[..., None]:
+    wanted = ("state", "x", "out") if signature is PROBABILITIES else ("state", "x", "action", "reward")
+    found = tuple(inspect.signature(getattr(function, "py_func", function)).parameters)
+    if len(found) != len(wanted):
+        raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({', '.join(wanted)})")
+    try:
+        return policy_function(function, signature)
+    except Exception as error:
+        says = " ".join(str(error).split())
+        raise PolicyError(f"{who} cannot be compiled by Numba: {says[:600]}") from error
+
+
+def _state(n_actions: int, header: dict[int, float], rest: Floats) -> Floats:
+    state = np.zeros(learners.HEADER + len(rest))
+    state[learners.N_ACTIONS] = n_actions
+    for place, value in header.items():
+        state[place] = value
+    state[learners.HEADER :] = rest
+    return state
+
+
+def _number(who: str, name: str, value: Any, least: float = 0.0, most: float = math.inf, open_: bool = False) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (least < number if open_ else least <= number) or not number <= most or math.isinf(number):
+        wanted = f"{'above' if open_ else 'at least'} {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
+        raise PolicyError(f"{who}: {name}={value!r} must be a number {wanted}")
+    return number
+
+
+class _Linear(Compiled):
+    """Scores that are linear in the context, with an intercept, for each action; learned by gradient descent.
+
+    A step on the chosen action's weights goes with learning_rate / (1 + learning_rate_decay * n) after n updates, down
+    the squared loss (r - score)², or the logistic loss of rewards in [0, 1]. It is divided by 1 + rate |x|², as an
+    implicit step is (Toulis, Airoldi 2017), so that large features do no harm.
+    """
+
+    update = staticmethod(learners.descend)
+
+    def __init__(self, learning_rate: float, learning_rate_decay: float, loss: str) -> None:
+        who = type(self).__name__
+        self.learning_rate = _number(who, "learning_rate", learning_rate, open_=True)
+        self.learning_rate_decay = _number(who, "learning_rate_decay", learning_rate_decay)
+        if loss not in ("squared", "logistic"):
+            raise PolicyError(f"{who}: loss={loss!r}: {near(str(loss), ['squared', 'logistic'])}")
+        self.loss = loss
+
+    def _parameters(self) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        parameter, decay = self._parameters()
+        header = {
+            learners.PARAMETER: parameter,
+            learners.PARAMETER_DECAY: decay,
+            learners.RATE: self.learning_rate,
+            learners.RATE_DECAY: self.learning_rate_decay,
+            learners.LOGISTIC: float(self.loss == "logistic"),
+        }
+        return _state(n_actions, header, np.zeros(n_actions * (n_features + 1)))
+
+
+class EpsilonGreedy(_Linear):
+    """The action with the largest learned score (the first in a tie), with probability epsilon one at random.
+
+    After n updates epsilon is epsilon / (1 + epsilon_decay * n). The paper's section 6.2 evaluates such a policy.
+    """
+
+    probabilities = staticmethod(learners.epsilon_greedy)
+
+    def __init__(
+        self,
+        epsilon: float = 0.1,
+        *,
+        epsilon_decay: float = 0.0,
+        learning_rate: float = 0.05,
+        learning_rate_decay: float = 0.0,
+        loss: str = "squared",
+    ) -> None:
+        super().__init__(learning_rate, learning_rate_decay, loss)
+        self.epsilon = _number("EpsilonGreedy", "epsilon", epsilon, most=1)
+        self.epsilon_decay = _number("EpsilonGreedy", "epsilon_decay", epsilon_decay)
+
+    def _parameters(self) -> tuple[float, float]:
+        return self.epsilon, self.epsilon_decay
+
+
+class Boltzmann(_Linear):
+    """Probabilities proportional to exp(score / temperature), of learned scores.
+
+    After n updates the temperature is temperature / (1 + cooling * n).
+    """
+
+    probabilities = staticmethod(learners.boltzmann)
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        *,
+        cooling: float = 0.0,
+        learning_rate: float = 0.05,
+        learning_rate_decay: float = 0.0,
+        loss: str = "squared",
+    ) -> None:
+        super().__init__(learning_rate, learning_rate_decay, loss)
+        self.temperature = _number("Boltzmann", "temperature", temperature, open_=True)
+        self.cooling = _number("Boltzmann", "cooling", cooling)
+
+    def _parameters(self) -> tuple[float, float]:
+        return self.temperature, self.cooling
+
+
+class SquareCB(_Linear):
+    """Inverse gap weighting of learned scores (Foster, Rakhlin 2020).
+
+    An action whose score is δ below the best has probability 1 / (K + γ δ), the best one the rest; after n updates
+    γ = gamma * (1 + n)**exponent.
+    """
+
+    probabilities = staticmethod(learners.square_cb)
+
+    def __init__(
+        self,
+        gamma: float = 10.0,
+        *,
+        exponent: float = 0.5,
+        learning_rate: float = 0.05,
+        learning_rate_decay: float = 0.0,
+        loss: str = "squared",
+    ) -> None:
+        super().__init__(learning_rate, learning_rate_decay, loss)
+        self.gamma = _number("SquareCB", "gamma", gamma)
+        self.exponent = _number("SquareCB", "exponent", exponent)
+
+    def _parameters(self) -> tuple[float, float]:
+        return self.gamma, self.exponent
+
+
+class LinUCB(Compiled):
+    """The largest upper confidence bound of ridge regressions, one for each action (Li et al. 2010, algorithm 1).
+
+    θ·x + alpha sqrt(x' A⁻¹ x), with an intercept; A begins as ridge times the identity. It is deterministic.
+    """
+
+    probabilities = staticmethod(learners.lin_ucb)
+    update = staticmethod(learners.lin_ucb_update)
+
+    def __init__(self, alpha: float = 1.0, *, ridge: float = 1.0) -> None:
+        self.alpha = _number("LinUCB", "alpha", alpha)
+        self.ridge = _number("LinUCB", "ridge", ridge, open_=True)
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        size = n_features + 1
+        arm = np.concatenate([np.zeros(size), (np.eye(size) / self.ridge).ravel()])
+        return _state(n_actions, {learners.PARAMETER: self.alpha}, np.tile(arm, n_actions))
+
+
+class UCB1(Compiled):
+    """Every action once, then the largest mean + scale sqrt(2 ln n / n_a) (Auer, Cesa-Bianchi, Fischer 2002).
+
+    It does not look at the context, takes rewards to lie in [0, 1], and is deterministic.
+    """
+
+    uses_context = False
+    probabilities = staticmethod(learners.ucb1)
+    update = staticmethod(learners.ucb1_update)
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = _number("UCB1", "scale", scale)
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        return _state(n_actions, {learners.PARAMETER: self.scale * math.sqrt(2)}, np.zeros(2 * n_actions))
+
+
+class Exp3(Compiled):
+    """Exponential weights, mixed with the uniform distribution (Auer, Cesa-Bianchi, Freund, Schapire 2002).
+
+    It does not look at the context and takes rewards to lie in [0, 1].
+    """
+
+    uses_context = False
+    probabilities = staticmethod(learners.exp3)
+    update = staticmethod(learners.exp3_update)
+
+    def __init__(self, gamma: float = 0.1) -> None:
+        self.gamma = _number("Exp3", "gamma", gamma, most=1, open_=True)
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        return _state(n_actions, {learners.PARAMETER: self.gamma}, np.zeros(n_actions))
+
+
+class Fixed:
+    """A fixed policy, run through replay: it does not learn, so that replay must agree with `evaluate`."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy: FixedPolicy = as_policy(policy, "policy")
+
+
+Online = Any  # Compiled, Fixed, or an object of the Python protocol
+
+
+def as_online(policy: Any, name: str) -> Online:
+    """What `replay` can run: fixed policies and functions are wrapped in `Fixed`."""
+    if isinstance(policy, type):
+        raise PolicyError(f"policy {name!r} is a class: pass an instance, {policy.__name__}(...)")
+    if isinstance(policy, Compiled | Fixed):
+        return policy
+    if isinstance(policy, FixedPolicy) or not hasattr(policy, "update"):
+        return Fixed(as_policy(policy, name))
+    missing = [m for m in ("reset", "probabilities", "update") if not callable(getattr(policy, m, None))]
+    if missing:
+        raise PolicyError(
+            f"policy {name!r}: a policy that learns has reset(), probabilities(X) and update(x, action, reward), and "
+            f"perhaps version; {type(policy).__name__} lacks {', '.join(missing)}"
+        )
+    return policy

@@ -1,0 +1,112 @@
+"""A policy of scikit-learn models that are fitted again every so many events."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import PolicyError
+from drstream.log import Log
+
+Floats = NDArray[np.float64]
+
+
+class Retrained:
+    """ε-greedy over scikit-learn models of the reward, one for each action, retrained every so many accepted events.
+
+    model    a classifier, whose classes are the rewards (0 and 1), or a regressor; one clone is fitted for each action
+             on the events in which that action was taken.
+    every    accepted events between trainings.
+    start    (X, R): contexts (n, d) with the rewards (n, K) of all actions, on which all models are fitted before the
+             first event, and which stay among their data.
+
+    With LogisticRegression, every=15, epsilon=0.1 and a start, this is the policy of the paper's section 6.2. An action
+    that was never tried is worth the mean of all rewards so far.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        every: int = 15,
+        epsilon: float = 0.1,
+        start: tuple[Any, Any] | None = None,
+    ) -> None:
+        if isinstance(model, type) or not hasattr(model, "fit"):
+            raise PolicyError(f"Retrained: {model!r} is not a scikit-learn model; pass an instance")
+        if not isinstance(every, int) or every < 1:
+            raise PolicyError(f"Retrained: every={every!r}: a whole number, at least 1")
+        if not 0 <= epsilon <= 1:
+            raise PolicyError(f"Retrained: epsilon={epsilon} must be in [0, 1]")
+        self.model, self.every, self.epsilon = model, every, epsilon
+        self.start = None if start is None else (np.asarray(start[0]), np.asarray(start[1], dtype=np.float64))
+        if self.start and (self.start[1].ndim != 2 or len(self.start[0]) != len(self.start[1])):
+            raise PolicyError(
+                f"Retrained: start has contexts of shape {self.start[0].shape} and rewards of shape "
+                f"{self.start[1].shape}; they must be (n, d) and (n, K)"
+            )
+        self.n_actions = self.start[1].shape[1] if self.start else None
+        self.version = 0
+        self._first: list[Any] | None = None  # models after `start`, the same for every replicate
+
+    def bind(self, log: Log) -> Self:
+        """Called before a pass: how many actions are there?"""
+        if self.n_actions not in (None, log.n_actions):
+            raise PolicyError(f"Retrained: start has {self.n_actions} actions, the log has {log.n_actions}")
+        self.n_actions = log.n_actions
+        return self
+
+    def reset(self) -> None:
+        if self.n_actions is None:
+            raise PolicyError("Retrained: how many actions there are is known from a log or from start= only")
+        self._contexts: list[list[Any]] = [[] for _ in range(self.n_actions)]
+        self._rewards: list[list[float]] = [[] for _ in range(self.n_actions)]
+        self._waiting = 0
+        if self._first is None:
+            self._train()
+            self._first = self._models
+        self._models = self._first
+        self.version = 0
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        scores = np.column_stack([_expected_reward(model, X) for model in self._models])
+        out = np.full(scores.shape, self.epsilon / scores.shape[1])
+        out[np.arange(len(X)), scores.argmax(axis=1)] += 1 - self.epsilon
+        return out
+
+    def update(self, x: NDArray[Any], action: int, reward: float) -> None:
+        self._contexts[action].append(np.array(x))  # a copy: x is a view of the log
+        self._rewards[action].append(reward)
+        self._waiting += 1
+        if self._waiting == self.every:
+            self._train()
+            self._waiting = 0
+            self.version += 1
+
+    def _train(self) -> None:
+        rewards = [*self._rewards, *([] if self.start is None else self.start[1].T)]
+        known = np.concatenate([np.asarray(r, dtype=np.float64) for r in rewards])
+        mean = float(known.mean()) if len(known) else 0.0
+        self._models = [self._fit(action, mean) for action in range(len(self._rewards))]
+
+    def _fit(self, action: int, mean: float) -> Any:
+        from sklearn.base import clone
+
+        X = np.array(self._contexts[action])
+        r = np.array(self._rewards[action])
+        if self.start is not None:
+            X = np.concatenate([self.start[0], X]) if len(X) else self.start[0]
+            r = np.concatenate([self.start[1][:, action], r])
+        if len(np.unique(r)) < 2:  # nothing to tell apart; a classifier would refuse
+            return float(r[0]) if len(r) else mean
+        return clone(self.model).fit(X, r)
+
+
+def _expected_reward(model: Any, X: NDArray[Any]) -> Floats:
+    if isinstance(model, float):
+        return np.full(len(X), model)
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X) @ model.classes_)
+    return np.asarray(model.predict(X))

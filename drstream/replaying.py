@@ -1,0 +1,465 @@
+"""The one pass for policies that learn: log -> chunks -> lanes (a policy, a q and a seed each) -> replicates -> result.
+
+Algorithm 1 of the paper (DR-ns, section 5.3) and its kin. Chunks are read and made ready ahead, on threads; a lane
+takes them in the order of the log.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import execution, sampling
+from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
+from drstream.intervals import z_score
+from drstream.kernels.terms import logged_prediction
+from drstream.lanes import Chunk, Lane, Outcome, Settings, make_lane, read_only
+from drstream.log import Block, Log, Reader
+from drstream.log.batch import ROWS as BATCH_ROWS
+from drstream.log.source import ParquetSource, Part
+from drstream.models.base import RewardModel, as_model, bind_fairly
+from drstream.policies.base import FixedPolicy
+from drstream.policies.online import Compiled, Fixed, as_online
+from drstream.progress import reporter
+from drstream.runs import Replay, Replays
+from drstream.terms import check_predictions
+
+Floats = NDArray[np.float64]
+
+METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
+TRACKERS = ("auto", "exact", "sketch")
+CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
+AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
+FILL_ROWS = 2048  # of a model's or a fixed policy's (K, n) buffer
+
+
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    method: str = "dr-ns",
+    q: float | Sequence[float] = 0.01,
+    c_max: float = 1.0,
+    seed: int | Sequence[int] = 0,
+    carry: bool = False,
+    replicates: int | None = None,
+    shards: int = 1,
+    tracker: str = "auto",
+    confidence: float = 0.95,
+    on_bad_row: str | None = None,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    progress: Any = False,
+    debug: bool = False,
+) -> Any:
+    """How much reward would a policy have had in its first `horizon` steps, learning as it went?
+
+    policies    a policy, or a mapping of names to policies: compiled ones of `drs.policies`, Python objects with
+                reset(), probabilities(X), update(x, action, reward) and perhaps version, or fixed policies.
+    horizon     T: events that the policy is to see; simulated again and again, until the log ends.
+    model       a reward model, fitted on other events; without one, r̂ is 0.
+    method      "dr-ns" (Algorithm 1), "dr-ns-wc" (its multiplier c is the smallest propensity of the log), "rs" (the
+                same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
+    q           the quantile level of c, 0 <= q <= 1: the larger, the more events are accepted, and the more bias.
+    c_max       the largest c, and the first.
+    seed        of the random numbers u_k = drs.uniforms(seed, k, 1).
+    carry       keep the set Q from one replicate to the next.
+    replicates  stop after so many.
+    shards      so many contiguous runs of row groups are replayed independently, and may run in parallel.
+    tracker     of the quantile: "exact", "sketch" (constant memory), or "auto": exact until it holds 8 million values.
+    debug       check that a Python policy's version moves whenever its probabilities do.
+
+    Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers; the result
+    is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters are those of
+    `evaluate`.
+
+    >>> import drstream as drs
+    >>> table = drs.synth.World(n_actions=3, n_features=2).table(5000)
+    >>> run = drs.replay(drs.Log(table), drs.policies.EpsilonGreedy(epsilon=0.1), horizon=100, q=0.05)
+    >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
+    (100, True, True)
+    """
+    log = log if isinstance(log, Log) else Log(log)
+    log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
+    several = isinstance(policies, Mapping) or not isinstance(q, Real) or not isinstance(seed, Integral)
+    named = policies if isinstance(policies, Mapping) else {"policy": policies}
+    z_score(confidence)
+    asked = _Asked(method, horizon, tuple(_listed(q)), c_max, tuple(_listed(seed)), carry, replicates, shards, tracker)
+    asked.check()
+    workers = execution.how_many(threads)
+    plan = _make_plan(log, named, model, asked, workers, debug)
+    with reporter(progress, log.rows) as report, execution.one_blas_thread():
+        outcomes, skipped = _run(plan, log, workers, executor, report)
+    runs = [
+        Replay(settings, outcome, plan.reader.labels, dict(skipped), confidence, shards)
+        for settings, outcome in zip(plan.settings, outcomes, strict=True)
+    ]
+    result = Replays(runs) if several else runs[0]
+    if not any(run.complete for run in runs):
+        if any(run.interrupted for run in runs):
+            stop = KeyboardInterrupt()
+            stop.add_note(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
+            raise stop
+        raise runs[0].failure
+    return result
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, Real):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise DrstreamError(f"{value!r}: a number or a list of numbers is wanted") from None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The parameters that the checks are about."""
+
+    method: str
+    horizon: int
+    q: tuple[float, ...]
+    c_max: float
+    seeds: tuple[int, ...]
+    carry: bool
+    replicates: int | None
+    shards: int
+    tracker: str
+
+    def check(self) -> None:
+        if self.method not in METHODS:
+            raise DrstreamError(f"method={self.method!r}: {near(str(self.method), METHODS)}")
+        if self.tracker not in TRACKERS:
+            raise DrstreamError(f"tracker={self.tracker!r}: {near(str(self.tracker), TRACKERS)}")
+        for name in ("horizon", "replicates", "shards"):
+            value = getattr(self, name)
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not (whole and value >= 1) and not (name == "replicates" and value is None):
+                raise DrstreamError(f"{name}={value!r}: a whole number, at least 1")
+        for q in self.q:
+            if not isinstance(q, Real) or not 0 <= q <= 1:
+                raise DrstreamError(f"q={q!r}: the quantile level must be in [0, 1]")
+        if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
+            raise DrstreamError(f"c_max={self.c_max!r}: the largest multiplier must be in (0, 1]")
+        for seed in self.seeds:
+            if not isinstance(seed, Integral):
+                raise DrstreamError(f"seed={seed!r}: a whole number")
+        for name, values in (("q", self.q), ("seed", self.seeds)):
+            if not values or len(set(values)) < len(values):
+                raise DrstreamError(f"{name}={list(values)}: at least one value, and none of them twice")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All that a pass needs to know, bound to the log. It can be pickled if the policies can."""
+
+    policies: dict[str, Any]
+    settings: list[Settings]  # of each lane
+    model: RewardModel | None
+    n_actions: int
+    n_features: int
+    compiled_contexts: bool  # some compiled policy looks at them
+    reader: Reader
+    shards: int
+    copies: bool  # Python policies serve several lanes or shards
+    debug: bool
+
+    def lanes(self, stop: threading.Event, shard: int) -> list[Lane]:
+        lanes = []
+        for settings in self.settings:
+            policy = self.policies[settings.policy]
+            if self.copies and not isinstance(policy, Compiled | Fixed):
+                policy = copy.deepcopy(policy)
+            most = settings.most_replicates
+            if most is not None:  # the shards share what was asked for
+                settings = replace(settings, most_replicates=most // self.shards + (shard < most % self.shards))
+            lanes.append(make_lane(settings, policy, self.n_actions, self.n_features, stop, self.debug))
+        return lanes
+
+    @property
+    def event_bytes(self) -> int:
+        """Of an event made ready."""
+        matrices = (self.model is not None) + sum(isinstance(p, Fixed) for p in self.policies.values())
+        return 64 + 8 * self.n_features + 8 * self.n_actions * matrices
+
+    @property
+    def chunk_rows(self) -> int:
+        """A function of what is asked for, so that every run has the same chunks."""
+        rows = CHUNK_BYTES // self.event_bytes
+        return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
+
+    def chunks(self, part: Part) -> Iterator[Chunk | Counter[str]]:
+        """The part's events, made ready; and at the end the bad rows that were left out."""
+        skipped: Counter[str] = Counter()
+        for batch in self.reader.batches(part, skipped):
+            for block in batch.blocks(self.chunk_rows):
+                yield self._prepare(block)
+        yield skipped
+
+    def _prepare(self, block: Block) -> Chunk:
+        rows = block.rows
+        uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in {s.seed for s in self.settings}}
+        contexts: NDArray[Any] = np.empty((len(block), 0))
+        if self.compiled_contexts:
+            kind = np.float32 if block.matrix.dtype == np.float32 else np.float64
+            contexts = np.ascontiguousarray(block.matrix, dtype=kind)
+        predictions = np.empty((len(block), 0))
+        if self.model is not None:
+            predictions = _by_row(self.model, block, self.n_actions)
+        fixed = {
+            name: _by_row(policy.policy, block, self.n_actions)
+            for name, policy in self.policies.items()
+            if isinstance(policy, Fixed)
+        }
+        return Chunk(block, contexts, rows, uniforms, predictions, fixed)
+
+
+def _by_row(who: RewardModel | FixedPolicy, block: Block, n_actions: int) -> Floats:
+    """What a model or a fixed policy fills in, event by event: (n, K)."""
+    out = np.empty((len(block), n_actions))
+    for piece in block.pieces(FILL_ROWS):
+        values = np.empty((n_actions, len(piece)))
+        who.fill(piece, values)
+        if isinstance(who, RewardModel):
+            check_predictions(logged_prediction(values, piece.action, np.empty(len(piece))), values, piece)
+        start = piece.start - block.start
+        out[start : start + len(piece)] = values.T
+    return read_only(out)
+
+
+def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, workers: int, debug: bool) -> _Plan:
+    """Bind policies and model to the log, and find out what must be read of it."""
+    policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
+    if not policies:
+        raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
+    if asked.method == "dm" and model is None:
+        raise ModelError('method="dm" is r̂ alone: pass a reward model with model=')
+    reward_model = None if model is None or asked.method == "rs" else as_model(model)
+    fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
+    users: list[Any] = [*fixed, *([reward_model] if reward_model else [])]
+    most = [getattr(p, "n_actions", None) or 0 for p in (*users, *policies.values())]
+    log = log.with_actions_up_to(max(most, default=0))
+    bound: dict[str, Any] = {}
+    for name, policy in policies.items():
+        bound[name] = policy
+        if isinstance(policy, Fixed):
+            bound[name] = Fixed(policy.policy.bind(log, name))
+            if bound[name].policy.only_logged:
+                raise PolicyError(
+                    f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
+                )
+        elif not isinstance(policy, Compiled) and hasattr(policy, "bind"):
+            policy.bind(log)
+    compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
+    python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
+    reader = log.reader(
+        context=compiled or python or any(u.uses_context for u in users),
+        action=True,
+        columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+    )
+    c_max = float(asked.c_max)
+    if asked.method in ("dr-ns-wc", "rs"):
+        c_max = min(c_max, smallest_propensity(log, workers))
+    lanes = list(itertools.product(bound, asked.q, asked.seeds))
+    settings = [
+        Settings(
+            policy=name,
+            method=asked.method,
+            horizon=int(asked.horizon),
+            q=float(level),
+            c_max=c_max,
+            seed=int(seed),
+            carry=bool(asked.carry),
+            tracker=asked.tracker,
+            most_replicates=asked.replicates,
+        )
+        for name, level, seed in lanes
+    ]
+    return _Plan(
+        policies=bound,
+        settings=settings,
+        model=None if reward_model is None else bind_fairly(reward_model, log, stacklevel=3),
+        n_actions=log.n_actions,
+        n_features=log.n_features if reader.with_context else 0,
+        compiled_contexts=compiled,
+        reader=reader,
+        shards=int(asked.shards),
+        copies=len(lanes) > 1 or asked.shards > 1,
+        debug=debug,
+    )
+
+
+def smallest_propensity(log: Log, workers: int) -> float:
+    """Of the log's events: from the statistics of Parquet files if all rows count, else from a pass over the column."""
+    everything = log.filter is None and not log._splits and log.on_bad_row == "error"
+    if everything and isinstance(log.source, ParquetSource):
+        known = log.source.minimum_maximum(log.roles.propensity)
+        if known is not None and known[0] > 0:
+            return float(known[0])
+    held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come
+    reader = held.reader()
+    smallest = 1.0
+    for least in execution.run(_Smallest(reader), held, reader.columns, workers):
+        smallest = min(smallest, least)
+    return smallest
+
+
+@dataclass(frozen=True)
+class _Smallest:
+    reader: Reader
+
+    def __call__(self, part: Part) -> float:
+        batches = self.reader.batches(part, Counter())
+        return min((float(batch.propensity.min()) for batch in batches), default=1.0)
+
+
+def _run(
+    plan: _Plan, log: Log, workers: int, executor: Executor | None, report: Callable[..., None]
+) -> tuple[list[Outcome], Counter[str]]:
+    """The outcome of each lane, and the bad rows that were left out."""
+    parts = log.parts(plan.reader.columns)
+    if plan.shards == 1 and executor is None:
+        return _replay(plan, parts, workers, threading.Event(), report, 0)
+    if log.rows is None and plan.shards > 1:
+        raise LogError(
+            f"shards={plan.shards}: a {log.source.name} cannot be cut into shards; pass a Parquet path or a Table"
+        )
+    runs = _cut(list(parts), plan.shards)
+    stop = threading.Event()
+    done: list[tuple[list[Outcome], Counter[str]]] = []
+    with ExitStack() as stack:
+        if executor is None:
+            pool = stack.enter_context(ThreadPoolExecutor(min(workers, plan.shards), thread_name_prefix="drstream"))
+            totals = _Totals(report)
+            futures = [
+                pool.submit(_replay, plan, run, 1, stop, totals.of(shard), shard) for shard, run in enumerate(runs)
+            ]
+        else:
+            futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
+        try:
+            for future in futures:
+                done.append(future.result())
+        except BaseException as error:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            done = _what_is_left(futures, wait=executor is None)
+            if not done:
+                raise
+            for outcome in done[-1][0]:
+                outcome.interrupted = True
+    merged = [Outcome.merge([outcomes[i] for outcomes, _ in done]) for i in range(len(plan.settings))]
+    return merged, sum((skipped for _, skipped in done), Counter())
+
+
+def _what_is_left(futures: list[Future[Any]], wait: bool) -> list[tuple[list[Outcome], Counter[str]]]:
+    """The results of shards that were complete, or that end now because they were told to."""
+    found = []
+    for future in futures:
+        if not future.cancelled() and (wait or future.done()) and future.exception() is None:
+            found.append(future.result())
+    return found
+
+
+def _cut(parts: list[Part], shards: int) -> list[list[Part]]:
+    """Contiguous runs of parts, as many in each as can be."""
+    if shards > len(parts):
+        raise LogError(
+            f"shards={shards}: the log has {len(parts)} row group{'s' * (len(parts) != 1)} (or segments of 131,072 "
+            "rows), and a shard needs one at least"
+        )
+    cuts = [round(i * len(parts) / shards) for i in range(shards + 1)]
+    return [parts[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+class _Totals:
+    """Adds up what the shards report."""
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        self.report = report
+        self.rows: Counter[int] = Counter()
+        self.lock = threading.Lock()
+
+    def of(self, shard: int) -> Callable[..., None]:
+        def told(done: int, text: str) -> None:
+            with self.lock:
+                self.rows[shard] = done
+                self.report(self.rows.total(), text)
+
+        return told
+
+
+def _replay_elsewhere(plan: _Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Counter[str]]:
+    """A shard in a worker of the user's executor."""
+    with execution.one_blas_thread():
+        return _replay(plan, parts, 1, threading.Event(), lambda *_: None, shard)
+
+
+def _replay(
+    plan: _Plan,
+    parts: Sequence[Part] | Iterator[Part],
+    workers: int,
+    stop: threading.Event,
+    report: Callable[..., None],
+    shard: int,
+) -> tuple[list[Outcome], Counter[str]]:
+    """One shard through all lanes, from its first part to its last."""
+    lanes = plan.lanes(stop, shard)
+    skipped: Counter[str] = Counter()
+    interrupted = False
+    first_row: int | None = None
+    ahead = max(2, AHEAD_BYTES // (workers * plan.chunk_rows * plan.event_bytes))
+    try:
+        with ExitStack() as stack:
+            chunks = stack.enter_context(closing(execution.stream(plan.chunks, parts, workers, ahead)))
+            pool = None
+            if len(lanes) > 1 and workers > 1:
+                pool = stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix="drstream-lane"))
+                stack.callback(stop.set)  # before the pool is waited for
+            for item in chunks:
+                if isinstance(item, Counter):
+                    skipped += item
+                    continue
+                _feed(lanes, item, pool)
+                first_row = item.block.batch.first_row if first_row is None else first_row
+                report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
+                if stop.is_set() or all(lane.done for lane in lanes):
+                    break
+            interrupted = stop.is_set()
+    except KeyboardInterrupt:
+        interrupted = True
+    return [lane.outcome(shard, interrupted) for lane in lanes], skipped
+
+
+def _feed(lanes: list[Lane], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:
+    if pool is None:
+        for lane in lanes:
+            lane.take(chunk)
+    else:
+        for future in [pool.submit(lane.take, chunk) for lane in lanes]:
+            future.result()
+
+
+def _progress_text(lanes: list[Lane]) -> str:
+    events = sum(int(lane.state[0].all_events) for lane in lanes)
+    accepted = sum(int(lane.state[0].all_accepted) for lane in lanes)
+    replicates = [int(lane.state[0].replicates) for lane in lanes]
+    least, most = min(replicates), max(replicates)
+    done = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{done} replicates, {accepted / max(events, 1):.2%} accepted"

@@ -1,0 +1,401 @@
+"""What a replay returns: `Replay` for one simulation, `Replays` for several over the same events."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.errors import NotEnoughEventsError, near
+from drstream.intervals import student
+from drstream.kernels import replay as kernels
+from drstream.lanes import Outcome, Settings
+from drstream.results import Estimate, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+FAILURE = 0.05  # δ of section 5.3's bound on the number of events
+
+
+class Replay:
+    """How a policy would have fared in its first T steps, from replicates of that simulation.
+
+    value, low, high    average reward per step: the mean over replicates, with a t interval (NaN for one replicate)
+    cumulative          mean of the cumulative reward, with cumulative_low and cumulative_high
+    replicates          pa.Table: cumulative, average, weight (C), steps, events, first_row, last_row, shard
+    curve               pa.Table by simulated time t: reward, average up to t, c
+    acceptance          share of the events that were accepted
+    violations          share of the events with c π/p > 1, which cause bias
+    bias_mass           ε of section 5.4, averaged over the steps; bias_bound: Theorem 5.1's bound on |bias of value|
+    events, left_over   events that were read; of these, in the incomplete tail
+    notes               what should be known about the result
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        outcome: Outcome,
+        labels: Sequence[Any],
+        skipped: dict[str, int],
+        confidence: float,
+        shards: int,
+    ) -> None:
+        self.policy, self.method, self.horizon = settings.policy, settings.method, settings.horizon
+        self.q, self.c_max, self.seed = settings.q, settings.c_max, settings.seed
+        self.shards, self.confidence = shards, confidence
+        self.labels = list(labels)
+        self.skipped = skipped
+        self.events = outcome.events
+        self.left_over = outcome.left_over
+        self.acceptance = _share(outcome.accepted, outcome.events)
+        self.violations = _share(outcome.violations, outcome.events)
+        self.max_weight = outcome.largest_weight if outcome.events else math.nan
+        self.interrupted = outcome.interrupted
+        self._settings, self._outcome = settings, outcome
+
+    # Replicates
+
+    @property
+    def complete(self) -> int:
+        """How many replicates are complete."""
+        return len(self._outcome.replicates)
+
+    @property
+    def replicates(self) -> pa.Table:
+        found = self._outcome.replicates
+        columns = {name: np.ascontiguousarray(found[name]) for name in found.dtype.names or ()}
+        return pa.table({**columns, "shard": self._outcome.shard})
+
+    @property
+    def value(self) -> float:
+        return self.average.value
+
+    @property
+    def stderr(self) -> float:
+        return self.average.stderr
+
+    @property
+    def low(self) -> float:
+        return self.average.low
+
+    @property
+    def high(self) -> float:
+        return self.average.high
+
+    @property
+    def average(self) -> Estimate:
+        """The average reward per step."""
+        return self._over_replicates("average")
+
+    @property
+    def cumulative(self) -> float:
+        return self._over_replicates("cumulative").value
+
+    @property
+    def cumulative_low(self) -> float:
+        return self._over_replicates("cumulative").low
+
+    @property
+    def cumulative_high(self) -> float:
+        return self._over_replicates("cumulative").high
+
+    def _over_replicates(self, column: str) -> Estimate:
+        if not self.complete:
+            raise self.failure
+        return Estimate(*student(self._outcome.replicates[column], self.confidence), n=self.complete)
+
+    # Bias
+
+    @property
+    def bias_mass(self) -> float:
+        """ε: the mean over simulated steps of E[(c w - 1)+] / c, measured on the events of complete replicates."""
+        curve = self._outcome.curve
+        with np.errstate(invalid="ignore"):
+            return float(curve[_MASS].sum() / curve[_WEIGHT].sum())
+
+    @property
+    def bias_bound(self) -> float:
+        """A bound on the bias of the average reward per step that DR-ns has for accepting too few of some events.
+
+        Theorem 5.1 with the bias mass of each step in place of the largest of all: Σ_t (T - t + 1) ε_t / (1 - ε_t), over
+        T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the paper.
+        """
+        curve = self._outcome.curve
+        low, high = self._outcome.rewards
+        with np.errstate(all="ignore"):
+            mass = np.where(curve[_MASS] > 0, curve[_MASS] / curve[_WEIGHT], 0.0)
+            odds = np.where(mass < 1, mass / (1 - mass), np.inf)
+        ends = self._ends
+        starts = np.concatenate([[0], ends[:-1]])
+        remaining = (ends - starts) * (2 * self.horizon - starts - ends + 1) / 2  # Σ (T - t + 1) over a bin's steps
+        with np.errstate(invalid="ignore"):
+            total = float(np.where(odds > 0, remaining * odds, 0.0).sum())
+        return total / self.horizon * (max(high, 0.0) - min(low, 0.0))
+
+    # Curve
+
+    @property
+    def _ends(self) -> NDArray[np.int64]:
+        """The last step of each point of the curve."""
+        steps = self._settings.bin_steps
+        return np.minimum(np.arange(1, self._settings.bins + 1) * steps, self.horizon)
+
+    @property
+    def curve(self) -> pa.Table:
+        """By simulated time t: the reward of that step (cumulative rewards are its sum), the average reward up to t
+        (the last is `value`), both with intervals, and the multiplier c. Above 10,000 steps, a point stands for several.
+        """
+        if not self.complete:
+            raise self.failure
+        curve, n = self._outcome.curve, self.complete
+        columns: dict[str, Any] = {"t": self._ends}
+        for name, mean in (("reward", _REWARD), ("average", _AVERAGE)):
+            half = _half_widths(curve[mean + 1], n, self.confidence)
+            prefix = "" if name == "reward" else "average_"
+            columns |= {name: curve[mean], f"{prefix}low": curve[mean] - half, f"{prefix}high": curve[mean] + half}
+        columns |= {"c": curve[_C], "c_min": curve[_C + 1], "c_max": curve[_C + 2]}
+        return pa.table(columns)
+
+    # Failure
+
+    @property
+    def how_far(self) -> str:
+        outcome = self._outcome
+        steps = f"{outcome.steps_left_over:,} steps" + (" at most" if self.shards > 1 else "")
+        return f"{outcome.events:,} events simulated {steps}, {self.acceptance:.3%} of the events were accepted"
+
+    @property
+    def failure(self) -> NotEnoughEventsError:
+        """That no replicate is complete, and how many events it would take by the bound of section 5.3."""
+        outcome = self._outcome
+        if outcome.events == 0:
+            return NotEnoughEventsError("the log is empty: there is no event to replay")
+        rate = max(outcome.accepted, 1) / outcome.events
+        one, ten = (math.ceil((m * self.horizon + math.log(math.e / FAILURE)) / rate) for m in (1, 10))
+        more = "more than" if not outcome.accepted else "about"
+        error = NotEnoughEventsError(
+            f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {self.method}"
+            f"{f', q = {self.q:g}' if self._settings.adaptive else f', c = {self.c_max:.3g}'}). It takes {more} {one:,} "
+            f"events for one replicate and {ten:,} for ten (section 5.3, with probability {1 - FAILURE:.0%}). Give more "
+            f"events, a shorter horizon{', or a larger q' if self._settings.adaptive else ', or method dr-ns'}"
+        )
+        error.steps, error.acceptance = outcome.steps_left_over, self.acceptance
+        error.events_for_one, error.events_for_ten = one, ten
+        return error
+
+    # Output
+
+    @property
+    def notes(self) -> list[str]:
+        found = []
+        if self.interrupted:
+            found.append(
+                f"interrupted: only the replicates that were complete after {self.events:,} events are counted"
+            )
+        if self.complete == 1:
+            found.append("one replicate only: there is no interval")
+        if self._outcome.sketch_from is not None:
+            found.append(
+                f"from row {self._outcome.sketch_from:,} on, c is a sketch's quantile, up to 0.8 % too small: "
+                'tracker="exact" keeps all values'
+            )
+        if self.skipped:
+            found.append("bad rows skipped: " + ", ".join(f"{n:,} ({why})" for why, n in self.skipped.items()))
+        return found
+
+    def row(self) -> dict[str, Any]:
+        """The result in one row; what a lane without a complete replicate does not know is NaN."""
+        known = bool(self.complete)
+        average = self.average if known else Estimate(*[math.nan] * 4, n=0)
+        return {
+            "policy": self.policy,
+            "method": self.method,
+            "q": self.q if self._settings.adaptive else math.nan,
+            "seed": self.seed,
+            "horizon": self.horizon,
+            "value": average.value,
+            "stderr": average.stderr,
+            "low": average.low,
+            "high": average.high,
+            "cumulative": self.cumulative if known else math.nan,
+            "cumulative_low": self.cumulative_low if known else math.nan,
+            "cumulative_high": self.cumulative_high if known else math.nan,
+            "replicates": self.complete,
+            "events": self.events,
+            "left_over": self.left_over,
+            "acceptance": self.acceptance,
+            "violations": self.violations,
+            "bias_mass": self.bias_mass,
+            "bias_bound": self.bias_bound if known else math.nan,
+            "max_weight": self.max_weight,
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """One row; the tables of replicates and of the curve are attributes."""
+        return pa.Table.from_pylist([self.row()])
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        about = {"actions": self.labels, "confidence": self.confidence, "shards": self.shards, "c_max": self.c_max}
+        return plain({**self.row(), **about, "skipped": self.skipped, "notes": self.notes})
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """As JSON; what is undefined is null."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __repr__(self) -> str:
+        head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
+        level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self._settings.adaptive else f"c = {self.c_max:.4g}"
+        lines = [f"{head}, {level}, seed {self.seed}"]
+        if self.complete:
+            lines += [
+                f"  reward per step    {_with_interval(self.value, self.low, self.high)}",
+                f"  cumulative reward  {_with_interval(self.cumulative, self.cumulative_low, self.cumulative_high)}",
+                f"  replicates         {self.complete:,} of {self.horizon:,} steps",
+            ]
+        else:
+            lines.append(f"  {self.failure}")
+        lines += [
+            f"  events             {self.events:,}, of which {self.left_over:,} left over; {self.acceptance:.3%} accepted",
+            f"  violations         {self.violations:.3%} of events with c w > 1; bias mass {self.bias_mass:.4g}, "
+            f"|bias per step| <= {self.bias_bound:.4g}",
+        ]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+_REWARD, _AVERAGE, _C, _MASS, _WEIGHT = (
+    row - kernels.MEAN_REWARD
+    for row in (kernels.MEAN_REWARD, kernels.MEAN_AVERAGE, kernels.MEAN_C, kernels.ALL_MASS, kernels.ALL_WEIGHT)
+)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def _half_widths(squares: Floats, n: int, confidence: float) -> Floats:
+    """Of t intervals for means over n replicates, from sums of squared deviations."""
+    if n < 2:
+        return np.full(len(squares), math.nan)
+    from scipy.special import stdtrit
+
+    return stdtrit(n - 1, (1 + confidence) / 2) * np.sqrt(squares / (n - 1) / n)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    return f"{value:.6g} [{low:.6g}, {high:.6g}]" if low == low else f"{value:.6g}"
+
+
+class Replays:
+    """Several simulations over the same events and random numbers: `runs["new", 0.01]`, or `runs["new", 0.01, seed]`.
+
+    What there is one of only may be left out of the key. Iterating gives each `Replay`.
+    """
+
+    def __init__(self, runs: Sequence[Replay]) -> None:
+        self.runs = list(runs)
+        self.policies = list(dict.fromkeys(run.policy for run in self.runs))
+        self.q = list(dict.fromkeys(run.q for run in self.runs))
+        self.seeds = list(dict.fromkeys(run.seed for run in self.runs))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Replay]:
+        return iter(self.runs)
+
+    def __getitem__(self, key: Any) -> Replay:
+        """By policy, q and seed, in this order."""
+        left = list(key) if isinstance(key, tuple) else [key]
+        found = self.runs
+        for name, values in (("policy", self.policies), ("q", self.q), ("seed", self.seeds)):
+            if left and left[0] in values and (len(values) > 1 or len(left) > 1 or isinstance(left[0], str)):
+                wanted = left.pop(0)
+                found = [run for run in found if getattr(run, name) == wanted]
+        if left or len(found) != 1:
+            if left and isinstance(left[0], str):
+                raise KeyError(f"no policy {left[0]!r} was replayed: {near(left[0], self.policies)}")
+            raise KeyError(
+                f"runs[{key!r}]: {'no' if left else len(found)} simulation{'s' * (len(found) != 1)} of that key; give "
+                f"policy, q and seed of policies {self.policies}, q {self.q}, seeds {self.seeds}"
+            )
+        return found[0]
+
+    def difference(self, policy: Any, other: Any) -> Estimate:
+        """Value per step of one simulation less that of another; keys as for `runs[...]`.
+
+        With several shards the pairs are shards, whose events and random numbers both saw; else replicates are compared
+        as two samples (Welch), which does not use that they share events.
+        """
+        a, b = self[policy], self[other]
+        for run in (a, b):
+            if not run.complete:
+                raise run.failure
+        one, two = (_by_shard(run) for run in (a, b))
+        both = sorted(one.keys() & two.keys())
+        if len(both) > 1:
+            return Estimate(*student(np.array([one[s] - two[s] for s in both]), a.confidence), n=len(both))
+        return _welch(a, b)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [run.row() for run in self.runs]
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each simulation."""
+        return pa.Table.from_pylist(self.rows())
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"runs": [run.to_dict() for run in self.runs]}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __repr__(self) -> str:
+        first = self.runs[0]
+        width = max(len("policy"), *map(len, self.policies))
+        lines = [
+            f"{len(self)} replays by {first.method}, T = {first.horizon:,} steps, of {max(r.events for r in self):,} events",
+            f"  {'policy':<{width}}  {'q':>6} {'seed':>5} {'value':>10}  {'interval':<24} {'T':>7} {'replicates':>10} "
+            f"{'accepted':>9} {'violations':>10}",
+        ]
+        for run in self.runs:
+            row = run.row()
+            interval = f"[{row['low']:.5g}, {row['high']:.5g}]" if row["low"] == row["low"] else "none"
+            lines.append(
+                f"  {run.policy:<{width}}  {row['q']:>6.3g} {run.seed:>5} {row['value']:>10.5g}  {interval:<24} "
+                f"{run.horizon:>7,} {run.complete:>10,} {run.acceptance:>9.3%} {run.violations:>10.3%}"
+            )
+        notes = dict.fromkeys(note for run in self.runs for note in run.notes if not note.startswith("one replicate"))
+        notes |= {str(run.failure): None for run in self.runs if not run.complete}
+        return "\n".join([*lines, *(f"  note: {note}" for note in notes)])
+
+
+def _by_shard(run: Replay) -> dict[int, float]:
+    """The mean of the replicates of each shard."""
+    shards, averages = run._outcome.shard, run._outcome.replicates["average"]
+    return {int(s): float(averages[shards == s].mean()) for s in np.unique(shards)}
+
+
+def _welch(a: Replay, b: Replay) -> Estimate:
+    from scipy.special import stdtrit
+
+    value, n = a.value - b.value, min(a.complete, b.complete)
+    variances = a.stderr**2, b.stderr**2
+    total = sum(variances)
+    if not total > 0:
+        return Estimate(value, math.nan, math.nan, math.nan, n)
+    freedom = total**2 / sum(v**2 / (run.complete - 1) for v, run in zip(variances, (a, b), strict=True))
+    half = float(stdtrit(freedom, (1 + a.confidence) / 2)) * math.sqrt(total)
+    return Estimate(value, math.sqrt(total), value - half, value + half, n)
