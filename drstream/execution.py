@@ -23,6 +23,8 @@ from drstream.log.source import Part
 from drstream.progress import reporter
 
 Result = TypeVar("Result")
+Producer = Callable[[Part], Iterator[Result]]
+Items = Generator[Result, None, None]
 AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
 
 
@@ -66,9 +68,7 @@ def run(
             yield _next(under_way, report)
 
 
-def stream(
-    produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part], threads: int, ahead: int
-) -> Items[Result]:
+def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
     """What `produce(part)` yields for every part, one after the other and in order; made ahead on threads.
 
     At most `ahead` items of each of the parts under way wait to be taken. To be closed, or used in a `with` statement.
@@ -76,17 +76,12 @@ def stream(
     return _serially(produce, parts) if threads == 1 else _ahead(produce, parts, threads, ahead)
 
 
-Items = Generator[Result, None, None]
-
-
-def _serially(produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part]) -> Items[Result]:
+def _serially(produce: Producer[Result], parts: Iterable[Part]) -> Items[Result]:
     for part in parts:
         yield from produce(part)
 
 
-def _ahead(
-    produce: Callable[[Part], Iterator[Result]], parts: Iterable[Part], threads: int, ahead: int
-) -> Items[Result]:
+def _ahead(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
     stop = threading.Event()
 
     def work(part: Part, waiting: Queue[Any]) -> None:

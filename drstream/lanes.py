@@ -69,7 +69,8 @@ class Chunk:
 
     def events(self, seed: int) -> kernels.Events:
         block = self.block
-        columns = block.action, block.reward, block.propensity, self.uniforms[seed], self.rows, self.predictions
+        columns: list[NDArray[Any]] = [block.action, block.reward, block.propensity, self.uniforms[seed]]
+        columns += [self.rows, self.predictions]
         return kernels.Events(*map(read_only, columns))
 
 
@@ -324,9 +325,7 @@ class PythonLane(Lane):
             return getattr(self.policy, method)(*values)
         except Exception as error:
             t = self.state[0].t
-            t = (
-                t or self.settings.horizon if method == "update" else t + 1
-            )  # an update is about the step just simulated
+            t = t or self.settings.horizon if method == "update" else t + 1  # an update is about the step just taken
             where = f", {at[0].block.row(at[1])}" if at else ""
             error.add_note(f"raised by {method} of policy {self.settings.policy!r} at t = {t}{where}")
             raise

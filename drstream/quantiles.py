@@ -44,7 +44,7 @@ class Exact:
         sketch = Sketch(state.q, state.bound)
         sketch.insert(self.low[: state.low])
         sketch.insert(self.high[: state.high])
-        sketch.state.count, sketch.state.smallest = state.count, state.smallest
+        sketch.state[0].count, sketch.state[0].smallest = state.count, state.smallest
         return sketch
 
     def make_room(self, values: int) -> None:
@@ -90,8 +90,8 @@ class Sketch:
         return out
 
 
-def _new_state(q: float, bound: float) -> NDArray[np.void]:
-    state = np.zeros(1, kernels.STATE).view(np.recarray)
+def _new_state(q: float, bound: float) -> Any:
+    state: Any = np.zeros(1, kernels.STATE).view(np.recarray)
     state.q, state.bound, state.smallest = q, bound, np.inf
     return state
 

@@ -260,7 +260,7 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
             bound[name] = Fixed(policy.policy.bind(log, name))
             if bound[name].policy.only_logged:
                 raise PolicyError(
-                    f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
+                    f"policy {name!r} gives the probability of the logged action only; replay needs all actions'"
                 )
         elif not isinstance(policy, Compiled) and hasattr(policy, "bind"):
             policy.bind(log)
@@ -340,7 +340,6 @@ def _run(
         )
     runs = _cut(list(parts), plan.shards)
     stop = threading.Event()
-    done: list[tuple[list[Outcome], Counter[str]]] = []
     with ExitStack() as stack:
         if executor is None:
             pool = stack.enter_context(ThreadPoolExecutor(min(workers, plan.shards), thread_name_prefix="drstream"))
@@ -351,8 +350,7 @@ def _run(
         else:
             futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
         try:
-            for future in futures:
-                done.append(future.result())
+            done = [future.result() for future in futures]
         except BaseException as error:
             stop.set()
             for future in futures:
@@ -370,11 +368,8 @@ def _run(
 
 def _what_is_left(futures: list[Future[Any]], wait: bool) -> list[tuple[list[Outcome], Counter[str]]]:
     """The results of shards that were complete, or that end now because they were told to."""
-    found = []
-    for future in futures:
-        if not future.cancelled() and (wait or future.done()) and future.exception() is None:
-            found.append(future.result())
-    return found
+    ended = [f for f in futures if not f.cancelled() and (wait or f.done()) and f.exception() is None]
+    return [future.result() for future in ended]
 
 
 def _cut(parts: list[Part], shards: int) -> list[list[Part]]:

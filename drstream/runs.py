@@ -124,8 +124,9 @@ class Replay:
     def bias_bound(self) -> float:
         """A bound on the bias of the average reward per step that DR-ns has for accepting too few of some events.
 
-        Theorem 5.1 with the bias mass of each step in place of the largest of all: Σ_t (T - t + 1) ε_t / (1 - ε_t), over
-        T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the paper.
+        Theorem 5.1 with the bias mass of each step in place of the largest of all: Σ_t (T - t + 1) ε_t / (1 - ε_t),
+        over T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the
+        paper.
         """
         curve = self._outcome.curve
         low, high = self._outcome.rewards
@@ -150,7 +151,8 @@ class Replay:
     @property
     def curve(self) -> pa.Table:
         """By simulated time t: the reward of that step (cumulative rewards are its sum), the average reward up to t
-        (the last is `value`), both with intervals, and the multiplier c. Above 10,000 steps, a point stands for several.
+        (the last is `value`), both with intervals, and the multiplier c. Above 10,000 steps, a point stands for more
+        than one.
         """
         if not self.complete:
             raise self.failure
@@ -180,11 +182,12 @@ class Replay:
         rate = max(outcome.accepted, 1) / outcome.events
         one, ten = (math.ceil((m * self.horizon + math.log(math.e / FAILURE)) / rate) for m in (1, 10))
         more = "more than" if not outcome.accepted else "about"
+        adaptive = self._settings.adaptive
+        how = f"{self.method}, q = {self.q:g}" if adaptive else f"{self.method}, c = {self.c_max:.3g}"
         error = NotEnoughEventsError(
-            f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {self.method}"
-            f"{f', q = {self.q:g}' if self._settings.adaptive else f', c = {self.c_max:.3g}'}). It takes {more} {one:,} "
-            f"events for one replicate and {ten:,} for ten (section 5.3, with probability {1 - FAILURE:.0%}). Give more "
-            f"events, a shorter horizon{', or a larger q' if self._settings.adaptive else ', or method dr-ns'}"
+            f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {how}). "
+            f"It takes {more} {one:,} events for one replicate and {ten:,} for ten (section 5.3, with probability "
+            f"{1 - FAILURE:.0%}). Give more events, a shorter horizon, or {'a larger q' if adaptive else 'dr-ns'}"
         )
         error.steps, error.acceptance = outcome.steps_left_over, self.acceptance
         error.events_for_one, error.events_for_ten = one, ten
@@ -196,9 +199,7 @@ class Replay:
     def notes(self) -> list[str]:
         found = []
         if self.interrupted:
-            found.append(
-                f"interrupted: only the replicates that were complete after {self.events:,} events are counted"
-            )
+            found.append(f"interrupted after {self.events:,} events: only complete replicates are counted")
         if self.complete == 1:
             found.append("one replicate only: there is no interval")
         if self._outcome.sketch_from is not None:
@@ -213,7 +214,7 @@ class Replay:
     def row(self) -> dict[str, Any]:
         """The result in one row; what a lane without a complete replicate does not know is NaN."""
         known = bool(self.complete)
-        average = self.average if known else Estimate(*[math.nan] * 4, n=0)
+        average = self.average if known else Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
         return {
             "policy": self.policy,
             "method": self.method,
@@ -265,7 +266,7 @@ class Replay:
         else:
             lines.append(f"  {self.failure}")
         lines += [
-            f"  events             {self.events:,}, of which {self.left_over:,} left over; {self.acceptance:.3%} accepted",
+            f"  events             {self.events:,}, {self.left_over:,} of them left over; {self.acceptance:.3%} taken",
             f"  violations         {self.violations:.3%} of events with c w > 1; bias mass {self.bias_mass:.4g}, "
             f"|bias per step| <= {self.bias_bound:.4g}",
         ]
@@ -365,8 +366,9 @@ class Replays:
     def __repr__(self) -> str:
         first = self.runs[0]
         width = max(len("policy"), *map(len, self.policies))
+        events = max(run.events for run in self.runs)
         lines = [
-            f"{len(self)} replays by {first.method}, T = {first.horizon:,} steps, of {max(r.events for r in self):,} events",
+            f"{len(self)} replays by {first.method}, T = {first.horizon:,} steps, of {events:,} events",
             f"  {'policy':<{width}}  {'q':>6} {'seed':>5} {'value':>10}  {'interval':<24} {'T':>7} {'replicates':>10} "
             f"{'accepted':>9} {'violations':>10}",
         ]

@@ -99,3 +99,205 @@ def uniform(seed, row):
     gamma = 0x9E3779B97F4A7C15
     key = mix(mix((seed * gamma + gamma) & MASK))
     return (mix(mix((row * gamma + key) & MASK) ^ key) >> 11) * 2.0**-53
+
+
+# DR-ns, Algorithm 1, and policies that learn
+
+
+def quantile(values, q):
+    """The ⌈q n⌉-th smallest, the smallest for q = 0."""
+    return sorted(values)[max(1, math.ceil(q * len(values))) - 1]
+
+
+def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, replicates=None):
+    """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
+
+    Returns complete replicates, rows that were accepted, and the counts that a Replay shows.
+    """
+    if method in ("dr-ns-wc", "rs"):
+        c_max = min(c_max, *(p for _, _, _, p in events))
+    done, accepted_rows, violations, taken = [], [], 0, 0
+
+    def begin():
+        policy.reset()
+        return {"t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": []}
+
+    s, Q = begin(), []
+    for k, (x, a, r, p) in enumerate(events):
+        if replicates is not None and len(done) == replicates:
+            break
+        taken += 1
+        s["first"] = k if s["first"] is None else s["first"]
+        s["events"] += 1
+        pi = [float(v) for v in np.asarray(policy.probabilities(np.array([x])))[0]]
+        expected = 0.0 if rhat is None else math.fsum(pi[j] * rhat[k][j] for j in range(len(pi)))
+        predicted = 0.0 if rhat is None else rhat[k][a]
+        v = expected if method == "dm" else expected + pi[a] / p * (r - predicted)
+        s["V"].append(s["c"] * v)
+        s["C"].append(s["c"])
+        Q.append(p / pi[a] if pi[a] > 0 else math.inf)
+        violations += s["c"] * pi[a] / p > 1
+        if pi[a] > 0 and u[k] <= s["c"] * pi[a] / p:
+            accepted_rows.append(k)
+            s["rewards"].append(r)
+            s["cs"].append(s["c"])
+            policy.update(np.asarray(x), a, r)
+            s["t"] += 1
+            if method in ("dr-ns", "dm"):
+                s["c"] = min(c_max, quantile(Q, q))
+            if s["t"] == horizon + 1:
+                V, C = math.fsum(s["V"]), math.fsum(s["C"])
+                if method == "rs":
+                    V = math.fsum(s["rewards"])
+                done.append(
+                    {
+                        "cumulative": V,
+                        "average": V / horizon if method == "rs" else V / C,
+                        "weight": C,
+                        "steps": horizon,
+                        "events": s["events"],
+                        "first_row": s["first"],
+                        "last_row": k,
+                        "cs": s["cs"],
+                    }
+                )
+                s = begin()
+                Q = Q if carry else []
+    counts = {"events": taken, "accepted": len(accepted_rows), "violations": violations, "left_over": s["events"]}
+    return done, accepted_rows, counts
+
+
+class Learner:
+    """A policy that learns, in plain Python: both what `drs.replay` can run and what `replay` above walks with."""
+
+    def __init__(self, n_actions, n_features, **parameters):
+        self.K, self.d = n_actions, n_features
+        self.__dict__.update(parameters)
+        self.reset()
+
+    def reset(self):
+        self.n = 0
+        self.version = 0
+        self.start()
+
+    def probabilities(self, X):
+        return np.array([self.choose([float(v) for v in x]) for x in X]).reshape(len(X), self.K)
+
+    def update(self, x, action, reward):
+        self.learn([float(v) for v in x], action, reward)
+        self.n += 1
+        self.version += 1
+
+
+class LinearLearner(Learner):
+    rate, rate_decay, loss = 0.05, 0.0, "squared"
+
+    def start(self):
+        self.W = [[0.0] * (self.d + 1) for _ in range(self.K)]
+
+    def scores(self, x):
+        return [sum(w[j] * x[j] for j in range(self.d)) + w[self.d] for w in self.W]
+
+    def learn(self, x, action, reward):
+        score, curvature = self.scores(x)[action], 1.0
+        if self.loss == "logistic":
+            score, curvature = 1 / (1 + math.exp(-score)), 0.25
+        rate = self.rate / (1 + self.rate_decay * self.n)
+        size = sum(v * v for v in x) + 1
+        pace = rate * (reward - score) / (1 + rate * curvature * size)
+        for j, v in enumerate([*x, 1.0]):
+            self.W[action][j] += pace * v
+
+
+def first_largest(values):
+    return values.index(max(values))
+
+
+class EpsilonGreedy(LinearLearner):
+    epsilon, decay = 0.1, 0.0
+
+    def choose(self, x):
+        epsilon = self.epsilon / (1 + self.decay * self.n)
+        pi = [epsilon / self.K] * self.K
+        pi[first_largest(self.scores(x))] += 1 - epsilon
+        return pi
+
+
+class Boltzmann(LinearLearner):
+    temperature, cooling = 0.1, 0.0
+
+    def choose(self, x):
+        scores = self.scores(x)
+        temperature = self.temperature / (1 + self.cooling * self.n)
+        weights = [math.exp((s - max(scores)) / temperature) for s in scores]
+        return [w / sum(weights) for w in weights]
+
+
+class SquareCB(LinearLearner):
+    gamma, exponent = 10.0, 0.5
+
+    def choose(self, x):
+        scores = self.scores(x)
+        best = first_largest(scores)
+        gamma = self.gamma * (1 + self.n) ** self.exponent
+        pi = [1 / (self.K + gamma * (scores[best] - s)) for s in scores]
+        pi[best] = 1 - (sum(pi) - pi[best])
+        return pi
+
+
+class LinUCB(Learner):
+    alpha, ridge = 1.0, 1.0
+
+    def start(self):
+        self.A = [self.ridge * np.eye(self.d + 1) for _ in range(self.K)]
+        self.b = [np.zeros(self.d + 1) for _ in range(self.K)]
+
+    def choose(self, x):
+        z = np.array([*x, 1.0])
+        bounds = []
+        for A, b in zip(self.A, self.b, strict=True):
+            inverse = np.linalg.inv(A)
+            bounds.append(float(inverse @ b @ z + self.alpha * math.sqrt(z @ inverse @ z)))
+        pi = [0.0] * self.K
+        pi[first_largest([round(v, 9) for v in bounds])] = 1.0  # untried actions tie, up to rounding
+        return pi
+
+    def learn(self, x, action, reward):
+        z = np.array([*x, 1.0])
+        self.A[action] += np.outer(z, z)
+        self.b[action] += reward * z
+
+
+class UCB1(Learner):
+    scale = 1.0
+
+    def start(self):
+        self.counts, self.sums = [0] * self.K, [0.0] * self.K
+
+    def choose(self, x):
+        bounds = [
+            s / n + self.scale * math.sqrt(2 * math.log(self.n) / n) if n else math.inf
+            for n, s in zip(self.counts, self.sums, strict=True)
+        ]
+        pi = [0.0] * self.K
+        pi[first_largest([round(v, 12) for v in bounds])] = 1.0
+        return pi
+
+    def learn(self, x, action, reward):
+        self.counts[action] += 1
+        self.sums[action] += reward
+
+
+class Exp3(Learner):
+    gamma = 0.1
+
+    def start(self):
+        self.weights = [1.0] * self.K
+
+    def choose(self, x):
+        total = sum(self.weights)
+        return [(1 - self.gamma) * w / total + self.gamma / self.K for w in self.weights]
+
+    def learn(self, x, action, reward):
+        estimate = reward / self.choose(x)[action]
+        self.weights[action] *= math.exp(self.gamma * estimate / self.K)

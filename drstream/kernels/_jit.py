@@ -115,7 +115,7 @@ def policy_function(function: Callable[..., Any], signature: Any) -> Callable[..
     """A function of a compiled policy, which may be a user's, for the signature by which kernels call it."""
     plain = getattr(function, "py_func", function)
     if config.DISABLE_JIT:
-        return plain  # type: ignore[no-any-return]
+        return plain
     if signature.args in getattr(function, "overloads", {}):
         return function  # one of ours
     dispatcher: Any = numba.njit(**FLAGS)(plain)
@@ -126,7 +126,7 @@ def policy_function(function: Callable[..., Any], signature: Any) -> Callable[..
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     COMPILED.append(dispatcher)
-    return dispatcher  # type: ignore[no-any-return]
+    return dispatcher
 
 
 def _what_it_uses(function: Any, seen: set[Any]) -> str:
@@ -140,8 +140,7 @@ def _what_it_uses(function: Any, seen: set[Any]) -> str:
             parts.append(f"{name}={value!r}" if isinstance(value, int | float | complex | str | tuple) else "")
             parts.append(value.tobytes().hex() if isinstance(value, np.ndarray) else "")
         elif used not in seen:
-            parts.append(
-                Path(used.__code__.co_filename).read_text() if Path(used.__code__.co_filename).exists() else ""
-            )
+            source = Path(used.__code__.co_filename)
+            parts.append(source.read_text() if source.exists() else "")
             parts.append(_what_it_uses(used, seen))
     return "\0".join(parts)

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype
-from numba.core.types import Array, FunctionType, NamedTuple, float32, float64, int32, int64, uint64, void
+from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint64, void
+from numba.core.types.containers import NamedTuple
 
 __all__ = [
     "F4_IN",

@@ -1,4 +1,4 @@
-"""Policies that learn while they run, and `Fixed`, for those that do not. What they mean to `replay` is in docs/replay.md.
+"""Policies that learn while they run, and `Fixed`, for those that do not: what `replay` can run.
 
 A compiled policy keeps all that it knows in one array of float64 and gives two static functions that Numba compiles;
 the built-in ones are in `drstream.kernels.learners`.

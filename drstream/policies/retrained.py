@@ -65,8 +65,7 @@ class Retrained:
         self._rewards: list[list[float]] = [[] for _ in range(self.n_actions)]
         self._waiting = 0
         if self._first is None:
-            self._train()
-            self._first = self._models
+            self._first = self._train()
         self._models = self._first
         self.version = 0
 
@@ -81,15 +80,15 @@ class Retrained:
         self._rewards[action].append(reward)
         self._waiting += 1
         if self._waiting == self.every:
-            self._train()
+            self._models = self._train()
             self._waiting = 0
             self.version += 1
 
-    def _train(self) -> None:
+    def _train(self) -> list[Any]:
         rewards = [*self._rewards, *([] if self.start is None else self.start[1].T)]
         known = np.concatenate([np.asarray(r, dtype=np.float64) for r in rewards])
         mean = float(known.mean()) if len(known) else 0.0
-        self._models = [self._fit(action, mean) for action in range(len(self._rewards))]
+        return [self._fit(action, mean) for action in range(len(self._rewards))]
 
     def _fit(self, action: int, mean: float) -> Any:
         from sklearn.base import clone
