@@ -373,13 +373,14 @@ def _what_is_left(futures: list[Future[Any]], wait: bool) -> list[tuple[list[Out
 
 
 def _cut(parts: list[Part], shards: int) -> list[list[Part]]:
-    """Contiguous runs of parts, as many in each as can be."""
+    """Contiguous runs of parts; the first ones have one more, where they cannot all have the same number."""
     if shards > len(parts):
         raise LogError(
             f"shards={shards}: the log has {len(parts)} row group{'s' * (len(parts) != 1)} (or segments of 131,072 "
             "rows), and a shard needs one at least"
         )
-    cuts = [round(i * len(parts) / shards) for i in range(shards + 1)]
+    each, over = divmod(len(parts), shards)
+    cuts = [i * each + min(i, over) for i in range(shards + 1)]
     return [parts[a:b] for a, b in itertools.pairwise(cuts)]
 
 

@@ -315,21 +315,22 @@ class Replays:
         return iter(self.runs)
 
     def __getitem__(self, key: Any) -> Replay:
-        """By policy, q and seed, in this order."""
-        left = list(key) if isinstance(key, tuple) else [key]
-        found = self.runs
-        for name, values in (("policy", self.policies), ("q", self.q), ("seed", self.seeds)):
-            if left and left[0] in values and (len(values) > 1 or len(left) > 1 or isinstance(left[0], str)):
-                wanted = left.pop(0)
-                found = [run for run in found if getattr(run, name) == wanted]
-        if left or len(found) != 1:
-            if left and isinstance(left[0], str):
-                raise KeyError(f"no policy {left[0]!r} was replayed: {near(left[0], self.policies)}")
-            raise KeyError(
-                f"runs[{key!r}]: {'no' if left else len(found)} simulation{'s' * (len(found) != 1)} of that key; give "
-                f"policy, q and seed of policies {self.policies}, q {self.q}, seeds {self.seeds}"
-            )
-        return found[0]
+        """By policy, q and seed, in this order; a number alone is a q, unless only the seeds differ."""
+        parts = key if isinstance(key, tuple) else (key,)
+        numbers = [part for part in parts if not isinstance(part, str)]
+        wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))
+        names = ("seed",) if len(numbers) == 1 and len(self.q) == 1 and len(self.seeds) > 1 else ("q", "seed")
+        wanted |= dict(zip(names, numbers, strict=False))
+        found = [run for run in self.runs if all(getattr(run, name) == value for name, value in wanted.items())]
+        if len(found) == 1 and len(parts) == len(wanted):
+            return found[0]
+        policy = wanted.get("policy", self.policies[0])
+        if policy not in self.policies:
+            raise KeyError(f"no policy {policy!r} was replayed: {near(policy, self.policies)}")
+        raise KeyError(
+            f"runs[{key!r}] is {'no' if not found else 'more than one'} simulation: give policy, q and seed, of "
+            f"policies {self.policies}, q {self.q}, seeds {self.seeds}"
+        )
 
     def difference(self, policy: Any, other: Any) -> Estimate:
         """Value per step of one simulation less that of another; keys as for `runs[...]`.

@@ -116,7 +116,7 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
     """
     if method in ("dr-ns-wc", "rs"):
         c_max = min(c_max, *(p for _, _, _, p in events))
-    done, accepted_rows, violations, taken = [], [], 0, 0
+    done, accepted_rows, violations, borderline, taken = [], [], 0, 0, 0
 
     def begin():
         policy.reset()
@@ -137,6 +137,7 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         s["C"].append(s["c"])
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
         violations += s["c"] * pi[a] / p > 1
+        borderline += abs(s["c"] * pi[a] / p - 1) < 1e-9  # for q = 0, c w is 1 up to rounding where c was found
         if pi[a] > 0 and u[k] <= s["c"] * pi[a] / p:
             accepted_rows.append(k)
             s["rewards"].append(r)
@@ -163,8 +164,8 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
                 )
                 s = begin()
                 Q = Q if carry else []
-    counts = {"events": taken, "accepted": len(accepted_rows), "violations": violations, "left_over": s["events"]}
-    return done, accepted_rows, counts
+    counts = {"events": taken, "accepted": len(accepted_rows), "left_over": s["events"]}
+    return done, accepted_rows, {**counts, "violations": violations, "borderline": borderline}
 
 
 class Learner:

@@ -124,7 +124,7 @@ def _bucket_of(value):
 
 @helper
 def _lower_edge(bucket):
-    return math.ldexp(0.5 + (bucket & ((1 << STEPS) - 1)) / (2 << STEPS), (bucket >> STEPS) + LOWEST + 1)
+    return math.ldexp(0.5 + (bucket & ((1 << STEPS) - 1)) / (2 << STEPS), int((bucket >> STEPS) + LOWEST + 1))
 
 
 @inlined
@@ -141,6 +141,8 @@ def insert_roughly(tracker, counts, value):
 @helper
 def rough_quantile(tracker, counts):
     """The lower edge of the bucket that holds the value wanted; it starts to look where it was last found."""
+    if tracker.q == 0.0:
+        return min(tracker.bound, tracker.smallest)
     rank = rank_of(tracker)
     if rank > tracker.high:
         return tracker.bound
