@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from drstream import execution, sampling
 from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
 from drstream.intervals import z_score
-from drstream.kernels.terms import logged_prediction
+from drstream.kernels.checks import first_not_finite
 from drstream.lanes import Chunk, Lane, Outcome, Settings, make_lane, read_only
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import ParquetSource, Part
 from drstream.models.base import RewardModel, as_model, bind_fairly
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import FixedPolicy, fill_by_pieces
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
 from drstream.runs import Replay, Replays
-from drstream.terms import check_predictions
+from drstream.terms import bad_prediction
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,6 @@ METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
 TRACKERS = ("auto", "exact", "sketch")
 CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
 AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
-FILL_ROWS = 2048  # of a model's or a fixed policy's (K, n) buffer
 
 
 def replay(
@@ -215,29 +214,32 @@ class _Plan:
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in {s.seed for s in self.settings}}
         contexts: NDArray[Any] = np.empty((len(block), 0))
         if self.compiled_contexts:
-            kind = np.float32 if block.matrix.dtype == np.float32 else np.float64
-            contexts = np.ascontiguousarray(block.matrix, dtype=kind)
+            contexts = block.by_row
         predictions = np.empty((len(block), 0))
         if self.model is not None:
-            predictions = _by_row(self.model, block, self.n_actions)
+            predictions = _predict(self.model, block, self.n_actions)
         fixed = {
-            name: _by_row(policy.policy, block, self.n_actions)
+            name: _probabilities(policy.policy, block, self.n_actions)
             for name, policy in self.policies.items()
             if isinstance(policy, Fixed)
         }
         return Chunk(block, contexts, rows, uniforms, predictions, fixed)
 
 
-def _by_row(who: RewardModel | FixedPolicy, block: Block, n_actions: int) -> Floats:
-    """What a model or a fixed policy fills in, event by event: (n, K)."""
+def _predict(model: RewardModel, block: Block, n_actions: int) -> Floats:
+    """r̂ (n, K), event by event."""
     out = np.empty((len(block), n_actions))
-    for piece in block.pieces(FILL_ROWS):
-        values = np.empty((n_actions, len(piece)))
-        who.fill(piece, values)
-        if isinstance(who, RewardModel):
-            check_predictions(logged_prediction(values, piece.action, np.empty(len(piece))), values, piece)
-        start = piece.start - block.start
-        out[start : start + len(piece)] = values.T
+    model.fill_rows(block, out)
+    event, action = divmod(int(first_not_finite(out.reshape(-1))), n_actions)
+    if event >= 0:
+        raise bad_prediction(out[event, action], action, block.row(event))
+    return read_only(out)
+
+
+def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
+    """ν (n, K) of a fixed policy."""
+    out = np.empty((len(block), n_actions))
+    fill_by_pieces(policy, block, out)
     return read_only(out)
 
 

@@ -98,7 +98,7 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
     room.terms[0] = r
     if plan.model is not None:
         plan.model.fill(block, room.rhat)
-        check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room.rhat, block)
+        _check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room.rhat, block)
     for j, policy in enumerate(plan.policies):
         rows = room.policies[j]
         if policy.only_logged:
@@ -130,7 +130,11 @@ def _check_probabilities(first_bad: int, policy: FixedPolicy, room: Room, block:
         raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(first_bad)}")
 
 
-def check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:
+def _check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:
     if first_bad >= 0:
         action, event = divmod(first_bad, len(block))
-        raise ModelError(f"the reward model predicts {rhat[action, event]} for action {action} at {block.row(event)}")
+        raise bad_prediction(rhat[action, event], action, block.row(event))
+
+
+def bad_prediction(value: float, action: int, where: str) -> ModelError:
+    return ModelError(f"the reward model predicts {value} for action {action} at {where}")

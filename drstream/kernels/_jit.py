@@ -3,7 +3,8 @@
 `@kernel(signature, ...)` compiles ahead for exactly those signatures and keeps the machine code on disk.
 `@helper` marks a function that only kernels call: it is compiled into its callers.
 `@inlined` is a helper for the hot path: a call of it counts no references to arrays, 10 ns for each of them.
-`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise.
+`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise; so is a kernel's with
+`unordered=True`.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ def _use_cache(dispatcher: Any) -> None:
         logging.getLogger("drstream").debug("kernels are not cached: no writable folder; set NUMBA_CACHE_DIR")
 
 
-def kernel(*signatures: Any) -> Callable[[Function], Function]:
+def kernel(*signatures: Any, unordered: bool = False) -> Callable[[Function], Function]:
     """Compile for these signatures now, from the cache where it has them, and for no others."""
 
     def compile_now(function: Function) -> Function:
         if config.DISABLE_JIT:
             return np.errstate(all="ignore")(function)  # as compiled code, which never warns
-        dispatcher: Any = numba.njit(**FLAGS)(function)
+        dispatcher: Any = numba.njit(**(UNORDERED if unordered else FLAGS))(function)
         _use_cache(dispatcher)
         for signature in signatures:
             dispatcher.compile(signature)

@@ -26,7 +26,7 @@ def _dot(w, x):
     return total
 
 
-@helper
+@inlined
 def _affine(state, start, x):
     """state[start : start + d] @ x + state[start + d]; rows of a reshaped state would take twice the time."""
     end = start + x.shape[0]
@@ -41,7 +41,7 @@ def _scores(state, x, out):
         out[k] = _dot(state[start : start + width], x) + state[start + width]
 
 
-@helper
+@inlined
 def _descend(state, x, action, reward):
     """One step on the chosen action's weights, divided by what makes it implicit (Toulis, Airoldi 2017): no feature is
     too large for it."""

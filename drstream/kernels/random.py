@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import inlined, kernel
 from drstream.kernels._types import F8, U8_IN
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea, Flood 2014), with its finaliser used twice
@@ -11,7 +11,7 @@ MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
 
-@helper
+@inlined
 def _mix(z):
     z = (z ^ (z >> S30)) * MULTIPLY_1
     z = (z ^ (z >> S27)) * MULTIPLY_2
@@ -20,9 +20,9 @@ def _mix(z):
 
 @kernel(F8(U8_IN, U8_IN))
 def uniforms(seed, rows):
-    """One number in [0, 1) for each row; `seed` is an array of one.
-
-    Over arrays, not in a loop: when the JIT is off, array arithmetic wraps around without a warning.
-    """
-    key = _mix(_mix(seed * GAMMA + GAMMA))
-    return (_mix(_mix(rows * GAMMA + key) ^ key) >> S11) * 2.0**-53
+    """One number in [0, 1) for each row; `seed` is an array of one."""
+    out = np.empty(rows.shape[0])
+    key = _mix(_mix(seed[0] * GAMMA + GAMMA))
+    for i in range(rows.shape[0]):
+        out[i] = (_mix(_mix(rows[i] * GAMMA + key) ^ key) >> S11) * 2.0**-53
+    return out

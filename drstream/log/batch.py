@@ -89,6 +89,7 @@ class Block:
     stop: int
     _features: Floats | None = field(default=None, repr=False)
     _matrix: NDArray[Any] | None = field(default=None, repr=False)
+    _by_row: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -153,6 +154,14 @@ class Block:
                 columns = [column[self.start : self.stop] for column in context]
                 np.concatenate(columns, out=self.batch.room[:size])  # one call, half the time of one for each column
         return self._features
+
+    @property
+    def by_row(self) -> NDArray[Any]:
+        """Contexts (n, d), row after row in memory, in float32 if that is the log's type, else in float64."""
+        if self._by_row is None:
+            kind = np.float32 if self.matrix.dtype == np.float32 else np.float64
+            self._by_row = np.ascontiguousarray(self.matrix, dtype=kind)
+        return self._by_row
 
 
 @dataclass(frozen=True)
@@ -307,8 +316,9 @@ class Reader:
         if not self.roles.listed:
             return numbers(column)
         d = self.n_features
-        found = lengths(column)
-        if (found != d).any():
+        fixed = pa.types.is_fixed_size_list(column.type) and column.type.list_size == d
+        if not fixed and (lengths(column) != d).any():
+            found = lengths(column)
             i = int(np.argmax(found != d))
             raise LogError(f"context {name!r} has {found[i]} numbers where others have {d}, at {where(i)}. {REMEDY}")
         values = _flat(column)

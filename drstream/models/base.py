@@ -15,7 +15,7 @@ from drstream.errors import ModelError
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import fill_from
+from drstream.policies.base import fill_by_pieces, fill_from
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +50,10 @@ class RewardModel:
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- r̂(x_i, a)."""
         fill_from(self.predict, "the reward model", ModelError, block, out)
+
+    def fill_rows(self, block: Block, out: Floats) -> None:
+        """out[i, a] <- r̂(x_i, a): the same, event by event."""
+        fill_by_pieces(self, block, out)
 
 
 class Constant(RewardModel):

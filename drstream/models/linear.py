@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import LogError, ModelError
-from drstream.kernels.scores import add_column
+from drstream.kernels.scores import add_column, affine_rows
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import describe_labels
 from drstream.log.source import Part
@@ -102,6 +102,9 @@ class Ridge(RewardModel):
     def fill(self, block: Block, out: Floats) -> None:
         np.matmul(self.coef_, block.features, out=out)
         add_column(out, self.intercept_)
+
+    def fill_rows(self, block: Block, out: Floats) -> None:
+        affine_rows(self.coef_, self.intercept_, block.by_row, out)
 
     def _require_fit(self) -> None:
         if not hasattr(self, "coef_"):

@@ -13,6 +13,7 @@ from drstream.errors import PolicyError
 from drstream.log import Block, Log
 
 Floats = NDArray[np.float64]
+PIECE = 2048  # events to fill in at a time, so that it stays in cache
 
 
 class FixedPolicy:
@@ -84,6 +85,15 @@ def fill_from(
     if values.dtype.kind not in "fiub":
         raise error(f"{who} returned {values.dtype} where numbers are needed")
     out[:] = values.T
+
+
+def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
+    """What a policy or a model fills in, event by event: (n, K)."""
+    for piece in block.pieces(PIECE):
+        values = np.empty((out.shape[1], len(piece)))
+        who.fill(piece, values)
+        start = piece.start - block.start
+        out[start : start + len(piece)] = values.T
 
 
 def as_policy(policy: Any, name: str) -> FixedPolicy:
