@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from drstream.log import Log
     from drstream.results import Evaluation
+    from drstream.runs import Replays
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -75,9 +76,12 @@ def _fail(message: str) -> None:
 def _as_options(message: str) -> str:
     """Messages speak of parameters; here these are options."""
     message = message.replace('on_bad_row="skip"', "--on-bad-row skip")
-    return re.sub(
-        r"(?<![\w-])(action|actions|reward|propensity|context|model|cap|floor|confidence)=", r"--\1 ", message
+    message = re.sub(r'\b(tracker|method)="([\w-]+)"', r"--\1 \2", message).replace("c_max=", "--c-max ")
+    names = (
+        "action|actions|reward|propensity|context|model|cap|floor|confidence"
+        "|horizon|q|seed|replicates|shards|tracker|method|threads"
     )
+    return re.sub(rf"(?<![\w-])({names})=", r"--\1 ", message)
 
 
 @app.callback(invoke_without_command=True)
@@ -221,7 +225,7 @@ def evaluate(
     )
     seconds = time.perf_counter() - started
     if output is not None:
-        _write(result, output)
+        _write(result.to_arrow(), output)
     left_out = getattr(reward_model, "skipped_", None)
     if left_out:
         typer.echo(f"bad rows skipped while the model was fitted: {_reasons(left_out)}", err=True)
@@ -230,6 +234,105 @@ def evaluate(
     else:
         _show(result)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
+
+
+@app.command()
+def replay(
+    log: LogPath,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="epsilon-greedy, boltzmann, square-cb, linucb, ucb1, exp3, perhaps with parameters as in "
+            "linucb:alpha=0.5, or a fixed policy as of evaluate, or python:module:object; NAME=... gives it another "
+            "name. May be given more than once."
+        ),
+    ],
+    horizon: Annotated[int, typer.Option(help="T: steps to simulate, again and again until the log ends.")],
+    method: Annotated[str, typer.Option(help="dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
+    q: Annotated[str, typer.Option(help="Quantile level of the multiplier c; several by commas.")] = "0.01",
+    c_max: Annotated[float, typer.Option(help="Largest multiplier.")] = 1.0,
+    seed: Annotated[str, typer.Option(help="Of the random numbers; several by commas.")] = "0",
+    carry: Annotated[bool, typer.Option("--carry", help="Keep the set Q from one replicate to the next.")] = False,
+    replicates: Annotated[int | None, typer.Option(help="Stop after so many replicates.")] = None,
+    shards: Annotated[int, typer.Option(help="Replay so many runs of row groups independently.")] = 1,
+    tracker: Annotated[str, typer.Option(help="Of the quantile: auto, exact or sketch.")] = "auto",
+    epsilon: Annotated[float | None, typer.Option(help="Of epsilon-greedy.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of boltzmann.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of square-cb and exp3.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Of linucb.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of the linear learners.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Of the linear learners: squared or logistic.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Reward model: ridge or ridge:ALPHA (fitted on the share of the log that --fit gives, replayed on the "
+            "rest), constant:VALUE, column:NAME[,NAME...] or python:module:object."
+        ),
+    ] = None,
+    fit: Annotated[float, typer.Option(min=0, max=1, help="Share of the log to fit the model on.")] = 0.2,
+    fit_seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    context: Context = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON on standard output instead of a table.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
+    curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
+) -> None:
+    """Simulate policies that learn on the events of a log (DR-ns), and estimate what they would have earned."""
+    from drstream import specs
+
+    levels, seeds = specs.numbers(q, "--q"), specs.numbers(seed, "--seed", int)
+    opened = _open(log, context, action, reward, propensity, actions, on_bad_row)
+    for path in (output, curve):
+        if path is not None:
+            _check_output(path, opened)
+    parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
+    parameters |= {"learning_rate": learning_rate, "loss": loss}  # type: ignore[dict-item]
+    given = {name: value for name, value in parameters.items() if value is not None}
+    from drstream.replaying import replay as run
+
+    policies = specs.online_policies(policy, opened.labels, given)
+    reward_model, opened = specs.model(model, opened, fit, fit_seed, threads)
+    started = time.perf_counter()
+    try:
+        result = run(
+            opened,
+            policies,
+            horizon,
+            reward_model,
+            method=method,
+            q=levels,
+            c_max=c_max,
+            seed=seeds,
+            carry=carry,
+            replicates=replicates,
+            shards=shards,
+            tracker=tracker,
+            confidence=confidence,
+            threads=threads,
+            progress=True,
+        )
+    except KeyboardInterrupt as stop:
+        typer.echo("\n".join(getattr(stop, "__notes__", [])), err=True)
+        raise
+    seconds = time.perf_counter() - started
+    if output is not None:
+        _write(result.to_arrow(), output)
+    if curve is not None:
+        _write(result.curves(), curve)
+    if json:
+        typer.echo(result.to_json())
+    else:
+        _show_replays(result)
+        events = sum(one.events for one in result)
+        typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
+    if any(one.interrupted for one in result):
+        raise typer.Exit(INTERRUPTED)
 
 
 def _open(
@@ -262,7 +365,7 @@ def _check_output(path: Path, log: Log) -> None:
         raise DrstreamError(f"--output {path}: there is no folder {str(path.parent)!r}")
 
 
-def _write(result: Evaluation, path: Path) -> None:
+def _write(table: Any, path: Path) -> None:
     """The file appears when it is complete."""
     import pyarrow.csv
     import pyarrow.parquet
@@ -270,7 +373,7 @@ def _write(result: Evaluation, path: Path) -> None:
     unfinished = path.with_name(path.name + ".part")
     try:
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
-        write(result.to_arrow(), unfinished)
+        write(table, unfinished)
         unfinished.replace(path)
     except OSError as error:
         from drstream.errors import DrstreamError
@@ -321,6 +424,36 @@ def _show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     console.print(table)
     if result.skipped:
         console.print(f"bad rows skipped: {_reasons(result.skipped)}", highlight=False, markup=False)
+
+
+def _show_replays(result: Replays) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    first = result.runs[0]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    several = len(result.seeds) > 1
+    heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
+    heads += [f"{100 * first.confidence:.6g} % interval", "T", "replicates", "accepted", "c w > 1", "left over"]
+    for head in heads:
+        table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=True)
+    last = None
+    for one in result:
+        row = one.row()
+        interval = f"{_number(row['low'])} .. {_number(row['high'])}" if row["low"] == row["low"] else "none"
+        cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
+        cells += [*([str(one.seed)] if several else []), _number(row["value"]), interval, f"{one.horizon:,}"]
+        cells += [f"{one.complete:,}", f"{one.acceptance:.2%}", f"{one.violations:.2%}", f"{one.left_over:,}"]
+        table.add_row(*map(Text, cells))
+        last = one.policy
+    console = _console()
+    events, actions = max(one.events for one in result), len(first.labels)
+    head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
+    console.print(head, highlight=False, markup=False)
+    console.print(table)
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
 
 
 def _reasons(skipped: dict[str, int]) -> str:

@@ -50,6 +50,7 @@ class Replay:
         self.policy, self.method, self.horizon = settings.policy, settings.method, settings.horizon
         self.q, self.c_max, self.seed = settings.q, settings.c_max, settings.seed
         self.shards, self.confidence = shards, confidence
+        self.adaptive = settings.adaptive  # c follows the quantile q
         self.labels = list(labels)
         self.skipped = skipped
         self.events = outcome.events
@@ -182,7 +183,7 @@ class Replay:
         rate = max(outcome.accepted, 1) / outcome.events
         one, ten = (math.ceil((m * self.horizon + math.log(math.e / FAILURE)) / rate) for m in (1, 10))
         more = "more than" if not outcome.accepted else "about"
-        adaptive = self._settings.adaptive
+        adaptive = self.adaptive
         how = f"{self.method}, q = {self.q:g}" if adaptive else f"{self.method}, c = {self.c_max:.3g}"
         error = NotEnoughEventsError(
             f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {how}). "
@@ -218,7 +219,7 @@ class Replay:
         return {
             "policy": self.policy,
             "method": self.method,
-            "q": self.q if self._settings.adaptive else math.nan,
+            "q": self.q if self.adaptive else math.nan,
             "seed": self.seed,
             "horizon": self.horizon,
             "value": average.value,
@@ -255,7 +256,7 @@ class Replay:
 
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
-        level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self._settings.adaptive else f"c = {self.c_max:.4g}"
+        level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self.adaptive else f"c = {self.c_max:.4g}"
         lines = [f"{head}, {level}, seed {self.seed}"]
         if self.complete:
             lines += [
@@ -380,9 +381,23 @@ class Replays:
                 f"  {run.policy:<{width}}  {row['q']:>6.3g} {run.seed:>5} {row['value']:>10.5g}  {interval:<24} "
                 f"{run.horizon:>7,} {run.complete:>10,} {run.acceptance:>9.3%} {run.violations:>10.3%}"
             )
-        notes = dict.fromkeys(note for run in self.runs for note in run.notes if not note.startswith("one replicate"))
-        notes |= {str(run.failure): None for run in self.runs if not run.complete}
-        return "\n".join([*lines, *(f"  note: {note}" for note in notes)])
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What should be known about the results, each once."""
+        said = [note for run in self.runs for note in run.notes]
+        return list(dict.fromkeys([*said, *(str(run.failure) for run in self.runs if not run.complete)]))
+
+    def curves(self) -> pa.Table:
+        """The learning curves of all simulations: policy, q and seed, and the columns of `Replay.curve`."""
+        tables = []
+        for run in self.runs:
+            if run.complete:
+                key = {"policy": run.policy, "q": run.q, "seed": run.seed}
+                constants = {name: pa.array([value] * len(run.curve)) for name, value in key.items()}
+                tables.append(pa.table({**constants, **dict(zip(run.curve.column_names, run.curve, strict=True))}))
+        return pa.concat_tables(tables)
 
 
 def _by_shard(run: Replay) -> dict[int, float]:

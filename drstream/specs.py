@@ -17,6 +17,14 @@ from drstream.errors import DrstreamError, ModelError, PolicyError, near
 from drstream.log import Log
 
 POLICIES = ("uniform", "constant:LABEL", "column:NAME", "softmax:FILE.npz", "linear:FILE.npz", "python:MODULE:OBJECT")
+LEARNERS = {  # word -> class of drstream.policies, and its parameters
+    "epsilon-greedy": ("EpsilonGreedy", ("epsilon", "epsilon_decay", "learning_rate", "learning_rate_decay", "loss")),
+    "boltzmann": ("Boltzmann", ("temperature", "cooling", "learning_rate", "learning_rate_decay", "loss")),
+    "square-cb": ("SquareCB", ("gamma", "exponent", "learning_rate", "learning_rate_decay", "loss")),
+    "linucb": ("LinUCB", ("alpha", "ridge")),
+    "ucb1": ("UCB1", ("scale",)),
+    "exp3": ("Exp3", ("gamma",)),
+}
 MODELS = ("ridge", "ridge:ALPHA", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
 
 
@@ -40,13 +48,62 @@ def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
     return named
 
 
+def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Policies that learn, as `epsilon-greedy` or `a=linucb:alpha=0.5,ridge=2`, and fixed ones as above.
+
+    `given` are parameters for all policies that have them, e.g. of --epsilon.
+    """
+    named: dict[str, Any] = {}
+    unused = set(given)
+    for text in texts:
+        name, spec = _name(text)
+        if name in named:
+            raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
+        kind, _, rest = spec.partition(":")
+        if kind in LEARNERS:
+            known = LEARNERS[kind][1]
+            unused -= set(known)
+            named[name] = getattr(kinds, LEARNERS[kind][0])(
+                **{key: value for key, value in given.items() if key in known}, **_parameters(rest, known, spec)
+            )
+        else:
+            named[name] = _policy(spec, labels, (*LEARNERS, *POLICIES))
+    if unused:
+        option = "--" + min(unused).replace("_", "-")
+        raise PolicyError(f"{option} is a parameter of none of the policies {', '.join(named)}")
+    return named
+
+
+def _parameters(text: str, known: Sequence[str], spec: str) -> dict[str, Any]:
+    """`alpha=0.5,ridge=2`."""
+    found: dict[str, Any] = {}
+    for part in text.split(",") if text else ():
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or key not in known:
+            raise PolicyError(f"--policy {spec!r}: {key!r} is not a parameter of it: {near(key, known)}")
+        try:
+            found[key] = float(value) if key != "loss" else value
+        except ValueError:
+            raise PolicyError(f"--policy {spec!r}: {key}={value!r} is not a number") from None
+    return found
+
+
+def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
+    """`0,0.01,0.05`."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
+
+
 def _name(text: str) -> tuple[str, str]:
     """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
     name, equals, spec = text.partition("=")
     return (name, spec) if equals and ":" not in name and name and spec else (text, text)
 
 
-def _policy(spec: str, labels: Sequence[Any]) -> Any:
+def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIES) -> Any:
     kind, _, rest = spec.partition(":")
     made: dict[str, Callable[[], Any]] = {
         "uniform": kinds.Uniform,
@@ -57,9 +114,9 @@ def _policy(spec: str, labels: Sequence[Any]) -> Any:
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
-        meant = near(kind, made)
+        meant = near(kind, [form.partition(":")[0] for form in all_forms])
         hint = f", {meant}" if meant.startswith("did") else "."
-        raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(POLICIES)}")
+        raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(all_forms)}")
     return made[kind]()
 
 
