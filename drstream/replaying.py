@@ -119,10 +119,9 @@ def replay(
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, Real):
         return [value]
-    try:
-        return list(value)
-    except TypeError:
-        raise DrstreamError(f"{value!r}: a number or a list of numbers is wanted") from None
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise DrstreamError(f"{value!r}: a number or a list of numbers is wanted")
+    return list(value)
 
 
 @dataclass(frozen=True)
