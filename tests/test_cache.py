@@ -25,11 +25,11 @@ print(hits, misses, result["ips"].value)
 """
 
 
-def run(folder, cache, **environment):
+def run(folder, cache, program=PROGRAM, **environment):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(folder), **environment}
     env.pop("NUMBA_DISABLE_JIT", None)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, text=True, env=env, cwd=folder, check=False
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, env=env, cwd=folder, check=False
     )
     assert done.returncode == 0, done.stderr
     hits, misses, value = done.stdout.split()
@@ -124,3 +124,91 @@ def test_a_full_disk_does_not_matter(monkeypatch):
         return 3 * x
 
     assert triple(14) == 42
+
+
+POLICY = """
+from helpers import half
+import numpy as np
+import drstream as drs
+
+class Mine(drs.policies.Compiled):
+    def initial_state(self, n_actions, n_features):
+        return np.zeros(n_actions)
+
+    @staticmethod
+    def probabilities(state, x, out):
+        out[:] = half(1.0) / (out.shape[0] - 1)
+        best = 0
+        for a in range(out.shape[0]):
+            if state[a] > state[best]:
+                best = a
+        out[best] = 1.0 - half(1.0)
+
+    @staticmethod
+    def update(state, x, action, reward):
+        state[action] += reward - SHIFT
+
+SHIFT = 0.1
+"""
+HELPERS = """
+from numba import njit
+
+@njit
+def half(x):
+    return x / 2
+"""
+REPLAY = """
+import drstream as drs
+from mine import Mine
+table = drs.synth.World(n_actions=3, n_features=2).table(3000)
+runs = drs.replay(table, {"mine": Mine(), "greedy": drs.policies.EpsilonGreedy()}, 20, q=0.1)
+from drstream.kernels import _jit
+hits = sum(sum(k.stats.cache_hits.values()) for k in _jit.COMPILED)
+misses = sum(sum(k.stats.cache_misses.values()) for k in _jit.COMPILED)
+print(hits, misses, runs["mine"].value)
+"""
+
+
+def test_the_replay_loop_and_a_users_policy_come_from_the_cache(copy):
+    """One more policy compiles its two functions and nothing else; a second process compiles nothing."""
+    cache = copy / "cache"
+    (copy / "mine.py").write_text(POLICY)
+    (copy / "helpers.py").write_text(HELPERS)
+    _, misses, value = run(copy, cache, REPLAY)
+    first = files(cache)
+    assert run(copy, cache, REPLAY) == (misses, 0, value)
+    assert files(cache) == first
+    (copy / "other.py").write_text(POLICY.replace("SHIFT = 0.1", "SHIFT = 0.2"))
+    hits, more, _ = run(copy, cache, REPLAY.replace("from mine", "from other"))
+    assert (hits, more) == (misses - 2, 2)
+
+
+def test_editing_what_a_users_policy_calls_changes_the_result(copy):
+    """`half` stands in another file, which Numba's own cache key does not see."""
+    cache = copy / "cache"
+    (copy / "mine.py").write_text(POLICY)
+    (copy / "helpers.py").write_text(HELPERS)
+    *_, before = run(copy, cache, REPLAY)
+    (copy / "helpers.py").write_text(HELPERS.replace("x / 2", "x / 10"))
+    hits, misses, after = run(copy, cache, REPLAY)
+    assert after != before
+    assert misses == 1  # probabilities; update does not call it
+    assert hits > 10
+
+
+def test_a_policy_that_closes_over_a_compiled_function_leaves_no_files():
+    import numba
+
+    from drstream.kernels import _jit
+    from drstream.kernels.replay import UPDATE
+
+    @numba.njit
+    def double(x):
+        return 2 * x
+
+    def update(state, x, action, reward):
+        state[0] = double(reward)
+
+    function = _jit.policy_function(update, UPDATE)
+    assert not isinstance(function._cache, _jit._DigestCache)
+    assert _jit.policy_function(update, UPDATE) is function
