@@ -68,3 +68,38 @@ def test_uniform_policy_from_a_bandit_log(name):
     )
     gap = estimated["snips"].value - measured.baseline.value
     assert abs(gap) < 3 * np.hypot(estimated["snips"].stderr, measured.baseline.stderr)
+
+
+def test_replay_of_learners_on_a_randomised_experiment():
+    """Hillstrom's e-mails were sent at random to thirds. One e-mail for all has that arm's rate, also step by step; a
+    policy that learns ends up above the uniform one, and below the best e-mail."""
+    path = data("hillstrom.parquet")
+    log = drs.Log(path, context=["mens", "womens", "newbie"], reward="visit")
+    policies = {
+        "men's": drs.policies.Constant(1),
+        "uniform": drs.policies.Uniform(),
+        "ucb": drs.policies.UCB1(0.2),
+        "greedy": drs.policies.EpsilonGreedy(0.1, learning_rate=0.02),
+    }
+    runs = drs.replay(log, policies, 1000, q=0.0)
+    fixed = drs.evaluate(log, {"men's": policies["men's"], "uniform": policies["uniform"]}, estimators=["ips"])
+    for name in ("men's", "uniform"):
+        assert runs[name].complete >= 20
+        assert abs(runs[name].value - fixed[name, "ips"].value) < 4 * runs[name].stderr
+        assert runs[name].violations < 0.01
+    for name in ("ucb", "greedy"):
+        assert runs[name].value > runs["uniform"].high
+        assert runs[name].value < runs["men's"].high
+        curve = runs[name].curve["reward"].to_numpy()
+        assert curve[500:].mean() > curve[:100].mean()
+
+
+def test_replay_from_the_log_of_a_bandit():
+    """Open Bandit data: propensities of a Thompson sampler down to 1e-5 leave the worst-case c without a replicate, and a
+    quantile with some."""
+    log = drs.Log(data("obd_all.parquet"), filter=pc.field("policy") == 1)
+    with pytest.raises(drs.NotEnoughEventsError, match="10,000 events simulated"):
+        drs.replay(log, drs.policies.Exp3(), 100, method="dr-ns-wc")
+    run = drs.replay(log, drs.policies.Exp3(), 100, q=0.1)
+    assert run.complete >= 2
+    assert run.violations > 0
