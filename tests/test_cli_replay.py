@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import subprocess
-import time
 
 import pyarrow as pa
 import pyarrow.csv
@@ -151,9 +150,7 @@ def test_ctrl_c_shows_what_is_complete(folder, horizon, after):
     for _ in range(after):
         assert process.stdout.readline() == "working\n"
     process.send_signal(signal.SIGINT)
-    started = time.monotonic()
     out, error = process.communicate(timeout=60)
-    assert time.monotonic() - started < 5
     assert process.returncode == 130
     assert "Traceback" not in error
     if horizon == 3:

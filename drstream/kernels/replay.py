@@ -81,10 +81,10 @@ REPLICATE = np.dtype(
 )
 
 # Rows of a lane's curve. First the replicate under way, for each bin of simulated time ...
-REWARD, AVERAGE, MULTIPLIER, MASS, WEIGHT = range(5)
+REWARD, MULTIPLIER, MASS, WEIGHT = range(4)
 # ... then all complete replicates.
-MEAN_REWARD, M2_REWARD, MEAN_AVERAGE, M2_AVERAGE, MEAN_C, LEAST_C, LARGEST_C, ALL_MASS, ALL_WEIGHT = range(5, 14)
-CURVE_ROWS = 14
+MEAN_REWARD, M2_REWARD, MEAN_AVERAGE, M2_AVERAGE, MEAN_C, LEAST_C, LARGEST_C, ALL_MASS, ALL_WEIGHT = range(4, 13)
+CURVE_ROWS = 13
 
 
 class Events(NamedTuple):
@@ -96,6 +96,18 @@ class Events(NamedTuple):
     uniform: Any  # u_k
     row: Any  # numbers in the log
     prediction: Any  # r̂, (n, K); (n, 0) stands for r̂ = 0
+
+
+class Event(NamedTuple):
+    """What the step needs to know of one of them."""
+
+    pi: Any  # π_t(a_k|x_k)
+    propensity: Any
+    expected: Any  # r̂(x_k, π_t)
+    prediction: Any  # r̂(x_k, a_k)
+    reward: Any
+    uniform: Any
+    row: Any
 
 
 class Lane(NamedTuple):
@@ -261,24 +273,6 @@ def _welford(curve, mean, b, value, n):
     delta = value - curve[mean, b]
     curve[mean, b] += delta / n
     curve[mean + 1, b] += delta * (value - curve[mean, b])
-
-
-@helper
-def _done(lane):
-    s = lane.state[0]
-    return s.replicates == s.most_replicates
-
-
-class Event(NamedTuple):
-    """What the step needs to know."""
-
-    pi: Any  # π_t(a_k|x_k)
-    propensity: Any
-    expected: Any  # r̂(x_k, π_t)
-    prediction: Any  # r̂(x_k, a_k)
-    reward: Any
-    uniform: Any
-    row: Any
 
 
 @inlined
