@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from statistics import median
 from typing import Any
 
@@ -10,13 +9,17 @@ import pytest
 
 from bench import cases
 from bench.baselines import BASELINES, check_parity
+from bench.racing import race
 
 
 @pytest.mark.parametrize("case", cases.CASES, ids=str)
 def bench_throughput(benchmark: Any, case: cases.Case) -> None:
     case.log.make()
     check_parity(case)
-    ours, baseline = race(benchmark, case)
+    run_baseline = BASELINES[case.baseline]
+    ours, baseline = race(
+        benchmark, lambda: case.task.run(case.log.path), lambda: run_baseline(case.log), pairs=cases.PAIRS
+    )
     ratio = median(b / o for o, b in zip(ours, baseline, strict=True))
     benchmark.extra_info |= {
         "kind": "throughput",
@@ -36,23 +39,3 @@ def bench_throughput(benchmark: Any, case: cases.Case) -> None:
         assert ratio >= case.required, (
             f"{ratio:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
         )
-
-
-def race(benchmark: Any, case: cases.Case) -> tuple[list[float], list[float]]:
-    """Seconds of ours and of the baseline, in turns. Each timed run follows an untimed one of its own side.
-
-    That is the state in which a long log is read. Else a scan pays for the memory that mimalloc gave back while the
-    other side ran: 7,000 page faults and up to 0.9 s for 5 million wide rows, 0 to 3,000 and 0.3 to 0.4 s after a scan.
-    """
-    run_baseline = BASELINES[case.baseline]
-    baseline: list[float] = []
-
-    def other_side() -> None:
-        run_baseline(case.log)
-        started = time.perf_counter()
-        run_baseline(case.log)
-        baseline.append(time.perf_counter() - started)
-        case.task.run(case.log.path)
-
-    benchmark.pedantic(case.task.run, args=(case.log.path,), setup=other_side, rounds=cases.PAIRS)
-    return list(benchmark.stats.stats.data), baseline

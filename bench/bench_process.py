@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench import cases
+from bench import cases, replay_cases
 
 BYTES_A_ROW = 120  # of a log on disk, rounded up
 
@@ -28,12 +28,13 @@ class Once:
     times: dict[str, float]
     compiled: int  # kernels that were not in the cache
     peak_mb: float
+    values: int | None  # that Algorithm 1's set Q held at once, at most; where it was asked for
 
 
-def run_once(log: Path, kernel_cache: Path) -> Once:
+def run_once(task: str, log: Path, kernel_cache: Path) -> Once:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
     spawned = time.monotonic()
-    command = [sys.executable, "-m", "bench.once", str(log), str(spawned)]
+    command = [sys.executable, "-m", "bench.once", task, str(log), str(spawned)]
     done = subprocess.run(command, cwd=cases.ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     wall = time.monotonic() - spawned
     once = Once(wall, **json.loads(done.stdout))
@@ -52,20 +53,37 @@ class Warm:
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: Any) -> Warm:
     folder = tmp_path_factory.mktemp("kernels")
-    return Warm(folder, run_once(cases.SMALL.make(), folder))
+    return Warm(folder, run_once("evaluate", cases.SMALL.make(), folder))
+
+
+@pytest.fixture(scope="session")
+def warm_for_replay(tmp_path_factory: Any) -> Warm:
+    folder = tmp_path_factory.mktemp("kernels")
+    return Warm(folder, run_once("replay", cases.SMALL.make(), folder))
 
 
 def bench_start(benchmark: Any, warm: Warm) -> None:
+    wall = time_start(benchmark, "evaluate", warm, cases.START_NAME, cases.START)
+    if cases.FULL_SIZE:
+        assert wall < cases.START
+
+
+def bench_start_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
+    time_start(benchmark, "replay", warm_for_replay, replay_cases.START_NAME, None)
+
+
+def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float | None) -> float:
     runs: list[Once] = []
-    benchmark.pedantic(lambda: runs.append(run_once(cases.SMALL.path, warm.folder)), rounds=5)
+    benchmark.pedantic(lambda: runs.append(run_once(task, cases.SMALL.path, warm.folder)), rounds=5)
     wall = median(run.wall for run in runs)
     benchmark.extra_info |= {
         "kind": "start",
-        "name": cases.START_NAME,
+        "name": name,
+        "task": task,
         "rows": cases.SMALL.rows,
         "seconds": wall,
-        "required": cases.START,
-        "passed": wall < cases.START,
+        "required": required,
+        "passed": required is None or wall < required,
         "times": {step: median(run.times[step] for run in runs) for step in runs[0].times},
         "cold_seconds": warm.cold.wall,
         "cold_times": warm.cold.times,
@@ -73,22 +91,27 @@ def bench_start(benchmark: Any, warm: Warm) -> None:
     }
     assert warm.cold.compiled > 0
     assert not any(run.compiled for run in runs)
-    if cases.FULL_SIZE:
-        assert wall < cases.START
+    return wall
+
+
+def make_long(log: cases.LogFile) -> cases.LogFile:
+    """The same with four times the rows, if there is room for it."""
+    long = replace(log, rows=4 * log.rows)
+    if not long.path.exists() and shutil.disk_usage(cases.LOGS).free < 2 * BYTES_A_ROW * long.rows:
+        pytest.skip(f"no room for {long.rows:,} rows in {cases.LOGS}")
+    long.make()
+    return long
 
 
 @pytest.mark.parametrize("log", cases.MEMORY_LOGS, ids=str)
 def bench_memory(benchmark: Any, log: cases.LogFile, warm: Warm) -> None:
-    long = replace(log, rows=4 * log.rows)
     log.make()
-    if not long.path.exists() and shutil.disk_usage(cases.LOGS).free < 2 * BYTES_A_ROW * long.rows:
-        pytest.skip(f"no room for {long.rows:,} rows in {cases.LOGS}")
-    long.make()
+    long = make_long(log)
     peaks: list[float] = []
     long_peaks: list[float] = []
     benchmark.pedantic(
-        lambda: long_peaks.append(run_once(long.path, warm.folder).peak_mb),
-        setup=lambda: peaks.append(run_once(log.path, warm.folder).peak_mb),
+        lambda: long_peaks.append(run_once("evaluate", long.path, warm.folder).peak_mb),
+        setup=lambda: peaks.append(run_once("evaluate", log.path, warm.folder).peak_mb),
         rounds=3,
     )
     growth = median(long_peaks) / median(peaks)
@@ -108,3 +131,43 @@ def bench_memory(benchmark: Any, log: cases.LogFile, warm: Warm) -> None:
     if cases.FULL_SIZE:
         assert growth <= cases.MEMORY_GROWTH
         assert max(long_peaks) < cases.PEAK_MEMORY
+
+
+def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
+    """With the sketch the peak must not grow with the log, with the exact tracker only by the values that it holds."""
+    folder = warm_for_replay.folder
+    cases.LIST.make()
+    long = make_long(cases.LIST)
+    short_runs: list[Once] = []
+    long_runs: list[Once] = []
+    exact_runs: list[Once] = []
+
+    def setup() -> None:
+        short_runs.append(run_once("replay-long-sketch", cases.LIST.path, folder))
+        long_runs.append(run_once("replay-long-sketch", long.path, folder))
+
+    benchmark.pedantic(
+        lambda: exact_runs.append(run_once("replay-long-exact", long.path, folder)), setup=setup, rounds=3
+    )
+    short_mb, long_mb, exact_mb = (median(run.peak_mb for run in runs) for runs in (short_runs, long_runs, exact_runs))
+    growth = long_mb / short_mb
+    values = exact_runs[0].values or 0
+    allowed_mb = replay_cases.BYTES_A_VALUE * values / 1e6
+    benchmark.extra_info |= {
+        "kind": "replay memory",
+        "name": replay_cases.MEMORY_NAME,
+        "log": str(cases.LIST),
+        "rows": [cases.LIST.rows, long.rows],
+        "peak_mb": [short_mb, long_mb],
+        "all_mb": [[run.peak_mb for run in runs] for runs in (short_runs, long_runs, exact_runs)],
+        "growth": growth,
+        "required_growth": cases.MEMORY_GROWTH,
+        "growth_passed": growth <= cases.MEMORY_GROWTH,
+        "exact_mb": exact_mb,
+        "values": values,
+        "required_mb": allowed_mb,
+        "exact_passed": exact_mb - long_mb <= allowed_mb,
+    }
+    if cases.FULL_SIZE:
+        assert growth <= cases.MEMORY_GROWTH
+        assert exact_mb - long_mb <= allowed_mb

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from bench import cases
 from drstream.execution import usable_cores
 
-PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb")
+PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb", "scikit-learn", "vowpalwabbit", "coba")
 
 
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     machine_info["usable_cores"] = usable_cores()
-    machine_info["versions"] = {name: version(name) for name in PACKAGES}
+    machine_info["versions"] = {name: found for name in PACKAGES if (found := installed(name))}
     machine_info["rows"] = cases.ROWS
     machine_info["full_size"] = cases.FULL_SIZE
+
+
+def installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

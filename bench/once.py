@@ -1,6 +1,8 @@
-"""One evaluation in a process of its own; prints as JSON how long each step took, and the peak memory.
+"""One evaluation or replay in a process of its own; prints as JSON how long each step took, and the peak memory.
 
-usage: python -m bench.once LOG SPAWNED   (SPAWNED: time.monotonic() of the parent when it started this process)
+usage: python -m bench.once TASK LOG SPAWNED
+
+TASK is one of TASKS below; SPAWNED is time.monotonic() of the parent when it started this process.
 """
 
 from __future__ import annotations
@@ -8,10 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
+
+TASKS = ("evaluate", "replay", "replay-long-sketch", "replay-long-exact")
 
 
 def main() -> None:
-    log, spawned = sys.argv[1], float(sys.argv[2])
+    task, log, spawned = sys.argv[1], sys.argv[2], float(sys.argv[3])
     times = {"interpreter": time.monotonic() - spawned}
 
     started = time.monotonic()
@@ -24,8 +29,13 @@ def main() -> None:
     times["imports"] = time.monotonic() - started
 
     started = time.monotonic()
-    from drstream import Log, evaluate, models, policies  # noqa: F401
+    from drstream import Log, models, policies  # noqa: F401
     from drstream.kernels._jit import COMPILED
+
+    if task == "evaluate":  # what is not asked for is not loaded, here as elsewhere
+        from drstream import evaluate  # noqa: F401
+    else:
+        from drstream import replay  # noqa: F401
 
     times["kernels"] = time.monotonic() - started
 
@@ -36,11 +46,29 @@ def main() -> None:
     times["fit"] = time.monotonic() - started
 
     started = time.monotonic()
-    cases.FOUR.run(log)
-    times["evaluation"] = time.monotonic() - started
+    result = run(task, log)
+    times["task"] = time.monotonic() - started
 
     compiled = sum(sum(kernel.stats.cache_misses.values()) for kernel in COMPILED)
-    print(json.dumps({"times": times, "compiled": compiled, "peak_mb": peak_memory()}))  # noqa: T201
+    report = {"times": times, "compiled": compiled, "peak_mb": peak_memory(), "values": None}
+    if task == "replay-long-exact":
+        from bench import replay_cases
+
+        report["values"] = replay_cases.values_held(log, result)
+    print(json.dumps(report))  # noqa: T201
+
+
+def run(task: str, log: str) -> Any:
+    if task == "evaluate":
+        from bench import cases
+
+        return cases.FOUR.run(log)
+    from bench import replay_cases
+
+    if task == "replay":
+        return replay_cases.replay_small(log)
+    assert task in TASKS
+    return replay_cases.replay_long(log, task.removeprefix("replay-long-"))
 
 
 def peak_memory() -> float:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import cases
+from bench import cases, replay_cases, replay_report
+from bench.markdown import millions, seconds, spread, table, verdict
 
 STEPS = {
     "interpreter": "interpreter starts",
     "imports": "imports of numpy, scipy, pyarrow, numba",
     "kernels": "drstream and its kernels",
     "fit": "reward model fitted on 10,000 rows",
-    "evaluation": "evaluation",
+    "task": "evaluation",
     "exit": "exit",
 }
+KINDS = ("throughput", "memory", "start", "replay", "share", "tracker", "replay memory")
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def page(results: dict[str, Any]) -> str:
-    kinds: dict[str, list[dict[str, Any]]] = {"throughput": [], "memory": [], "start": []}
+    kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for benchmark in results["benchmarks"]:
         info = benchmark["extra_info"]
         if "kind" in info:  # else it failed before it was measured: parity, or no log
@@ -50,8 +51,11 @@ def page(results: dict[str, Any]) -> str:
         parts += ["## Throughput", THROUGHPUT, throughput(kinds["throughput"], full)]
     if kinds["memory"]:
         parts += ["## Peak memory", MEMORY, memory(kinds["memory"], full)]
+    parts += replay_report.sections(kinds, full)
     if kinds["start"]:
-        parts += ["## A fresh process", START, *(start(info, full) for info in kinds["start"])]
+        parts += ["## A fresh process", START]
+        for info in kinds["start"]:
+            parts += [STARTS[info["task"]], start(info, full)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -60,7 +64,11 @@ THROUGHPUT = (
     "median over pairs of drstream's throughput to the baseline's, with the smallest and the largest pair beside it."
 )
 MEMORY = "Of the process that evaluates dm, ips, snips and dr of a softmax policy; median of three each."
-START = "Evaluates dm, ips, snips and dr of a softmax policy on a Parquet log of 1,000 rows; median of five."
+START = "Reads a Parquet log of 1,000 rows; median of five."
+STARTS = {
+    "evaluate": "Evaluates dm, ips, snips and dr of a softmax policy:",
+    "replay": "Replays an ε-greedy learner:",
+}
 
 
 def about(results: dict[str, Any]) -> str:
@@ -83,7 +91,7 @@ def about(results: dict[str, Any]) -> str:
 def missing(kinds: dict[str, list[dict[str, Any]]]) -> str:
     """A requirement that has no row must not look as if it were met."""
     found = {info["name"] for infos in kinds.values() for info in infos}
-    absent = [name for name in cases.NAMES if name not in found]
+    absent = [name for name in [*cases.NAMES, *replay_cases.NAMES] if name not in found]
     return "\n".join(["**Not measured in this run:**", "", *(f"- {name}" for name in absent)]) if absent else ""
 
 
@@ -98,7 +106,7 @@ def throughput(found: list[dict[str, Any]], full: bool) -> str:
                 millions(info["events_per_second"]),
                 info["baseline"],
                 millions(info["baseline_events_per_second"]),
-                f"{info['ratio']:.2f} ({min(info['ratios']):.2f} to {max(info['ratios']):.2f})",
+                spread(info["ratio"], info["ratios"]),
                 "" if info["required"] is None else f"{info['required']:.2f}",
                 verdict(info, full),
             )
@@ -125,29 +133,12 @@ def memory(found: list[dict[str, Any]], full: bool) -> str:
 
 
 def start(info: dict[str, Any], full: bool) -> str:
-    rows = [(label, seconds(info["times"][step]), seconds(info["cold_times"][step])) for step, label in STEPS.items()]
+    labels = {**STEPS, "task": "replay"} if info["task"] == "replay" else STEPS
+    rows = [(label, seconds(info["times"][step]), seconds(info["cold_times"][step])) for step, label in labels.items()]
     rows.append(("**all**", f"**{seconds(info['seconds'])}**", seconds(info["cold_seconds"])))
-    rows.append((f"required: below {info['required']} s", verdict(info, full), ""))
+    if info["required"] is not None:
+        rows.append((f"required: below {info['required']} s", verdict(info, full), ""))
     return table(("step", "kernels in the cache", f"empty cache, {info['kernels']} kernels compiled"), rows)
-
-
-def verdict(info: dict[str, Any], full: bool) -> str:
-    if info["required" if "required" in info else "required_mb"] is None:
-        return ""
-    return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = list(head)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
-
-
-def millions(number: float) -> str:
-    return f"{number / 1e6:.3g} M"
-
-
-def seconds(time: float) -> str:
-    return f"{time:.2f} s"
 
 
 if __name__ == "__main__":

@@ -95,8 +95,8 @@ def test_replay_of_learners_on_a_randomised_experiment():
 
 
 def test_replay_from_the_log_of_a_bandit():
-    """Open Bandit data: propensities of a Thompson sampler down to 1e-5 leave the worst-case c without a replicate, and a
-    quantile with some."""
+    """Open Bandit data: propensities of a Thompson sampler down to 1e-5 leave the worst-case c without a replicate,
+    and a quantile with some."""
     log = drs.Log(data("obd_all.parquet"), filter=pc.field("policy") == 1)
     with pytest.raises(drs.NotEnoughEventsError, match="10,000 events simulated"):
         drs.replay(log, drs.policies.Exp3(), 100, method="dr-ns-wc")

@@ -1,0 +1,154 @@
+"""Replay: throughput in turns with a baseline, the engine's share beside a policy in Python, and quantile trackers."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drstream as drs
+from bench import cases, replay_cases
+from bench.racing import race
+from bench.replay_baselines import averages, check_parity, prepare
+from drstream import quantiles
+
+
+@pytest.mark.parametrize("case", replay_cases.CASES, ids=str)
+def bench_throughput(benchmark: Any, case: replay_cases.Case, tmp_path: Path) -> None:
+    case.log.make()
+    baseline = prepare(case, tmp_path)
+    remark = check_parity(case, baseline)
+    ours, others = race(benchmark, lambda: case.task.run(case.log), baseline, case.pairs)
+    baseline_rows = case.baseline_rows or case.log.rows
+    ratios = [case.log.rows / o / (baseline_rows / b) for o, b in zip(ours, others, strict=True)]
+    ratio = median(ratios)
+    benchmark.extra_info |= {
+        "kind": "replay",
+        "name": str(case),
+        "task": case.task.name,
+        "log": str(case.log),
+        "rows": case.log.rows,
+        "baseline": case.baseline,
+        "baseline_rows": baseline_rows,
+        "events_per_second": case.log.rows / median(ours),
+        "baseline_events_per_second": baseline_rows / median(others),
+        "ratio": ratio,
+        "ratios": ratios,
+        "required": case.required,
+        "passed": case.required is None or ratio >= case.required,
+        "remark": remark,
+    }
+    if case.required is not None and cases.FULL_SIZE:
+        assert ratio >= case.required, (
+            f"{ratio:.2f} times the throughput of {case.baseline}: {case.required:.2f} is required"
+        )
+
+
+class Timed:
+    """A policy that forwards to another one, and adds up the time spent there."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+        self.seconds = 0.0
+
+    @property
+    def n_actions(self) -> int | None:
+        return self.policy.n_actions
+
+    @property
+    def version(self) -> Any:
+        return self.policy.version
+
+    def bind(self, log: drs.Log) -> None:
+        self.policy.bind(log)
+
+    def reset(self) -> None:
+        self._timed(self.policy.reset)
+
+    def probabilities(self, X: Any) -> Any:
+        return self._timed(self.policy.probabilities, X)
+
+    def update(self, x: Any, action: int, reward: float) -> None:
+        self._timed(self.policy.update, x, action, reward)
+
+    def _timed(self, method: Any, *values: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return method(*values)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+def replay_python(policy: Any) -> drs.Replay:
+    log = drs.Log(cases.LIST.path, actions=cases.ACTIONS)
+    limits = {"replicates": replay_cases.RETRAINED_REPLICATES, "threads": cases.THREADS}
+    return drs.replay(log, policy, replay_cases.HORIZON, cases.model(), q=replay_cases.Q, **limits)
+
+
+def bench_share(benchmark: Any) -> None:
+    """A fresh policy for each run, so that all of them train on `start` too."""
+    cases.LIST.make()
+    plain = replay_python(replay_cases.retrained())
+    assert (averages(plain) == averages(replay_python(Timed(replay_cases.retrained())))).all()
+    policies: list[Timed] = []
+
+    def setup() -> tuple[tuple[Timed], dict[str, Any]]:
+        policies.append(Timed(replay_cases.retrained()))
+        return (policies[-1],), {}
+
+    benchmark.pedantic(replay_python, setup=setup, rounds=replay_cases.SHARE_ROUNDS)
+    walls = list(benchmark.stats.stats.data)
+    shares = [1 - policy.seconds / wall for policy, wall in zip(policies, walls, strict=True)]
+    share = median(shares)
+    benchmark.extra_info |= {
+        "kind": "share",
+        "name": replay_cases.SHARE_NAME,
+        "log": str(cases.LIST),
+        "rows": cases.LIST.rows,
+        "events": plain.events,
+        "seconds": median(walls),
+        "share": share,
+        "shares": shares,
+        "required": replay_cases.SHARE,
+        "passed": share <= replay_cases.SHARE,
+    }
+    if cases.FULL_SIZE:
+        assert share <= replay_cases.SHARE, f"{share:.1%} of the wall time: {replay_cases.SHARE:.0%} at most"
+
+
+@pytest.mark.parametrize(("kind", "q"), replay_cases.TRACKERS)
+def bench_tracker(benchmark: Any, kind: str, q: float) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.random(replay_cases.TRACKED)
+    tracker = (quantiles.Exact if kind == "exact" else quantiles.Sketch)(q)
+    answer = tracker.insert(values)[-1]
+    rank = math.ceil(q * len(values))
+    true = np.partition(values, rank - 1)[rank - 1]
+    assert answer == true if kind == "exact" else true * (1 - quantiles.ERROR) < answer <= true
+    tracker.insert(rng.random(replay_cases.TRACKER_BATCH))  # untimed: makes room
+
+    def setup() -> tuple[tuple[np.ndarray], dict[str, Any]]:
+        return (rng.random(replay_cases.TRACKER_BATCH),), {}
+
+    benchmark.pedantic(tracker.insert, setup=setup, rounds=replay_cases.TRACKER_ROUNDS)
+    rates = [replay_cases.TRACKER_BATCH / seconds for seconds in benchmark.stats.stats.data]
+    rate = median(rates)
+    required = replay_cases.TRACKER_RATE if kind == "exact" else None
+    benchmark.extra_info |= {
+        "kind": "tracker",
+        "name": replay_cases.tracker_name(kind, q),
+        "tracker": kind,
+        "q": q,
+        "values": replay_cases.TRACKED,
+        "rate": rate,
+        "rates": rates,
+        "required": required,
+        "passed": required is None or rate >= required,
+    }
+    if required is not None and cases.FULL_SIZE:
+        assert rate >= required, f"{rate / 1e6:.2f} M values a second: {required / 1e6:.0f} M are required"

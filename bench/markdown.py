@@ -1,0 +1,35 @@
+"""How numbers, verdicts and tables are written on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def verdict(info: dict[str, Any], full: bool) -> str:
+    if info["required" if "required" in info else "required_mb"] is None:
+        return ""
+    return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")
+
+
+def spread(ratio: float, ratios: list[float]) -> str:
+    """The ratio, with the smallest and the largest pair."""
+    form = ".2f" if ratio < 10 else ".1f" if ratio < 100 else ".0f"
+    return f"{ratio:{form}} ({min(ratios):{form}} to {max(ratios):{form}})"
+
+
+def millions(number: float) -> str:
+    return f"{number / 1e6:.3g} M"
+
+
+def seconds(time: float) -> str:
+    return f"{time:.2f} s"
+
+
+def megabytes(number: float) -> str:
+    return f"{number:.0f} MB"

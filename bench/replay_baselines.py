@@ -1,0 +1,65 @@
+"""What replay is measured against, and the checks that both sides compute the same, or at least see the same events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import drstream as drs
+from bench import cases, hand_loop, replay_cases
+from bench.baselines import PARITY, scan
+from bench.peers import PEERS
+from bench.replay_cases import Case
+
+Baseline = Callable[[], Any]
+
+
+def prepare(case: Case, folder: Path) -> Baseline:
+    """What is timed."""
+    if case.baseline in PEERS:
+        return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
+    if case.baseline == replay_cases.HAND:
+        return lambda: hand_loop.replay(case.log.path, case.log.rows)
+    if case.baseline == replay_cases.APART:
+        return lambda: [task.run(case.log) for task in case.task.apart]
+    assert case.baseline == cases.SCAN
+    return lambda: scan(case.log)
+
+
+def check_parity(case: Case, baseline: Baseline) -> str:
+    """Before anyone is timed; returns what is to be said about both sides."""
+    ours = case.task.run(case.log)
+    theirs = baseline()
+    if case.baseline in PEERS:
+        assert theirs.events == case.baseline_rows
+        assert theirs.accepted > 0
+        assert math.isfinite(theirs.value)
+        return (
+            f"Of its {theirs.events:,} events {case.baseline} accepted {theirs.accepted:,} and reports "
+            f"{theirs.value:.3f} for a step; drstream accepted {ours.acceptance:.1%} of all and reports "
+            f"{ours.value:.3f}, for the first {ours.horizon} steps."
+        )
+    if case.baseline == replay_cases.HAND:
+        assert ours.events == case.log.rows
+        _agree(averages(ours), theirs)
+    elif case.baseline == replay_cases.APART:
+        for together, alone in zip(ours, theirs, strict=True):
+            assert together.events == alone.events == case.log.rows
+            _agree(averages(together), averages(alone))
+    else:
+        assert ours.events == theirs == case.log.rows
+    return ""
+
+
+def averages(run: drs.Replay) -> np.ndarray:
+    return run.replicates["average"].to_numpy()
+
+
+def _agree(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """The same number of replicates, and the same average of each."""
+    assert len(ours) == len(theirs) > 0
+    np.testing.assert_allclose(ours, theirs, rtol=PARITY)
