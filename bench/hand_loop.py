@@ -76,7 +76,7 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
     for i in range(X.shape[0]):
         x = X[i]
         a, r, p = actions[i], rewards[i], propensities[i]
-        best, top = 0, -np.inf
+        ties, top, logged_score = 0, -np.inf, 0.0
         all_predicted, best_predicted, logged_predicted = 0.0, 0.0, 0.0
         for k in range(K):
             score, predicted = learner[k, d], intercept[k]
@@ -85,11 +85,13 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
                 predicted += coef[k, j] * x[j]
             all_predicted += predicted
             if k == a:
-                logged_predicted = predicted
+                logged_score, logged_predicted = score, predicted
             if score > top:
-                best, top, best_predicted = k, score, predicted
-        expected = all_predicted * epsilon / K + (1.0 - epsilon) * best_predicted
-        pi = epsilon / K + (1.0 - epsilon) * (a == best)
+                ties, top, best_predicted = 1, score, predicted
+            elif score == top:
+                ties, best_predicted = ties + 1, best_predicted + predicted
+        expected = all_predicted * epsilon / K + (1.0 - epsilon) / ties * best_predicted
+        pi = epsilon / K + (1.0 - epsilon) / ties * (logged_score == top)
 
         value += c * (expected + pi / p * (r - logged_predicted))
         weight += c

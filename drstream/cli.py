@@ -285,12 +285,15 @@ def replay(
 ) -> None:
     """Simulate policies that learn on the events of a log (DR-ns), and estimate what they would have earned."""
     from drstream import specs
+    from drstream.errors import DrstreamError
 
     levels, seeds = specs.numbers(q, "--q"), specs.numbers(seed, "--seed", int)
     opened = _open(log, context, action, reward, propensity, actions, on_bad_row)
     for path in (output, curve):
         if path is not None:
             _check_output(path, opened)
+    if output is not None and output == curve:
+        raise DrstreamError(f"--output and --curve are both {output}: give two files")
     parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
     parameters |= {"learning_rate": learning_rate, "loss": loss}  # type: ignore[dict-item]
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -427,33 +430,39 @@ def _show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
 
 
 def _show_replays(result: Replays) -> None:
+    """A table that fits 80 columns for short names; T stands above it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    first = result.runs[0]
+    first, console = result.runs[0], _console()
+    several, wide = len(result.seeds) > 1, console.width >= 110
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    several = len(result.seeds) > 1
     heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
-    heads += [f"{100 * first.confidence:.6g} % interval", "T", "replicates", "accepted", "c w > 1", "left over"]
-    for head in heads:
-        table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=True)
+    heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted", "c w > 1"]
+    for head in [*heads, *(["left over"] if wide else [])]:
+        table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
     last = None
     for one in result:
         row = one.row()
-        interval = f"{_number(row['low'])} .. {_number(row['high'])}" if row["low"] == row["low"] else "none"
+        interval = f"{_short(row['low'])} .. {_short(row['high'])}" if row["low"] == row["low"] else "none"
         cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
-        cells += [*([str(one.seed)] if several else []), _number(row["value"]), interval, f"{one.horizon:,}"]
-        cells += [f"{one.complete:,}", f"{one.acceptance:.2%}", f"{one.violations:.2%}", f"{one.left_over:,}"]
+        cells += [*([str(one.seed)] if several else []), _short(row["value"]), interval]
+        cells += [*([f"{one.horizon:,}"] if wide else []), f"{one.complete:,}"]
+        cells += [f"{one.acceptance:.2%}", f"{one.violations:.2%}", *([f"{one.left_over:,}"] if wide else [])]
         table.add_row(*map(Text, cells))
         last = one.policy
-    console = _console()
     events, actions = max(one.events for one in result), len(first.labels)
     head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
     console.print(head, highlight=False, markup=False)
     console.print(table)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _short(value: float) -> str:
+    """Five decimals, or four digits of what is smaller."""
+    return _number(value) if value != value or value == 0 or abs(value) >= 0.01 else f"{value:.4g}"
 
 
 def _reasons(skipped: dict[str, int]) -> str:

@@ -39,6 +39,7 @@ class Settings:
     carry: bool
     tracker: str  # "auto", "exact" or "sketch"
     most_replicates: int | None
+    unit_rewards: bool = False  # the policy takes rewards to lie in [0, 1]
 
     @property
     def adaptive(self) -> bool:
@@ -120,22 +121,23 @@ class Outcome:
 
 
 def _merge_curves(a: Floats, n: int, b: Floats, m: int) -> Floats:
-    """Means and squared deviations as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
+    """Means and co-moments as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
     if n == 0 or m == 0:
         return b if n == 0 else a
-    out = np.empty_like(a)
-    k = kernels
-    start = k.MEAN_REWARD
-    for mean in (k.MEAN_REWARD - start, k.MEAN_AVERAGE - start):
-        delta = b[mean] - a[mean]
-        out[mean] = a[mean] + delta * (m / (n + m))
-        out[mean + 1] = a[mean + 1] + b[mean + 1] + delta**2 * (n * m / (n + m))
-    c = k.MEAN_C - start
-    out[c] = a[c] + (b[c] - a[c]) * (m / (n + m))
+    k, start = kernels, kernels.MEAN_REWARD
+    delta = b - a
+    out = a + b  # of what is summed
+    for mean in (k.MEAN_REWARD, k.MEAN_WEIGHT, k.MEAN_AVERAGE, k.MEAN_C):
+        out[mean - start] = a[mean - start] + delta[mean - start] * (m / (n + m))
+    for moment, one, other in (
+        (k.M2_REWARD, k.MEAN_REWARD, k.MEAN_REWARD),
+        (k.M2_WEIGHT, k.MEAN_WEIGHT, k.MEAN_WEIGHT),
+        (k.CO_MOMENT, k.MEAN_REWARD, k.MEAN_WEIGHT),
+        (k.M2_AVERAGE, k.MEAN_AVERAGE, k.MEAN_AVERAGE),
+    ):
+        out[moment - start] += delta[one - start] * delta[other - start] * (n * m / (n + m))
     out[k.LEAST_C - start] = np.minimum(a[k.LEAST_C - start], b[k.LEAST_C - start])
     out[k.LARGEST_C - start] = np.maximum(a[k.LARGEST_C - start], b[k.LARGEST_C - start])
-    for total in (k.ALL_MASS - start, k.ALL_WEIGHT - start):
-        out[total] = a[total] + b[total]
     return out
 
 
@@ -236,21 +238,29 @@ class Lane:
         )
 
 
+@dataclass
 class CompiledLane(Lane):
-    """The policy is compiled: the whole chunk is one call."""
+    """The policy is compiled: the whole chunk is one call. For debugging, its functions check the bounds of arrays."""
 
-    policy: Compiled
+    debug: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         name = self.settings.policy
-        self.functions = self.policy.functions(name)
+        self.functions = self.policy.functions(name, self.debug)
         features = self.n_features if self.policy.uses_context else 0
         initial = self.policy.checked_state(name, self.n_actions, features)
         self.learner = kernels.Learner(initial.copy(), read_only(initial), np.zeros(features), np.zeros(self.n_actions))
 
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
-        taken = kernels.learn(events, read_only(chunk.contexts), lane, self.learner, *self.functions)
+        before = self.state[0].all_events
+        try:
+            taken = kernels.learn(events, read_only(chunk.contexts), lane, self.learner, *self.functions)
+        except Exception as error:
+            i = min(int(self.state[0].all_events - before), len(chunk) - 1)
+            where = f"t = {self.state[0].t + 1}, {chunk.block.row(i)} or the one before"
+            error.add_note(f"raised by the compiled policy {self.settings.policy!r} at {where}")
+            raise
         if self.state[0].improper:
             self._refuse(self.learner.pi, taken, chunk)
 
@@ -347,7 +357,7 @@ def make_lane(
 ) -> Lane:
     form = settings, policy, n_actions, n_features, stop
     if isinstance(policy, Compiled):
-        return CompiledLane(*form)
+        return CompiledLane(*form, debug)
     if isinstance(policy, Fixed):
         return FixedLane(*form)
     return PythonLane(*form, debug)

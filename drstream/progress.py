@@ -40,7 +40,7 @@ def _bar(total: int | None) -> Iterator[Callable[..., None]]:
 
     columns = (
         TextColumn("{task.completed:,.0f} events"),
-        BarColumn(),
+        BarColumn(16),
         Speed(),
         TimeRemainingColumn(),
         TextColumn("{task.description}"),

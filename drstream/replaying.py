@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -41,6 +41,7 @@ METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
 TRACKERS = ("auto", "exact", "sketch")
 CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
 AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
+PATIENCE = 2.0  # s, for shards in an executor to end after Ctrl-C
 
 
 def replay(
@@ -96,9 +97,12 @@ def replay(
     several = isinstance(policies, Mapping) or not isinstance(q, Real) or not isinstance(seed, Integral)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
     z_score(confidence)
-    asked = _Asked(method, horizon, tuple(_listed(q)), c_max, tuple(_listed(seed)), carry, replicates, shards, tracker)
+    levels, seeds = tuple(_listed("q", q)), tuple(_listed("seed", seed))
+    asked = _Asked(method, horizon, levels, c_max, seeds, carry, replicates, shards, tracker)
     asked.check()
     workers = execution.how_many(threads)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
     plan = _make_plan(log, named, model, asked, workers, debug)
     with reporter(progress, log.rows) as report, execution.one_blas_thread():
         outcomes, skipped = _run(plan, log, workers, executor, report)
@@ -116,11 +120,11 @@ def replay(
     return result
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(name: str, value: Any) -> list[Any]:
     if isinstance(value, Real):
         return [value]
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise DrstreamError(f"{value!r}: a number or a list of numbers is wanted")
+    if isinstance(value, str) or np.ndim(value) != 1:
+        raise DrstreamError(f"{name}={value!r}: a number or a list of numbers")
     return list(value)
 
 
@@ -146,7 +150,7 @@ class _Asked:
         for name in ("horizon", "replicates", "shards"):
             value = getattr(self, name)
             whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if not (whole and value >= 1) and not (name == "replicates" and value is None):
+            if not (whole and 1 <= value < 2**62) and not (name == "replicates" and value is None):
                 raise DrstreamError(f"{name}={value!r}: a whole number, at least 1")
         for q in self.q:
             if not isinstance(q, Real) or not 0 <= q <= 1:
@@ -154,8 +158,10 @@ class _Asked:
         if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
             raise DrstreamError(f"c_max={self.c_max!r}: the largest multiplier must be in (0, 1]")
         for seed in self.seeds:
-            if not isinstance(seed, Integral):
-                raise DrstreamError(f"seed={seed!r}: a whole number")
+            if not isinstance(seed, Integral) or not -(2**63) <= seed < 2**63:
+                raise DrstreamError(f"seed={seed!r}: a whole number of 64 bits")
+        if self.method in ("dr-ns-wc", "rs") and len(self.q) > 1:
+            raise DrstreamError(f"q={list(self.q)}: {self.method} does not use q, so give one of them")
         for name, values in (("q", self.q), ("seed", self.seeds)):
             if not values or len(set(values)) < len(values):
                 raise DrstreamError(f"{name}={list(values)}: at least one value, and none of them twice")
@@ -181,7 +187,7 @@ class _Plan:
         for settings in self.settings:
             policy = self.policies[settings.policy]
             if self.copies and not isinstance(policy, Compiled | Fixed):
-                policy = copy.deepcopy(policy)
+                policy = _copy_of(policy, settings.policy)
             most = settings.most_replicates
             if most is not None:  # the shards share what was asked for
                 settings = replace(settings, most_replicates=most // self.shards + (shard < most % self.shards))
@@ -287,6 +293,7 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
             carry=bool(asked.carry),
             tracker=asked.tracker,
             most_replicates=asked.replicates,
+            unit_rewards=bool(getattr(bound[name], "unit_rewards", False)),
         )
         for name, level, seed in lanes
     ]
@@ -302,6 +309,16 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
         copies=len(lanes) > 1 or asked.shards > 1,
         debug=debug,
     )
+
+
+def _copy_of(policy: Any, name: str) -> Any:
+    try:
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise PolicyError(
+            f"policy {name!r} cannot be copied: {error}. Several q, seeds or shards have a copy each. "
+            "Give it a __deepcopy__, or replay one q and seed at a time"
+        ) from error
 
 
 def smallest_propensity(log: Log, workers: int) -> float:
@@ -358,8 +375,11 @@ def _run(
                 future.cancel()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            done = _what_is_left(futures, wait=executor is None)
+            if executor is not None:
+                wait(futures, timeout=PATIENCE)  # Ctrl-C reaches the processes of a terminal, too
+            done = _what_is_left(futures, all_of_them=executor is None)
             if not done:
+                error.add_note("no shard had ended")
                 raise
             for outcome in done[-1][0]:
                 outcome.interrupted = True
@@ -367,9 +387,9 @@ def _run(
     return merged, sum((skipped for _, skipped in done), Counter())
 
 
-def _what_is_left(futures: list[Future[Any]], wait: bool) -> list[tuple[list[Outcome], Counter[str]]]:
+def _what_is_left(futures: list[Future[Any]], all_of_them: bool) -> list[tuple[list[Outcome], Counter[str]]]:
     """The results of shards that were complete, or that end now because they were told to."""
-    ended = [f for f in futures if not f.cancelled() and (wait or f.done()) and f.exception() is None]
+    ended = [f for f in futures if not f.cancelled() and (all_of_them or f.done()) and f.exception() is None]
     return [future.result() for future in ended]
 
 

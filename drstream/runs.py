@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
+INFLATION = 1.1  # of C over T, above which a note is made; 1 / (1 - ε) on average
 FAILURE = 0.05  # δ of section 5.3's bound on the number of events
 
 
@@ -29,8 +30,9 @@ class Replay:
 
     value, low, high    average reward per step: the mean over replicates, with a t interval (NaN for one replicate)
     cumulative          mean of the cumulative reward, with cumulative_low and cumulative_high
+    pooled              ΣV / ΣC over all replicates: less biased than `value` where replicates are short
     replicates          pa.Table: cumulative, average, weight (C), steps, events, first_row, last_row, shard
-    curve               pa.Table by simulated time t: reward, average up to t, c
+    curve               pa.Table by simulated time t: reward, average up to t, cumulative, c
     acceptance          share of the events that were accepted
     violations          share of the events with c π/p > 1, which cause bias
     bias_mass           ε of section 5.4, averaged over the steps; bias_bound: Theorem 5.1's bound on |bias of value|
@@ -107,6 +109,21 @@ class Replay:
     def cumulative_high(self) -> float:
         return self._over_replicates("cumulative").high
 
+    @property
+    def pooled(self) -> Estimate:
+        """The ratio of sums ΣV / ΣC, with the delta method's t interval.
+
+        A mean of ratios, as `value` is, is biased where C varies much from one replicate to the next; this is not.
+        """
+        if not self.complete:
+            raise self.failure
+        found = self._outcome.replicates
+        weights = found["steps"].astype(np.float64) if self.method == "rs" else found["weight"]
+        ratio = math.fsum(found["cumulative"]) / math.fsum(weights)
+        residuals = (found["cumulative"] - ratio * weights) / weights.mean()
+        _, stderr, low, high = student(residuals, self.confidence)
+        return Estimate(ratio, stderr, ratio + low, ratio + high, self.complete)
+
     def _over_replicates(self, column: str) -> Estimate:
         if not self.complete:
             raise self.failure
@@ -117,9 +134,8 @@ class Replay:
     @property
     def bias_mass(self) -> float:
         """ε: the mean over simulated steps of E[(c w - 1)+] / c, measured on the events of complete replicates."""
-        curve = self._outcome.curve
         with np.errstate(invalid="ignore"):
-            return float(curve[_MASS].sum() / curve[_WEIGHT].sum())
+            return float(self._outcome.curve[_MASS].sum() / self._weights.sum())
 
     @property
     def bias_bound(self) -> float:
@@ -129,17 +145,26 @@ class Replay:
         over T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the
         paper.
         """
-        curve = self._outcome.curve
-        low, high = self._outcome.rewards
+        measured = self._outcome.curve[_MASS]
         with np.errstate(all="ignore"):
-            mass = np.where(curve[_MASS] > 0, curve[_MASS] / curve[_WEIGHT], 0.0)
+            mass = np.where(measured > 0, measured / self._weights, 0.0)
             odds = np.where(mass < 1, mass / (1 - mass), np.inf)
         ends = self._ends
         starts = np.concatenate([[0], ends[:-1]])
         remaining = (ends - starts) * (2 * self.horizon - starts - ends + 1) / 2  # Σ (T - t + 1) over a bin's steps
         with np.errstate(invalid="ignore"):
             total = float(np.where(odds > 0, remaining * odds, 0.0).sum())
-        return total / self.horizon * (max(high, 0.0) - min(low, 0.0))
+        return total / self.horizon * self._reward_range
+
+    @property
+    def _reward_range(self) -> float:
+        low, high = self._outcome.rewards
+        return max(high, 0.0) - min(low, 0.0)
+
+    @property
+    def _weights(self) -> Floats:
+        """Σ c of each point of the curve, over all replicates; the number of steps for rejection sampling."""
+        return self._outcome.curve[_WEIGHT] * self.complete
 
     # Curve
 
@@ -151,19 +176,28 @@ class Replay:
 
     @property
     def curve(self) -> pa.Table:
-        """By simulated time t: the reward of that step (cumulative rewards are its sum), the average reward up to t
-        (the last is `value`), both with intervals, and the multiplier c. Above 10,000 steps, a point stands for more
-        than one.
+        """By simulated time t, each with an interval: `reward` of step t, `average` reward up to t (the last is
+        `value`); and `cumulative` reward up to t (the last is that of the replay), the multiplier c, its least and
+        largest. Above 10,000 steps, a point stands for more than one.
         """
         if not self.complete:
             raise self.failure
         curve, n = self._outcome.curve, self.complete
-        columns: dict[str, Any] = {"t": self._ends}
-        for name, mean in (("reward", _REWARD), ("average", _AVERAGE)):
-            half = _half_widths(curve[mean + 1], n, self.confidence)
-            prefix = "" if name == "reward" else "average_"
-            columns |= {name: curve[mean], f"{prefix}low": curve[mean] - half, f"{prefix}high": curve[mean] + half}
-        columns |= {"c": curve[_C], "c_min": curve[_C + 1], "c_max": curve[_C + 2]}
+        reward = (
+            curve[_REWARD] / curve[_WEIGHT]
+        )  # Σ c V_k over Σ c, of the events that simulate step t, in all replicates
+        squares = curve[_M2_REWARD] - 2 * reward * curve[_CO_MOMENT] + reward**2 * curve[_M2_WEIGHT]
+        half = _half_widths(np.maximum(squares, 0.0), n, self.confidence) / curve[_WEIGHT]
+        width = _half_widths(curve[_AVERAGE + 1], n, self.confidence)
+        average = curve[_AVERAGE]
+        columns = {"t": self._ends, "reward": reward, "low": reward - half, "high": reward + half}
+        columns |= {"average": average, "average_low": average - width, "average_high": average + width}
+        columns |= {
+            "cumulative": curve[_REWARD].cumsum(),
+            "c": curve[_C],
+            "c_min": curve[_C + 1],
+            "c_max": curve[_C + 2],
+        }
         return pa.table(columns)
 
     # Failure
@@ -171,6 +205,8 @@ class Replay:
     @property
     def how_far(self) -> str:
         outcome = self._outcome
+        if not outcome.events:
+            return "no event had been replayed"
         steps = f"{outcome.steps_left_over:,} steps" + (" at most" if self.shards > 1 else "")
         return f"{outcome.events:,} events simulated {steps}, {self.acceptance:.3%} of the events were accepted"
 
@@ -203,6 +239,19 @@ class Replay:
             found.append(f"interrupted after {self.events:,} events: only complete replicates are counted")
         if self.complete == 1:
             found.append("one replicate only: there is no interval")
+        if self.complete > 1 and self.stderr == 0:
+            found.append("all replicates have the same value: an interval without width does not mean certainty")
+        if self.complete and self.method != "rs":
+            inflation = math.fsum(self._outcome.replicates["weight"]) / self.complete / self.horizon
+            if inflation > INFLATION:
+                found.append(
+                    f"c is too large for this policy: replicates weigh {inflation:.3g} T instead of T, so `cumulative` "
+                    "is about as much too large, and `value` leans on the first steps: "
+                    "use a smaller q or c_max, or dr-ns-wc"
+                )
+        low, high = self._outcome.rewards
+        if self._settings.unit_rewards and self.events and not 0 <= low <= high <= 1:
+            found.append(f"the policy takes rewards to lie in [0, 1]; here they lie in [{low:g}, {high:g}]")
         if self._outcome.sketch_from is not None:
             found.append(
                 f"from row {self._outcome.sketch_from:,} on, c is a sketch's quantile, up to 0.8 % too small: "
@@ -226,6 +275,7 @@ class Replay:
             "stderr": average.stderr,
             "low": average.low,
             "high": average.high,
+            "pooled": self.pooled.value if known else math.nan,
             "cumulative": self.cumulative if known else math.nan,
             "cumulative_low": self.cumulative_low if known else math.nan,
             "cumulative_high": self.cumulative_high if known else math.nan,
@@ -237,6 +287,10 @@ class Replay:
             "bias_mass": self.bias_mass,
             "bias_bound": self.bias_bound if known else math.nan,
             "max_weight": self.max_weight,
+            "c_max": self.c_max,
+            "shards": self.shards,
+            "confidence": self.confidence,
+            "interrupted": self.interrupted,
         }
 
     def to_arrow(self) -> pa.Table:
@@ -247,8 +301,7 @@ class Replay:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        about = {"actions": self.labels, "confidence": self.confidence, "shards": self.shards, "c_max": self.c_max}
-        return plain({**self.row(), **about, "skipped": self.skipped, "notes": self.notes})
+        return plain({**self.row(), "actions": self.labels, "skipped": self.skipped, "notes": self.notes})
 
     def to_json(self, indent: int | None = 2) -> str:
         """As JSON; what is undefined is null."""
@@ -256,6 +309,8 @@ class Replay:
 
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
+        vouched = self.bias_bound <= self._reward_range
+        bound = f"|bias per step| <= {self.bias_bound:.4g}" if vouched else "too large for a bound on the bias"
         level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self.adaptive else f"c = {self.c_max:.4g}"
         lines = [f"{head}, {level}, seed {self.seed}"]
         if self.complete:
@@ -268,15 +323,23 @@ class Replay:
             lines.append(f"  {self.failure}")
         lines += [
             f"  events             {self.events:,}, {self.left_over:,} of them left over; {self.acceptance:.3%} taken",
-            f"  violations         {self.violations:.3%} of events with c w > 1; bias mass {self.bias_mass:.4g}, "
-            f"|bias per step| <= {self.bias_bound:.4g}",
+            f"  violations         {self.violations:.3%} of events: c w > 1; bias mass {self.bias_mass:.3g}, {bound}",
         ]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-_REWARD, _AVERAGE, _C, _MASS, _WEIGHT = (
+_REWARD, _WEIGHT, _M2_REWARD, _M2_WEIGHT, _CO_MOMENT, _AVERAGE, _C, _MASS = (
     row - kernels.MEAN_REWARD
-    for row in (kernels.MEAN_REWARD, kernels.MEAN_AVERAGE, kernels.MEAN_C, kernels.ALL_MASS, kernels.ALL_WEIGHT)
+    for row in (
+        kernels.MEAN_REWARD,
+        kernels.MEAN_WEIGHT,
+        kernels.M2_REWARD,
+        kernels.M2_WEIGHT,
+        kernels.CO_MOMENT,
+        kernels.MEAN_AVERAGE,
+        kernels.MEAN_C,
+        kernels.ALL_MASS,
+    )
 )
 
 
@@ -336,8 +399,8 @@ class Replays:
     def difference(self, policy: Any, other: Any) -> Estimate:
         """Value per step of one simulation less that of another; keys as for `runs[...]`.
 
-        With several shards the pairs are shards, whose events and random numbers both saw; else replicates are compared
-        as two samples (Welch), which does not use that they share events.
+        With several shards the pairs are shards, whose events and random numbers both saw. Without, replicates are two
+        samples (Welch): their rows do not match one by one, so the interval does not gain from what they share.
         """
         a, b = self[policy], self[other]
         for run in (a, b):
@@ -369,25 +432,31 @@ class Replays:
         first = self.runs[0]
         width = max(len("policy"), *map(len, self.policies))
         events = max(run.events for run in self.runs)
+        count = f"{len(self)} replay{'s' * (len(self) > 1)}"
+        columns = f"{'q' if first.adaptive else 'c':>6} {'seed':>5} {'value':>11}  {'interval':<24} {'T':>7}"
         lines = [
-            f"{len(self)} replays by {first.method}, T = {first.horizon:,} steps, of {events:,} events",
-            f"  {'policy':<{width}}  {'q':>6} {'seed':>5} {'value':>10}  {'interval':<24} {'T':>7} {'replicates':>10} "
-            f"{'accepted':>9} {'violations':>10}",
+            f"{count} by {first.method}, T = {first.horizon:,} steps, of {events:,} events",
+            f"  {'policy':<{width}}  {columns} {'replicates':>10} {'accepted':>9} {'violations':>10}",
         ]
         for run in self.runs:
             row = run.row()
             interval = f"[{row['low']:.5g}, {row['high']:.5g}]" if row["low"] == row["low"] else "none"
             lines.append(
-                f"  {run.policy:<{width}}  {row['q']:>6.3g} {run.seed:>5} {row['value']:>10.5g}  {interval:<24} "
+                f"  {run.policy:<{width}}  {run.q if run.adaptive else run.c_max:>6.3g} {run.seed:>5} "
+                f"{row['value']:>11.5g}  {interval:<24} "
                 f"{run.horizon:>7,} {run.complete:>10,} {run.acceptance:>9.3%} {run.violations:>10.3%}"
             )
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     @property
     def notes(self) -> list[str]:
-        """What should be known about the results, each once."""
-        said = [note for run in self.runs for note in run.notes]
-        return list(dict.fromkeys([*said, *(str(run.failure) for run in self.runs if not run.complete)]))
+        """What should be known about the results; what is true of all is said once."""
+        said = {note: [run for run in self.runs if note in run.notes] for run in self.runs for note in run.notes}
+        found = []
+        for note, runs in said.items():
+            names = "; ".join(f"{r.policy}, q = {r.q:g}" if r.adaptive else r.policy for r in runs)
+            found.append(note if len(runs) == len(self.runs) else f"{names}: {note}")
+        return [*found, *(str(run.failure) for run in self.runs if not run.complete)]
 
     def curves(self) -> pa.Table:
         """The learning curves of all simulations: policy, q and seed, and the columns of `Replay.curve`."""

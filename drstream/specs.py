@@ -114,6 +114,8 @@ def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIE
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
+        if kind in LEARNERS:
+            raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
         meant = near(kind, [form.partition(":")[0] for form in all_forms])
         hint = f", {meant}" if meant.startswith("did") else "."
         raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(all_forms)}")

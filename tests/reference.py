@@ -120,7 +120,10 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
 
     def begin():
         policy.reset()
-        return {"t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": []}
+        return {
+            "t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": [], "blocks": [],
+            "block": 0,
+        }  # fmt: skip
 
     s, Q = begin(), []
     for k, (x, a, r, p) in enumerate(events):
@@ -142,6 +145,9 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
             accepted_rows.append(k)
             s["rewards"].append(r)
             s["cs"].append(s["c"])
+            block = math.fsum(s["V"][s["block"] :]), math.fsum(s["C"][s["block"] :])
+            s["blocks"].append((r, 1) if method == "rs" else block)
+            s["block"] = len(s["V"])
             policy.update(np.asarray(x), a, r)
             s["t"] += 1
             if method in ("dr-ns", "dm"):
@@ -160,6 +166,7 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
                         "first_row": s["first"],
                         "last_row": k,
                         "cs": s["cs"],
+                        "blocks": s["blocks"],
                     }
                 )
                 s = begin()
@@ -219,9 +226,9 @@ class EpsilonGreedy(LinearLearner):
 
     def choose(self, x):
         epsilon = self.epsilon / (1 + self.decay * self.n)
-        pi = [epsilon / self.K] * self.K
-        pi[first_largest(self.scores(x))] += 1 - epsilon
-        return pi
+        scores = self.scores(x)
+        best = [s == max(scores) for s in scores]
+        return [epsilon / self.K + (1 - epsilon) / sum(best) * is_best for is_best in best]
 
 
 class Boltzmann(LinearLearner):

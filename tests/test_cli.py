@@ -288,6 +288,7 @@ def test_progress_bar_on_a_terminal(folder):
         ),
         (("evaluate", "log.parquet"), "Missing option '--policy'"),
         (("describe",), "Missing argument 'LOG...'"),
+        (("evaluate", "log.parquet", "--policy", "ucb1"), "learns while it runs: drstream replay"),
         (("evaluate", "log.parquet", "--polcy", "uniform"), "No such option"),
         (("evaluate", "log.parquet", "--policy", "uniform", "--context", "y*"), "no column matches 'y*'"),
     ],

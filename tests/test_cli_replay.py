@@ -98,6 +98,9 @@ def test_other_methods_and_options(folder):
         (("--policy", "ucb1"), "Missing option '--horizon'"),
         (("--policy", "epsilon-greedy", "--epsilon", "3", "--horizon", "5"), "epsilon=3.0 must be a number"),
         (("--policy", "ucb1", "--horizon", "5", "--output", "log.parquet"), "is a file of the log itself"),
+        (("--policy", "ucb1", "--horizon", "5", "--output", "a.csv", "--curve", "a.csv"), "are both a.csv: give two"),
+        (("--policy", "ucb1", "--horizon", "100000000000000000000"), "--horizon 100000000000000000000: a whole"),
+        (("--policy", "ucb1", "--horizon", "5", "--method", "rs", "--q", "0,0.1"), "rs does not use q"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, tuple) else "",
 )

@@ -79,7 +79,12 @@ def agree(run, ref, counts, horizon, same_bits=True):
     assert run.cumulative == pytest.approx(np.mean([b["cumulative"] for b in ref]), rel=1e-12, abs=1e-12)
     curve = run.curve
     assert curve["t"].to_pylist() == list(range(1, horizon + 1))
-    assert sum(curve["reward"].to_pylist()) == pytest.approx(run.cumulative, rel=1e-9, abs=1e-9)
+    assert curve["cumulative"][-1].as_py() == pytest.approx(run.cumulative, rel=1e-9, abs=1e-9)
+    blocks = np.array([b["blocks"] for b in ref])  # (replicates, T, 2): c V_B and c |B|
+    np.testing.assert_allclose(
+        curve["reward"].to_numpy(), blocks[:, :, 0].sum(axis=0) / blocks[:, :, 1].sum(axis=0), rtol=1e-9, atol=1e-12
+    )
+    assert run.pooled.value == pytest.approx(blocks[:, :, 0].sum() / blocks[:, :, 1].sum(), rel=1e-9, abs=1e-12)
     assert curve["average"][-1].as_py() == pytest.approx(run.value, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(curve["c"].to_numpy(), np.mean([b["cs"] for b in ref], axis=0), rtol=1e-12)
 
@@ -259,7 +264,7 @@ def test_shards_are_replayed_independently_and_workers_do_not_matter(big, model)
     capped = run(replicates=5)
     assert capped.replicates["shard"].to_pylist() == [0, 0, 1, 1, 2]
     curve = wanted.curve
-    assert sum(curve["reward"].to_pylist()) == pytest.approx(wanted.cumulative, rel=1e-9)
+    assert curve["cumulative"][-1].as_py() == pytest.approx(wanted.cumulative, rel=1e-9)
     assert curve["average_low"][-1].as_py() == pytest.approx(wanted.low, rel=1e-9)
 
 
@@ -441,8 +446,7 @@ def test_a_long_horizon_has_a_curve_of_bounded_length(monkeypatch):
     log = drs.Log(small_log(0, 900, 2, 1), actions=2)
     run = drs.replay(log, drs.policies.Uniform(), 45, q=0.3)
     assert run.curve["t"].to_pylist() == [6, 12, 18, 24, 30, 36, 42, 45]
-    steps = np.diff([0, *run.curve["t"].to_pylist()])
-    assert steps @ run.curve["reward"].to_numpy() == pytest.approx(run.cumulative, rel=1e-9)
+    assert run.curve["cumulative"][-1].as_py() == pytest.approx(run.cumulative, rel=1e-9)
     assert run.curve["average"][-1].as_py() == pytest.approx(run.value, rel=1e-12)
 
 
@@ -452,9 +456,10 @@ def test_auto_turns_to_the_sketch_above_its_size_and_says_so(monkeypatch, tmp_pa
     log = drs.Log(tmp_path / "log.parquet", actions=2)
     run = drs.replay(log, drs.policies.Uniform(), 400, q=0.4)
     assert any("sketch" in note for note in run.notes)
-    assert not drs.replay(log, drs.policies.Uniform(), 400, q=0.4, tracker="exact").notes
+    exact = drs.replay(log, drs.policies.Uniform(), 400, q=0.4, tracker="exact")
+    assert not any("sketch" in note for note in exact.notes)
     monkeypatch.setattr(lanes, "EXACT_VALUES", 10**9)
-    assert not drs.replay(log, drs.policies.Uniform(), 400, q=0.4).notes
+    assert bits(drs.replay(log, drs.policies.Uniform(), 400, q=0.4)) == bits(exact)
 
 
 def test_bias_mass_and_bound_by_hand():
@@ -532,6 +537,40 @@ def test_one_lane_without_a_replicate_does_not_lose_the_others():
     assert "no replicate of 180 steps" in repr(runs)
     with pytest.raises(drs.NotEnoughEventsError):
         runs[0.0].value  # noqa: B018
+
+
+def test_the_pooled_ratio_has_the_delta_methods_interval():
+    from scipy import stats
+
+    log = drs.Log(small_log(0, 3000, 2, 1), actions=2)
+    run = drs.replay(log, drs.policies.Exp3(), 20, q=0.1)
+    V, C = run.replicates["cumulative"].to_numpy(), run.replicates["weight"].to_numpy()
+    ratio = V.sum() / C.sum()
+    error = np.std((V - ratio * C) / C.mean(), ddof=1) / math.sqrt(len(V))
+    half = stats.t.ppf(0.975, len(V) - 1) * error
+    assert run.pooled.value == pytest.approx(ratio, rel=1e-12)
+    assert (run.pooled.low, run.pooled.high) == pytest.approx((ratio - half, ratio + half), rel=1e-9)
+    last = run.curve.slice(19)
+    y, w = run._outcome.curve[0][-1], run._outcome.curve[1][-1]
+    assert last["reward"][0].as_py() == pytest.approx(y / w)
+    assert last["low"][0].as_py() < last["reward"][0].as_py() < last["high"][0].as_py()
+
+
+def test_notes_say_what_is_amiss():
+    rows = 4000
+    rng = np.random.default_rng(0)
+    table = pa.table({"action": rng.integers(0, 20, rows), "reward": np.full(rows, 3.0), "propensity": [0.05] * rows})
+    runs = drs.replay(table, {"one": drs.policies.Constant(3), "ucb": drs.policies.UCB1()}, 10, q=0.05)
+    assert "replicates weigh" in " ".join(runs["one"].notes)
+    assert "smaller q or c_max, or dr-ns-wc" in repr(runs["one"])
+    assert "takes rewards to lie in [0, 1]; here they lie in [3, 3]" in " ".join(runs["ucb"].notes)
+    assert any(note.startswith("ucb, q = 0.05: the policy takes rewards") for note in runs.notes)
+    assert "too large for a bound on the bias" in repr(runs["one"])
+    safe = drs.replay(table, drs.policies.Constant(3), 10, method="dr-ns-wc")
+    assert "weigh" not in " ".join(safe.notes)
+    assert safe.value == pytest.approx(3, abs=4 * safe.stderr)
+    same = drs.replay(table, drs.policies.Constant(3), 10, method="rs")
+    assert same.notes == ["all replicates have the same value: an interval without width does not mean certainty"]
 
 
 # Retrained scikit-learn models

@@ -30,8 +30,13 @@ def log():
         ({"q": [0.1, 2]}, "q=2"),
         ({"q": []}, "at least one value"),
         ({"q": [0.1, 0.1]}, "none of them twice"),
-        ({"q": "0.1"}, "'0.1': a number or a list of numbers"),
-        ({"q": None}, "a number or a list of numbers"),
+        ({"q": "0.1"}, "q='0.1': a number or a list of numbers"),
+        ({"q": None}, "q=None: a number or a list of numbers"),
+        ({"q": np.array(0.1)}, "a number or a list of numbers"),
+        ({"seed": 2**64}, "seed=18446744073709551616: a whole number of 64 bits"),
+        ({"horizon": 10**20}, "horizon=100000000000000000000"),
+        ({"method": "rs", "q": [0.1, 0.2]}, "rs does not use q"),
+        ({"executor": 4}, "executor=4"),
         ({"c_max": 0}, r"c_max=0: the largest multiplier must be in \(0, 1\]"),
         ({"c_max": 1.5}, "c_max=1.5"),
         ({"horizon": 0}, "horizon=0: a whole number, at least 1"),
@@ -159,6 +164,7 @@ def test_a_version_that_lies_is_found_in_debug_mode(log):
         (drs.policies.UCB1, "is a class: pass an instance"),
         (policy(reset=None), "lacks reset"),
         (3, "a policy is an object"),
+        ([drs.policies.UCB1()], "is a list: pass a mapping of names to policies"),
         ({}, "there is no policy"),
         (drs.policies.Column("propensity"), "replay needs all actions'"),
         (drs.policies.Linear(np.zeros((3, 5))), "weights of shape"),
@@ -168,6 +174,36 @@ def test_a_version_that_lies_is_found_in_debug_mode(log):
 def test_what_is_no_policy(log, given, message):
     with pytest.raises(drs.PolicyError, match=message):
         drs.replay(log, given, 5)
+
+
+def test_a_policy_that_learns_is_for_replay(log):
+    for given in (drs.policies.UCB1(), policy()):
+        with pytest.raises(drs.PolicyError, match=r"learns while it runs; replay it with drs\.replay"):
+            drs.evaluate(log, given, estimators="ips")
+        with pytest.raises(drs.PolicyError, match="learns while it runs"):
+            drs.policies.Fixed(given)
+
+
+def test_a_policy_that_cannot_be_copied_serves_one_lane_only(log):
+    held = policy()
+    held.lock = threading.Lock()
+    drs.replay(log, held, 5)
+    with pytest.raises(drs.PolicyError, match=r"policy 'policy' cannot be copied: .*lock.*__deepcopy__"):
+        drs.replay(log, held, 5, q=[0.0, 0.1])
+
+
+class Beyond(Diverging):
+    @staticmethod
+    def update(state, x, action, reward):
+        state[action + 50] += 1.0
+
+
+@pytest.mark.jit_only
+def test_an_index_beyond_the_state_is_found_in_debug_mode(log):
+    """Without it, memory would be corrupted."""
+    with pytest.raises(IndexError) as caught:
+        drs.replay(log, {"beyond": Beyond()}, 5, q=0.1, debug=True)
+    assert "raised by the compiled policy 'beyond' at t = 1, row " in caught.value.__notes__[0]
 
 
 def test_compiled_policies_that_cannot_be_used(log):

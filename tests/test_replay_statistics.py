@@ -100,9 +100,9 @@ def test_the_curve_is_the_learning_curve(place, logs):
     model = drs.models.from_function(place.reward)
     early, late = [], []
     for log in logs:
-        curve = drs.replay(log, policy, HORIZON, model, q=0.0, c_max=FLOOR, replicates=EACH).curve["reward"].to_numpy()
-        early.append(curve[:5].sum())
-        late.append(curve[5:].sum())
+        run = drs.replay(log, policy, HORIZON, model, q=0.0, c_max=FLOOR, replicates=EACH)
+        early.append(run.curve["reward"].to_numpy()[:5].sum())
+        late.append(run.curve["reward"].to_numpy()[5:].sum())
     first, first_error = mean_and_error(online(place, policy, 5, RUNS, seed=1))
     whole, whole_error = mean_and_error(online(place, policy, HORIZON, RUNS))
     value, error = mean_and_error(np.array(early))
@@ -123,7 +123,7 @@ def test_with_q_above_0_the_bias_stays_under_the_bound_of_theorem_5_1(place, log
     assert min(run.complete for run in runs) == 60
     value, error = mean_and_error(np.array([run.cumulative for run in runs]))
     bound = np.mean([run.bias_bound for run in runs]) * horizon
-    assert np.mean([run.violations for run in runs]) > 0.01
+    assert np.mean([run.violations for run in runs]) > 0.001
     assert 0 < bound < horizon
     assert abs(value - truth) < bound + 4 * np.hypot(error, truth_error)
 

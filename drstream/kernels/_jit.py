@@ -112,15 +112,18 @@ def unordered_helper(function: Function) -> Function:
 
 
 @cache
-def policy_function(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
-    """A function of a compiled policy, which may be a user's, for the signature by which kernels call it."""
+def policy_function(function: Callable[..., Any], signature: Any, checked: bool = False) -> Callable[..., Any]:
+    """A function of a compiled policy, which may be a user's, for the signature by which kernels call it.
+
+    With `checked`, an index outside of an array raises instead of corrupting memory; such code is not kept on disk.
+    """
     plain = getattr(function, "py_func", function)
     if config.DISABLE_JIT:
         return plain
     if signature.args in getattr(function, "overloads", {}):
         return function  # one of ours
-    dispatcher: Any = numba.njit(**FLAGS)(plain)
-    if not any(isinstance(cell.cell_contents, Dispatcher) for cell in plain.__closure__ or ()):
+    dispatcher: Any = numba.njit(**{**FLAGS, "boundscheck": checked or FLAGS["boundscheck"]})(plain)
+    if not checked and not any(isinstance(cell.cell_contents, Dispatcher) for cell in plain.__closure__ or ()):
         _use_cache(dispatcher)  # else every process would leave one more file: such a closure never looks the same
         if isinstance(dispatcher._cache, _DigestCache):
             dispatcher._cache.digest = hashlib.sha256((DIGEST + _what_it_uses(plain, set())).encode()).hexdigest()

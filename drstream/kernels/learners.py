@@ -78,11 +78,17 @@ def _argmax(values):
 
 @kernel(PROBABILITIES)
 def epsilon_greedy(state, x, out):
+    """The largest scores share what epsilon leaves: at first all are 0, and the order of the labels means nothing."""
     _scores(state, x, out)
-    best = _argmax(out)
+    top = out[0]
+    for k in range(1, out.shape[0]):
+        top = max(top, out[k])
+    best = 0
+    for k in range(out.shape[0]):
+        best += out[k] == top
     epsilon = _decayed(state)
-    out[:] = epsilon / out.shape[0]
-    out[best] += 1.0 - epsilon
+    for k in range(out.shape[0]):
+        out[k] = epsilon / out.shape[0] + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
 
 
 @kernel(PROBABILITIES)

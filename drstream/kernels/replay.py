@@ -82,9 +82,12 @@ REPLICATE = np.dtype(
 
 # Rows of a lane's curve. First the replicate under way, for each bin of simulated time ...
 REWARD, MULTIPLIER, MASS, WEIGHT = range(4)
-# ... then all complete replicates.
-MEAN_REWARD, M2_REWARD, MEAN_AVERAGE, M2_AVERAGE, MEAN_C, LEAST_C, LARGEST_C, ALL_MASS, ALL_WEIGHT = range(4, 13)
-CURVE_ROWS = 13
+# ... then all complete replicates: means and co-moments of a bin's reward Σ c V_k, weight Σ c, and average so far.
+(
+    MEAN_REWARD, MEAN_WEIGHT, M2_REWARD, M2_WEIGHT, CO_MOMENT, MEAN_AVERAGE, M2_AVERAGE, MEAN_C, LEAST_C, LARGEST_C,
+    ALL_MASS,
+) = range(4, 15)  # fmt: skip
+CURVE_ROWS = 15
 
 
 class Events(NamedTuple):
@@ -245,34 +248,35 @@ def _complete(lane, row):
 
 @helper
 def _add_to_curve(lane):
-    """Merge the replicate's curve into those of all: means and sums of squared deviations (Welford 1962)."""
+    """Merge the replicate's curve into those of all (Welford 1962)."""
     s = lane.state[0]
     curve = lane.curve
     n = s.replicates
     total = 0.0
-    weight = 0.0
+    total_weight = 0.0
     for b in range(curve.shape[1]):
         steps = min(s.bin_steps, s.horizon - b * s.bin_steps)
-        total += curve[REWARD, b]
-        weight += steps if s.kind == REJECTION else curve[WEIGHT, b]
-        _welford(curve, MEAN_REWARD, b, curve[REWARD, b] / steps, n)
-        _welford(curve, MEAN_AVERAGE, b, total / weight, n)
+        reward = curve[REWARD, b]
+        weight = 1.0 * steps if s.kind == REJECTION else curve[WEIGHT, b]
+        total += reward
+        total_weight += weight
+        from_reward = reward - curve[MEAN_REWARD, b]
+        from_weight = weight - curve[MEAN_WEIGHT, b]
+        curve[MEAN_REWARD, b] += from_reward / n
+        curve[MEAN_WEIGHT, b] += from_weight / n
+        curve[M2_REWARD, b] += from_reward * (reward - curve[MEAN_REWARD, b])
+        curve[M2_WEIGHT, b] += from_weight * (weight - curve[MEAN_WEIGHT, b])
+        curve[CO_MOMENT, b] += from_reward * (weight - curve[MEAN_WEIGHT, b])
+        from_average = total / total_weight - curve[MEAN_AVERAGE, b]
+        curve[MEAN_AVERAGE, b] += from_average / n
+        curve[M2_AVERAGE, b] += from_average * (total / total_weight - curve[MEAN_AVERAGE, b])
         c = curve[MULTIPLIER, b] / steps
         curve[MEAN_C, b] += (c - curve[MEAN_C, b]) / n
         curve[LEAST_C, b] = min(curve[LEAST_C, b], c)
         curve[LARGEST_C, b] = max(curve[LARGEST_C, b], c)
         curve[ALL_MASS, b] += curve[MASS, b]
-        curve[ALL_WEIGHT, b] += curve[WEIGHT, b]
         for row in range(MEAN_REWARD):
             curve[row, b] = 0.0
-
-
-@helper
-def _welford(curve, mean, b, value, n):
-    """Row `mean`, and row `mean + 1` of squared deviations."""
-    delta = value - curve[mean, b]
-    curve[mean, b] += delta / n
-    curve[mean + 1, b] += delta * (value - curve[mean, b])
 
 
 @inlined

@@ -37,7 +37,8 @@ class Ridge(RewardModel):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
 
-    def fit(self, log: Log, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        log = log if isinstance(log, Log) else Log(log)
         actions = log.n_actions
         reader = log.reader(context=True, action=True)
         layout = Layout(log.n_features + 1, (tuple(range(log.n_features + 1)),))

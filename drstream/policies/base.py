@@ -101,6 +101,10 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
         return policy
     if isinstance(policy, type):
         raise PolicyError(f"policy {name!r} is a class: pass an instance, {policy.__name__}(...)")
+    if isinstance(policy, list | tuple):
+        raise PolicyError(f"policy {name!r} is a {type(policy).__name__}: pass a mapping of names to policies")
+    if callable(getattr(policy, "update", None)) and hasattr(policy, "probabilities"):
+        raise PolicyError(f"policy {name!r}: {type(policy).__name__} learns while it runs; replay it with drs.replay")
     if callable(getattr(policy, "probabilities", None)):
         return Function(policy.probabilities)
     if callable(policy):

@@ -36,6 +36,10 @@ class Compiled:
     """
 
     uses_context = True
+    unit_rewards = False  # it takes rewards to lie in [0, 1]; a note is made if they do not
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_actions, n_features)")
@@ -48,15 +52,15 @@ class Compiled:
     def update(state: Any, x: Any, action: Any, reward: Any) -> None:
         raise NotImplementedError
 
-    def functions(self, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Both functions, compiled."""
+    def functions(self, name: str, checked: bool = False) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Both functions, compiled; with `checked`, they check the bounds of arrays."""
         kind = type(self)
         for function in ("probabilities", "update"):
             if getattr(kind, function) is getattr(Compiled, function):
                 raise PolicyError(f"policy {name!r}: {kind.__name__} has no static function {function}")
         return (
-            _compile(kind.probabilities, PROBABILITIES, f"policy {name!r}: {kind.__name__}.probabilities"),
-            _compile(kind.update, UPDATE, f"policy {name!r}: {kind.__name__}.update"),
+            _compile(kind.probabilities, PROBABILITIES, f"policy {name!r}: {kind.__name__}.probabilities", checked),
+            _compile(kind.update, UPDATE, f"policy {name!r}: {kind.__name__}.update", checked),
         )
 
     def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
@@ -69,13 +73,13 @@ class Compiled:
         return np.ascontiguousarray(state)
 
 
-def _compile(function: Any, signature: Any, who: str) -> Callable[..., None]:
+def _compile(function: Any, signature: Any, who: str, checked: bool) -> Callable[..., None]:
     wanted = ("state", "x", "out") if signature is PROBABILITIES else ("state", "x", "action", "reward")
     found = tuple(inspect.signature(getattr(function, "py_func", function)).parameters)
     if len(found) != len(wanted):
         raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({', '.join(wanted)})")
     try:
-        return policy_function(function, signature)
+        return policy_function(function, signature, checked)
     except Exception as error:
         says = " ".join(str(error).split())
         raise PolicyError(f"{who} cannot be compiled by Numba: {says[:600]}") from error
@@ -119,6 +123,10 @@ class _Linear(Compiled):
             raise PolicyError(f"{who}: loss={loss!r}: {near(str(loss), ['squared', 'logistic'])}")
         self.loss = loss
 
+    @property
+    def unit_rewards(self) -> bool:  # type: ignore[override]
+        return self.loss == "logistic"
+
     def _parameters(self) -> tuple[float, float]:
         raise NotImplementedError
 
@@ -135,7 +143,7 @@ class _Linear(Compiled):
 
 
 class EpsilonGreedy(_Linear):
-    """The action with the largest learned score (the first in a tie), with probability epsilon one at random.
+    """The action with the largest learned score (any of them in a tie), with probability epsilon one at random.
 
     After n updates epsilon is epsilon / (1 + epsilon_decay * n). The paper's section 6.2 evaluates such a policy.
     """
@@ -236,6 +244,7 @@ class UCB1(Compiled):
     """
 
     uses_context = False
+    unit_rewards = True
     probabilities = staticmethod(learners.ucb1)
     update = staticmethod(learners.ucb1_update)
 
@@ -253,6 +262,7 @@ class Exp3(Compiled):
     """
 
     uses_context = False
+    unit_rewards = True
     probabilities = staticmethod(learners.exp3)
     update = staticmethod(learners.exp3_update)
 

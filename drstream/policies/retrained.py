@@ -55,6 +55,10 @@ class Retrained:
         """Called before a pass: how many actions are there?"""
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(f"Retrained: start has {self.n_actions} actions, the log has {log.n_actions}")
+        if self.start and self.start[0].shape[1:] != (log.n_features,):
+            raise PolicyError(
+                f"Retrained: start has contexts of shape {self.start[0].shape}; the log has {log.n_features} features"
+            )
         self.n_actions = log.n_actions
         return self
 
@@ -100,6 +104,11 @@ class Retrained:
             r = np.concatenate([self.start[1][:, action], r])
         if len(np.unique(r)) < 2:  # nothing to tell apart; a classifier would refuse
             return float(r[0]) if len(r) else mean
+        if hasattr(self.model, "predict_proba") and (r != np.round(r)).any():
+            raise PolicyError(
+                f"Retrained: {type(self.model).__name__} is a classifier, whose classes are the rewards, and one is "
+                f"{r[r != np.round(r)][0]:g}: pass a regressor"
+            )
         return clone(self.model).fit(X, r)
 
 
