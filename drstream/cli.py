@@ -332,7 +332,7 @@ def replay(
         typer.echo(result.to_json())
     else:
         _show_replays(result)
-        events = sum(one.events for one in result)
+        events = max(one.events for one in result)
         typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
     if any(one.interrupted for one in result):
         raise typer.Exit(INTERRUPTED)

@@ -309,6 +309,8 @@ class PythonLane(Lane):
                     break
                 if self.debug and first < last:
                     self._check_version(chunk, first, last, pi[first - start :])
+            else:
+                self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all of it was of use
 
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
         """Tell the policy of an accepted event; whether its probabilities are to be asked for again."""
@@ -326,9 +328,10 @@ class PythonLane(Lane):
         if values.shape != wanted or values.dtype.kind not in "fiub":
             raise PolicyError(
                 f"policy {self.settings.policy!r} returned an array of {values.dtype}, shape {values.shape} for "
-                f"{wanted[0]} events and {wanted[1]} actions: it must be numbers of shape {wanted}"
+                f"{wanted[0]} events and {wanted[1]} actions, at t = {self.state[0].t + 1}, {chunk.block.row(first)}: "
+                f"it must be numbers of shape {wanted}"
             )
-        return np.ascontiguousarray(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may use its array again
 
     def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
         try:

@@ -27,8 +27,6 @@ class Exact:
     For q = 0 only the smallest is kept.
     """
 
-    exact = True
-
     def __init__(self, q: float, bound: float = math.inf) -> None:
         self.state = _new_state(q, bound)
         self.low, self.high = np.empty(16), np.empty(16)
@@ -71,8 +69,6 @@ class Sketch:
     The answer is never above the exact quantile and less than ERROR = 1/128 of it below, for values of at least 2**-64;
     smaller ones are taken for the smallest. For q = 0 it is exact.
     """
-
-    exact = False
 
     def __init__(self, q: float, bound: float = 1.0) -> None:
         if not bound <= 1:

@@ -177,6 +177,7 @@ class _Plan:
     n_actions: int
     n_features: int
     compiled_contexts: bool  # some compiled policy looks at them
+    python: bool  # some policy is Python code
     reader: Reader
     shards: int
     copies: bool  # Python policies serve several lanes or shards
@@ -198,7 +199,8 @@ class _Plan:
     def event_bytes(self) -> int:
         """Of an event made ready."""
         matrices = (self.model is not None) + sum(isinstance(p, Fixed) for p in self.policies.values())
-        return 64 + 8 * self.n_features + 8 * self.n_actions * matrices
+        seeds = len({settings.seed for settings in self.settings})
+        return 64 + 8 * seeds + 8 * self.n_features + 8 * self.n_actions * matrices
 
     @property
     def chunk_rows(self) -> int:
@@ -220,6 +222,8 @@ class _Plan:
         contexts: NDArray[Any] = np.empty((len(block), 0))
         if self.compiled_contexts:
             contexts = block.by_row
+        if self.python:
+            block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
         predictions = np.empty((len(block), 0))
         if self.model is not None:
             predictions = _predict(self.model, block, self.n_actions)
@@ -251,6 +255,8 @@ def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
 def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, workers: int, debug: bool) -> _Plan:
     """Bind policies and model to the log, and find out what must be read of it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
+    if len(policies) < len(named):
+        raise PolicyError(f"two policies have the same name: {', '.join(map(repr, named))}")
     if not policies:
         raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
     if asked.method == "dm" and model is None:
@@ -270,7 +276,7 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
                     f"policy {name!r} gives the probability of the logged action only; replay needs all actions'"
                 )
         elif not isinstance(policy, Compiled) and hasattr(policy, "bind"):
-            policy.bind(log)
+            bound[name] = policy.bind(log) or policy
     compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
     reader = log.reader(
@@ -280,7 +286,7 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
     )
     c_max = float(asked.c_max)
     if asked.method in ("dr-ns-wc", "rs"):
-        c_max = min(c_max, smallest_propensity(log, workers))
+        c_max = min(c_max, smallest_propensity(log, reader, workers))
     lanes = list(itertools.product(bound, asked.q, asked.seeds))
     settings = [
         Settings(
@@ -304,6 +310,7 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
         n_actions=log.n_actions,
         n_features=log.n_features if reader.with_context else 0,
         compiled_contexts=compiled,
+        python=python,
         reader=reader,
         shards=int(asked.shards),
         copies=len(lanes) > 1 or asked.shards > 1,
@@ -321,15 +328,18 @@ def _copy_of(policy: Any, name: str) -> Any:
         ) from error
 
 
-def smallest_propensity(log: Log, workers: int) -> float:
-    """Of the log's events: from the statistics of Parquet files if all rows count, else from a pass over the column."""
+def smallest_propensity(log: Log, reader: Reader, workers: int) -> float:
+    """Of the log's events: from the statistics of Parquet files if all rows count, else from a pass over the column.
+
+    Where bad rows are skipped, the pass reads all columns that the replay will, to skip the same ones.
+    """
     everything = log.filter is None and not log._splits and log.on_bad_row == "error"
     if everything and isinstance(log.source, ParquetSource):
         known = log.source.minimum_maximum(log.roles.propensity)
         if known is not None and known[0] > 0:
             return float(known[0])
     held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come
-    reader = held.reader()
+    reader = reader if log.on_bad_row == "skip" else held.reader()
     smallest = 1.0
     for least in execution.run(_Smallest(reader), held, reader.columns, workers):
         smallest = min(smallest, least)

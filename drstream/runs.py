@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
+MEASURED = 50  # simulated steps at least from which a bias mass ε_t is measured
 INFLATION = 1.1  # of C over T, above which a note is made; 1 / (1 - ε) on average
 FAILURE = 0.05  # δ of section 5.3's bound on the number of events
 
@@ -35,7 +36,8 @@ class Replay:
     curve               pa.Table by simulated time t: reward, average up to t, cumulative, c
     acceptance          share of the events that were accepted
     violations          share of the events with c π/p > 1, which cause bias
-    bias_mass           ε of section 5.4, averaged over the steps; bias_bound: Theorem 5.1's bound on |bias of value|
+    bias_mass           ε of section 5.4, averaged over the steps
+    bias_bound          Theorem 5.1's bound on |bias of cumulative| / T
     events, left_over   events that were read; of these, in the incomplete tail
     notes               what should be known about the result
     """
@@ -133,21 +135,29 @@ class Replay:
 
     @property
     def bias_mass(self) -> float:
-        """ε: the mean over simulated steps of E[(c w - 1)+] / c, measured on the events of complete replicates."""
+        """ε: E[(c w - 1)+] / c, a mean over simulated steps, weighted by their Σ c; measured on complete replicates."""
+        if self.method == "dm":
+            return math.nan  # its bias is the model's
         with np.errstate(invalid="ignore"):
             return float(self._outcome.curve[_MASS].sum() / self._weights.sum())
 
     @property
     def bias_bound(self) -> float:
-        """A bound on the bias of the average reward per step that DR-ns has for accepting too few of some events.
+        """A bound on the bias of the cumulative reward, per step, that accepting too few of some events causes.
 
         Theorem 5.1 with the bias mass of each step in place of the largest of all: Σ_t (T - t + 1) ε_t / (1 - ε_t),
         over T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the
         paper.
         """
-        measured = self._outcome.curve[_MASS]
+        if self.method == "dm" or not self.complete:
+            return math.nan
+        pooled = -(-MEASURED // self.complete)  # points, for an ε_t from so many simulated steps or more
+        groups = np.arange(len(self._ends)) // pooled
+        measured, weights = (
+            np.bincount(groups, values)[groups] for values in (self._outcome.curve[_MASS], self._weights)
+        )
         with np.errstate(all="ignore"):
-            mass = np.where(measured > 0, measured / self._weights, 0.0)
+            mass = np.where(measured > 0, measured / weights, 0.0)
             odds = np.where(mass < 1, mass / (1 - mass), np.inf)
         ends = self._ends
         starts = np.concatenate([[0], ends[:-1]])
@@ -195,8 +205,8 @@ class Replay:
         columns |= {
             "cumulative": curve[_REWARD].cumsum(),
             "c": curve[_C],
-            "c_min": curve[_C + 1],
-            "c_max": curve[_C + 2],
+            "c_least": curve[_C + 1],
+            "c_largest": curve[_C + 2],
         }
         return pa.table(columns)
 
@@ -218,13 +228,15 @@ class Replay:
             return NotEnoughEventsError("the log is empty: there is no event to replay")
         rate = max(outcome.accepted, 1) / outcome.events
         one, ten = (math.ceil((m * self.horizon + math.log(math.e / FAILURE)) / rate) for m in (1, 10))
+        each = f" of each of {self.shards} shards" if self.shards > 1 else ""
         more = "more than" if not outcome.accepted else "about"
         adaptive = self.adaptive
         how = f"{self.method}, q = {self.q:g}" if adaptive else f"{self.method}, c = {self.c_max:.3g}"
         error = NotEnoughEventsError(
             f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {how}). "
-            f"It takes {more} {one:,} events for one replicate and {ten:,} for ten (section 5.3, with probability "
-            f"{1 - FAILURE:.0%}). Give more events, a shorter horizon, or {'a larger q' if adaptive else 'dr-ns'}"
+            f"It takes {more} {one:,} events{each} for one replicate and {ten:,} for ten (section 5.3, with "
+            f"probability {1 - FAILURE:.0%}). Give more events, {'fewer shards, ' if each else ''}a shorter horizon, "
+            f"or {'a larger q' if adaptive else 'dr-ns'}"
         )
         error.steps, error.acceptance = outcome.steps_left_over, self.acceptance
         error.events_for_one, error.events_for_ten = one, ten
@@ -234,7 +246,7 @@ class Replay:
 
     @property
     def notes(self) -> list[str]:
-        found = []
+        found = [] if self.complete else [str(self.failure)]
         if self.interrupted:
             found.append(f"interrupted after {self.events:,} events: only complete replicates are counted")
         if self.complete == 1:
@@ -309,8 +321,12 @@ class Replay:
 
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
-        vouched = self.bias_bound <= self._reward_range
-        bound = f"|bias per step| <= {self.bias_bound:.4g}" if vouched else "too large for a bound on the bias"
+        mass = f"; bias mass {self.bias_mass:.3g}, "
+        if self.bias_bound <= self._reward_range:
+            mass += f"|bias of the sum| <= {self.bias_bound:.4g} T"
+        else:
+            mass += "too large for a bound on the bias"
+        mass = mass if self.complete and self.method != "dm" else ""
         level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self.adaptive else f"c = {self.c_max:.4g}"
         lines = [f"{head}, {level}, seed {self.seed}"]
         if self.complete:
@@ -319,11 +335,9 @@ class Replay:
                 f"  cumulative reward  {_with_interval(self.cumulative, self.cumulative_low, self.cumulative_high)}",
                 f"  replicates         {self.complete:,} of {self.horizon:,} steps",
             ]
-        else:
-            lines.append(f"  {self.failure}")
         lines += [
             f"  events             {self.events:,}, {self.left_over:,} of them left over; {self.acceptance:.3%} taken",
-            f"  violations         {self.violations:.3%} of events: c w > 1; bias mass {self.bias_mass:.3g}, {bound}",
+            f"  violations         {self.violations:.3%} of events with c w > 1{mass}",
         ]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
@@ -455,8 +469,9 @@ class Replays:
         found = []
         for note, runs in said.items():
             names = "; ".join(f"{r.policy}, q = {r.q:g}" if r.adaptive else r.policy for r in runs)
-            found.append(note if len(runs) == len(self.runs) else f"{names}: {note}")
-        return [*found, *(str(run.failure) for run in self.runs if not run.complete)]
+            alike = len(runs) == len(self.runs) or not runs[0].complete  # a failure names its policy
+            found.append(note if alike else f"{names}: {note}")
+        return found
 
     def curves(self) -> pa.Table:
         """The learning curves of all simulations: policy, q and seed, and the columns of `Replay.curve`."""

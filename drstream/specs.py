@@ -63,9 +63,8 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
         if kind in LEARNERS:
             known = LEARNERS[kind][1]
             unused -= set(known)
-            named[name] = getattr(kinds, LEARNERS[kind][0])(
-                **{key: value for key, value in given.items() if key in known}, **_parameters(rest, known, spec)
-            )
+            parameters = {key: value for key, value in given.items() if key in known}
+            named[name] = getattr(kinds, LEARNERS[kind][0])(**{**parameters, **_parameters(rest, known, spec)})
         else:
             named[name] = _policy(spec, labels, (*LEARNERS, *POLICIES))
     if unused:
@@ -80,6 +79,8 @@ def _parameters(text: str, known: Sequence[str], spec: str) -> dict[str, Any]:
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
+        if key in found:
+            raise PolicyError(f"--policy {spec!r}: {key} is given twice")
         if not equals or key not in known:
             raise PolicyError(f"--policy {spec!r}: {key!r} is not a parameter of it: {near(key, known)}")
         try:

@@ -109,20 +109,33 @@ def quantile(values, q):
     return sorted(values)[max(1, math.ceil(q * len(values))) - 1]
 
 
-def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, replicates=None):
+def exact_c(Q, q, c_max):
+    return min(c_max, quantile(Q, q))
+
+
+def sketched_c(Q, q, c_max):
+    """The lower edge of the quantile's bucket, of which there are 128 to an octave; the smallest value is known."""
+    exact = exact_c(Q, q, c_max)
+    if q == 0 or exact == c_max or exact < 2.0**-64:
+        return min(Q) if exact < 2.0**-64 else exact
+    octave = 2.0 ** math.floor(math.log2(exact))
+    return max(min(Q), octave * math.floor(exact / octave * 128) / 128)
+
+
+def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, replicates=None, find=exact_c):
     """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
 
     Returns complete replicates, rows that were accepted, and the counts that a Replay shows.
     """
     if method in ("dr-ns-wc", "rs"):
         c_max = min(c_max, *(p for _, _, _, p in events))
-    done, accepted_rows, violations, borderline, taken = [], [], 0, 0, 0
+    done, accepted_rows, violations, taken = [], [], 0, 0
 
     def begin():
         policy.reset()
         return {
             "t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": [], "blocks": [],
-            "block": 0,
+            "block": 0, "masses": [],
         }  # fmt: skip
 
     s, Q = begin(), []
@@ -139,19 +152,19 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         s["V"].append(s["c"] * v)
         s["C"].append(s["c"])
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
-        violations += s["c"] * pi[a] / p > 1
-        borderline += abs(s["c"] * pi[a] / p - 1) < 1e-9  # for q = 0, c w is 1 up to rounding where c was found
+        violations += s["c"] * pi[a] / p > 1 + 1e-12  # where c was found, c w is 1 up to rounding
+        s["masses"].append(max(s["c"] * pi[a] / p - 1, 0))
         if pi[a] > 0 and u[k] <= s["c"] * pi[a] / p:
             accepted_rows.append(k)
             s["rewards"].append(r)
             s["cs"].append(s["c"])
-            block = math.fsum(s["V"][s["block"] :]), math.fsum(s["C"][s["block"] :])
-            s["blocks"].append((r, 1) if method == "rs" else block)
+            block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses")]
+            s["blocks"].append((r, 1, block[2]) if method == "rs" else block)
             s["block"] = len(s["V"])
             policy.update(np.asarray(x), a, r)
             s["t"] += 1
             if method in ("dr-ns", "dm"):
-                s["c"] = min(c_max, quantile(Q, q))
+                s["c"] = find(Q, q, c_max)
             if s["t"] == horizon + 1:
                 V, C = math.fsum(s["V"]), math.fsum(s["C"])
                 if method == "rs":
@@ -172,7 +185,7 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
                 s = begin()
                 Q = Q if carry else []
     counts = {"events": taken, "accepted": len(accepted_rows), "left_over": s["events"]}
-    return done, accepted_rows, {**counts, "violations": violations, "borderline": borderline}
+    return done, accepted_rows, {**counts, "violations": violations}
 
 
 class Learner:

@@ -127,6 +127,7 @@ def test_a_full_disk_does_not_matter(monkeypatch):
 
 
 POLICY = """
+import settings
 from helpers import half
 import numpy as np
 import drstream as drs
@@ -146,7 +147,7 @@ class Mine(drs.policies.Compiled):
 
     @staticmethod
     def update(state, x, action, reward):
-        state[action] += reward - SHIFT
+        state[action] += reward - SHIFT - settings.SHIFT
 
 SHIFT = 0.1
 """
@@ -174,6 +175,7 @@ def test_the_replay_loop_and_a_users_policy_come_from_the_cache(copy):
     cache = copy / "cache"
     (copy / "mine.py").write_text(POLICY)
     (copy / "helpers.py").write_text(HELPERS)
+    (copy / "settings.py").write_text("SHIFT = 0\n")
     _, misses, value = run(copy, cache, REPLAY)
     first = files(cache)
     assert run(copy, cache, REPLAY) == (misses, 0, value)
@@ -184,16 +186,21 @@ def test_the_replay_loop_and_a_users_policy_come_from_the_cache(copy):
 
 
 def test_editing_what_a_users_policy_calls_changes_the_result(copy):
-    """`half` stands in another file, which Numba's own cache key does not see."""
+    """`half` and settings.SHIFT stand in other files, which Numba's own cache key does not see."""
     cache = copy / "cache"
     (copy / "mine.py").write_text(POLICY)
     (copy / "helpers.py").write_text(HELPERS)
+    (copy / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(0)\n")
     *_, before = run(copy, cache, REPLAY)
     (copy / "helpers.py").write_text(HELPERS.replace("x / 2", "x / 10"))
     hits, misses, after = run(copy, cache, REPLAY)
     assert after != before
     assert misses == 1  # probabilities; update does not call it
     assert hits > 10
+    (copy / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(1)\n")
+    _, misses, last = run(copy, cache, REPLAY)
+    assert last != after
+    assert misses == 1  # update
 
 
 def test_a_policy_that_closes_over_a_compiled_function_leaves_no_files():

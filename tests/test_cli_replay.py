@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 def test_table_json_and_files(folder):
     words = ["replay", "log.parquet", "--policy", "epsilon-greedy", "--epsilon", "0.2", "--horizon", "30"]
-    words += ["--q", "0,0.1", "--policy", "b=linucb:alpha=0.5", "--model", "ridge:5", "--fit", "0.3"]
+    words += ["--q", "0,0.1", "--policy", "b=linucb:alpha=0.5", "--alpha", "3", "--model", "ridge:5", "--fit", "0.3"]
     done = drstream(*words, "--output", "out.parquet", "--curve", "curve.csv", cwd=folder)
     assert done.returncode == 0, done.stderr
     for text in ("epsilon-greedy", " b ", "T = 30 steps", "replicates", "left over", "replayed by dr-ns"):
@@ -86,6 +86,7 @@ def test_other_methods_and_options(folder):
         (("--policy", "epsilon-gredy", "--horizon", "5"), "did you mean 'epsilon-greedy'"),
         (("--policy", "linucb:alhpa=1", "--horizon", "5"), "'alhpa' is not a parameter of it: did you mean 'alpha'"),
         (("--policy", "linucb:alpha=x", "--horizon", "5"), "alpha='x' is not a number"),
+        (("--policy", "linucb:alpha=1,alpha=2", "--horizon", "5"), "alpha is given twice"),
         (("--policy", "ucb1", "--epsilon", "0.1", "--horizon", "5"), "--epsilon is a parameter of none of"),
         (("--policy", "ucb1", "--policy", "ucb1", "--horizon", "5"), "two policies are called 'ucb1'"),
         (("--policy", "ucb1", "--horizon", "0"), "--horizon 0: a whole number, at least 1"),

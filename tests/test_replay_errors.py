@@ -192,6 +192,43 @@ def test_a_policy_that_cannot_be_copied_serves_one_lane_only(log):
         drs.replay(log, held, 5, q=[0.0, 0.1])
 
 
+class Reuses(reference.Learner):
+    """Returns views of one array, and never learns."""
+
+    def start(self):
+        self.room = np.empty((5000, 3))
+
+    def probabilities(self, X):
+        out = self.room[: len(X)]
+        out[:] = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0, np.zeros(len(X))])
+        return out
+
+    def learn(self, x, action, reward):
+        self.version -= 1  # which update adds
+
+
+def test_debug_mode_does_not_accuse_a_policy_that_reuses_its_array(log):
+    drs.replay(log, Reuses(3, 2), 5, q=0.1, debug=True)
+
+
+def test_policies_that_break_are_reported_and_do_not_go_on_with_the_first_action():
+    huge = pa.table({"x0": [1e200] * 60, "action": [0, 1] * 30, "reward": [1.0] * 60, "propensity": [0.5] * 60})
+    with pytest.raises(drs.PolicyError, match="holds NaN, at t = 2"):
+        drs.replay(drs.Log(huge), drs.policies.LinUCB(), 20)
+
+
+def test_two_policies_of_one_name(log):
+    with pytest.raises(drs.PolicyError, match="two policies have the same name: 1, '1'"):
+        drs.replay(log, {1: drs.policies.UCB1(), "1": drs.policies.Exp3()}, 5)
+
+
+def test_a_direct_method_makes_no_claim_about_its_bias(log):
+    run = drs.replay(log, drs.policies.UCB1(), 5, drs.models.Constant(5.0), method="dm")
+    assert math.isnan(run.bias_mass)
+    assert math.isnan(run.bias_bound)
+    assert "bias" not in repr(run)
+
+
 class Beyond(Diverging):
     @staticmethod
     def update(state, x, action, reward):
@@ -266,7 +303,9 @@ def test_parameters_of_policies(make, message):
         make()
 
 
-def test_not_enough_events_says_how_far_it_came_and_what_it_takes(log):
+def test_not_enough_events_says_how_far_it_came_and_what_it_takes(log, tmp_path):
+    pq.write_table(small_log(0, 600, 3, 2), tmp_path / "log.parquet", row_group_size=300)
+    sharded = drs.Log(tmp_path / "log.parquet", actions=3)
     with pytest.raises(drs.NotEnoughEventsError) as caught:
         drs.replay(log, drs.policies.Uniform(), 5000, q=0.0)
     error = caught.value
@@ -277,6 +316,8 @@ def test_not_enough_events_says_how_far_it_came_and_what_it_takes(log):
     assert (error.events_for_one, error.events_for_ten) == (one, ten)
     for part in (f"600 events simulated {error.steps} steps", f"{one:,} events for one", f"{ten:,} for ten", "q = 0"):
         assert part in str(error)
+    with pytest.raises(drs.NotEnoughEventsError, match=r"events of each of 2 shards .* fewer shards"):
+        drs.replay(sharded, drs.policies.Uniform(), 5000, q=0.0, shards=2)
     never = pa.table({"action": [0] * 50, "reward": [1.0] * 50, "propensity": [0.5] * 50})
     with pytest.raises(drs.NotEnoughEventsError, match="more than"):
         drs.replay(drs.Log(never, actions=2), drs.policies.Constant(1), 3)

@@ -1,10 +1,10 @@
-"""The one place that knows Numba's flags and its cache; nothing else in drstream imports numba.
+"""The one place that knows Numba's flags and its cache; besides, only `_types.py` imports numba.
 
 `@kernel(signature, ...)` compiles ahead for exactly those signatures and keeps the machine code on disk.
 `@helper` marks a function that only kernels call: it is compiled into its callers.
 `@inlined` is a helper for the hot path: a call of it counts no references to arrays, 10 ns for each of them.
-`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise; so is a kernel's with
-`unordered=True`.
+`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise; `unordered=True` says the
+same of a kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numba
@@ -134,17 +135,24 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
 
 
 def _what_it_uses(function: Any, seen: set[Any]) -> str:
-    """The sources of compiled functions and the values of globals that a function refers to, in whatever file."""
+    """All that a function refers to and Numba freezes: values of globals, and the sources of modules and of other
+    compiled functions, in whatever file they stand."""
     seen.add(function)
     parts = []
     for name in sorted(function.__code__.co_names):
         value = function.__globals__.get(name)
         used = getattr(value, "py_func", None)
-        if used is None:
-            parts.append(f"{name}={value!r}" if isinstance(value, int | float | complex | str | tuple) else "")
-            parts.append(value.tobytes().hex() if isinstance(value, np.ndarray) else "")
-        elif used not in seen:
-            source = Path(used.__code__.co_filename)
-            parts.append(source.read_text() if source.exists() else "")
-            parts.append(_what_it_uses(used, seen))
+        if used is not None and used not in seen:
+            parts += [_source(used.__code__.co_filename), _what_it_uses(used, seen)]
+        elif isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in ("numpy", "math", "numba"):
+            parts.append(_source(getattr(value, "__file__", None)))
+        elif isinstance(value, np.ndarray):
+            parts.append(f"{name}={value.dtype}{value.tobytes().hex()}")
+        elif isinstance(value, int | float | complex | str | tuple | np.generic):
+            parts.append(f"{name}={value!r}")
     return "\0".join(parts)
+
+
+def _source(file: str | None) -> str:
+    path = Path(file or "")
+    return path.read_text() if path.suffix == ".py" and path.exists() else str(file)

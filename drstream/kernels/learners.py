@@ -76,6 +76,17 @@ def _argmax(values):
     return best
 
 
+@inlined
+def _take_best(out):
+    """Probability 1 for the first of the largest; NaN for all if one is NaN, which the loop reports."""
+    broken = False
+    for k in range(out.shape[0]):
+        broken = broken or out[k] != out[k]
+    best = _argmax(out)
+    out[:] = np.nan if broken else 0.0
+    out[best] += 1.0
+
+
 @kernel(PROBABILITIES)
 def epsilon_greedy(state, x, out):
     """The largest scores share what epsilon leaves: at first all are 0, and the order of the labels means nothing."""
@@ -146,9 +157,7 @@ def lin_ucb(state, x, out):
             mean += state[b + i] * z
             variance += z * _feature(x, i)
         out[k] = mean + state[PARAMETER] * math.sqrt(max(variance, 0.0))
-    best = _argmax(out)
-    out[:] = 0.0
-    out[best] = 1.0
+    _take_best(out)
 
 
 @kernel(UPDATE)
@@ -181,9 +190,7 @@ def ucb1(state, x, out):
         else:
             bonus = math.sqrt(math.log(state[UPDATES]) / count)
             out[k] = state[HEADER + actions + k] / count + state[PARAMETER] * bonus
-    best = _argmax(out)
-    out[:] = 0.0
-    out[best] = 1.0
+    _take_best(out)
 
 
 @kernel(UPDATE)

@@ -25,10 +25,10 @@ STATE = np.dtype(
 )
 TRACKER = record(STATE)
 
-# Buckets of the sketch: 2**STEPS to an octave, from 2**LOWEST to 1.
+# Buckets of the sketch: one for what is below 2**LOWEST, then 2**STEPS to an octave up to 1.
 STEPS = 7
 LOWEST = -64
-BUCKETS = -LOWEST << STEPS
+BUCKETS = 1 + (-LOWEST << STEPS)
 ERROR = 2.0**-STEPS  # the sketch's answer is not above the exact one, and less than this share of it below
 
 
@@ -40,11 +40,10 @@ def rank_of(tracker):
 
 @helper
 def start(tracker):
-    """Forget all values."""
+    """Forget all values. The sketch still looks first where the quantile was last found."""
     tracker.count = 0
     tracker.low = 0
     tracker.high = 0
-    tracker.bucket = 0
     tracker.smallest = np.inf
 
 
@@ -119,12 +118,20 @@ def _bucket_of(value):
     mantissa, exponent = math.frexp(value)  # 0.5 <= mantissa < 1
     if exponent <= LOWEST:
         return 0
-    return ((exponent - 1 - LOWEST) << STEPS) + int((mantissa - 0.5) * (2 << STEPS))
+    return 1 + ((exponent - 1 - LOWEST) << STEPS) + int((mantissa - 0.5) * (2 << STEPS))
 
 
 @helper
 def _lower_edge(bucket):
-    return math.ldexp(0.5 + (bucket & ((1 << STEPS) - 1)) / (2 << STEPS), int((bucket >> STEPS) + LOWEST + 1))
+    place = bucket - 1
+    return math.ldexp(0.5 + (place & ((1 << STEPS) - 1)) / (2 << STEPS), int((place >> STEPS) + LOWEST + 1))
+
+
+@helper
+def clear(tracker, counts):
+    """Empty the buckets that hold something; few values are far below 1."""
+    if tracker.high > 0:
+        counts[_bucket_of(tracker.smallest) :] = 0.0
 
 
 @inlined

@@ -28,6 +28,7 @@ from drstream.kernels._types import (
 from drstream.kernels.sums import two_sum
 from drstream.kernels.terms import TOLERANCE
 
+ROUNDING = 1e-12  # where c was found, c w is 1 up to rounding: that is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
 
 LANE = np.dtype(
@@ -39,7 +40,7 @@ LANE = np.dtype(
         ("adaptive", "i8"),  # 1: c is a quantile of Q; 0: it stays at c_max
         ("sketch", "i8"),  # 1: Q is a sketch
         ("carry", "i8"),  # 1: Q is kept when a replicate ends
-        ("most_replicates", "i8"),  # then the lane is done
+        ("most_replicates", "i8"),  # then the lane is done; -1: as many as there are
         ("bin_steps", "i8"),  # steps of simulated time to a point of the curve
         # the replicate under way
         ("t", "i8"),  # events accepted
@@ -162,7 +163,7 @@ def step(s, q, low, high, event):
     s.block_carry += error
     s.block_events += 1
     s.block_mass += max(chance - 1.0, 0.0)
-    s.all_violations += chance > 1.0
+    s.all_violations += chance > 1.0 + ROUNDING
     s.least_reward = min(s.least_reward, r)
     s.largest_reward = max(s.largest_reward, r)
     s.largest_weight = max(s.largest_weight, w)
@@ -241,9 +242,9 @@ def _complete(lane, row):
     s.weight = 0.0
     s.weight_carry = 0.0
     if s.carry == 0:
-        quantiles.start(lane.tracker[0])
         if s.sketch == 1:
-            lane.low[:] = 0.0
+            quantiles.clear(lane.tracker[0], lane.low)
+        quantiles.start(lane.tracker[0])
 
 
 @helper

@@ -133,10 +133,11 @@ class Block:
                 self._matrix = context[self.start : self.stop]
             else:
                 kind = np.result_type(*context) if context else np.float64
-                self._matrix = np.empty((len(context), len(self)), kind).T
+                matrix = np.empty((len(context), len(self)), kind).T
                 for j, column in enumerate(context):
-                    self._matrix[:, j] = column[self.start : self.stop]
-                self._matrix.flags.writeable = False  # other policies see it too
+                    matrix[:, j] = column[self.start : self.stop]
+                matrix.flags.writeable = False  # other policies see it too
+                self._matrix = matrix  # last: another thread may look
         return self._matrix
 
     @property

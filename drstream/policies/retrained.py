@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -52,15 +53,16 @@ class Retrained:
         self._first: list[Any] | None = None  # models after `start`, the same for every replicate
 
     def bind(self, log: Log) -> Self:
-        """Called before a pass: how many actions are there?"""
+        """A copy for this log: how many actions are there?"""
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(f"Retrained: start has {self.n_actions} actions, the log has {log.n_actions}")
         if self.start and self.start[0].shape[1:] != (log.n_features,):
             raise PolicyError(
                 f"Retrained: start has contexts of shape {self.start[0].shape}; the log has {log.n_features} features"
             )
-        self.n_actions = log.n_actions
-        return self
+        bound = copy.copy(self)
+        bound.n_actions = log.n_actions
+        return bound
 
     def reset(self) -> None:
         if self.n_actions is None:
