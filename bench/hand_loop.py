@@ -73,25 +73,27 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
     low, high = heaps  # the ⌈q n⌉ smallest ratios p / π, largest on top; the others below 1, smallest on top
     n_low, n_high, count, t, c, value, weight, complete = state
     K, d = coef.shape
+    scores, predictions = np.empty(K), np.empty(K)
     for i in range(X.shape[0]):
         x = X[i]
         a, r, p = actions[i], rewards[i], propensities[i]
-        ties, top, logged_score = 0, -np.inf, 0.0
-        all_predicted, best_predicted, logged_predicted = 0.0, 0.0, 0.0
+        top, all_predicted = -np.inf, 0.0
         for k in range(K):
             score, predicted = learner[k, d], intercept[k]
             for j in range(d):
                 score += learner[k, j] * x[j]
                 predicted += coef[k, j] * x[j]
+            scores[k], predictions[k] = score, predicted
+            top = max(top, score)
             all_predicted += predicted
-            if k == a:
-                logged_score, logged_predicted = score, predicted
-            if score > top:
-                ties, top, best_predicted = 1, score, predicted
-            elif score == top:
-                ties, best_predicted = ties + 1, best_predicted + predicted
+        ties, best_predicted = 0, 0.0
+        for k in range(K):
+            is_best = scores[k] == top
+            ties += is_best
+            best_predicted += is_best * predictions[k]
+        logged_predicted = predictions[a]
         expected = all_predicted * epsilon / K + (1.0 - epsilon) / ties * best_predicted
-        pi = epsilon / K + (1.0 - epsilon) / ties * (logged_score == top)
+        pi = epsilon / K + (1.0 - epsilon) / ties * (scores[a] == top)
 
         value += c * (expected + pi / p * (r - logged_predicted))
         weight += c
