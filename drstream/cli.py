@@ -439,8 +439,8 @@ def _show_replays(result: Replays) -> None:
     several, wide = len(result.seeds) > 1, console.width >= 110
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
-    heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted", "c w > 1"]
-    for head in [*heads, *(["left over"] if wide else [])]:
+    heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted"]
+    for head in [*heads, *(["c w > 1", "left over"] if wide else [])]:
         table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
     last = None
     for one in result:
@@ -449,7 +449,7 @@ def _show_replays(result: Replays) -> None:
         cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
         cells += [*([str(one.seed)] if several else []), _short(row["value"]), interval]
         cells += [*([f"{one.horizon:,}"] if wide else []), f"{one.complete:,}"]
-        cells += [f"{one.acceptance:.2%}", f"{one.violations:.2%}", *([f"{one.left_over:,}"] if wide else [])]
+        cells += [f"{one.acceptance:.2%}", *([f"{one.violations:.2%}", f"{one.left_over:,}"] if wide else [])]
         table.add_row(*map(Text, cells))
         last = one.policy
     events, actions = max(one.events for one in result), len(first.labels)

@@ -215,16 +215,16 @@ def test_no_progress_bar_in_a_pipe(folder):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_progress_bar_on_a_terminal(folder):
-    """Standard error is a terminal of 100 columns; the bar shows events and speed, and is gone at the end."""
+def on_a_terminal(*words, cwd, columns):
+    """Standard output, and what is shown on standard error, which is a terminal."""
     master, slave = pty.openpty()
     done = subprocess.run(
-        [*PROGRAM, "evaluate", "log.parquet", "--policy", "uniform", "--json"],
-        cwd=folder,
+        [*PROGRAM, *words],
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=slave,
         check=True,
-        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
     )
     os.close(slave)
     shown = b""
@@ -234,8 +234,14 @@ def test_progress_bar_on_a_terminal(folder):
     except OSError:  # Linux says so when the other end is closed
         pass
     os.close(master)
+    return done.stdout, shown
+
+
+def test_progress_bar_on_a_terminal(folder):
+    """The bar shows events and speed, and is gone at the end."""
+    out, shown = on_a_terminal("evaluate", "log.parquet", "--policy", "uniform", "--json", cwd=folder, columns=100)
     assert b"3,000 events" in shown
-    assert json.loads(done.stdout)["events"] == 3000
+    assert json.loads(out)["events"] == 3000
 
 
 @pytest.mark.parametrize(

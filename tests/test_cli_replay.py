@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import signal
 import subprocess
 
@@ -13,7 +12,7 @@ import pytest
 
 import drstream as drs
 from tests.logs import world
-from tests.test_cli import PROGRAM, drstream, fails
+from tests.test_cli import PROGRAM, drstream, fails, on_a_terminal
 
 LEARNER = """
 import time
@@ -117,27 +116,19 @@ def test_a_policy_that_raises_shows_its_own_traceback_with_t_and_row(folder):
 
 
 def test_progress_on_a_terminal_shows_replicates_and_acceptance(folder):
-    master, slave = pty.openpty()
     words = ["replay", "log.parquet", "--policy", "ucb1", "--horizon", "10", "--json"]
-    done = subprocess.run(
-        [*PROGRAM, *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        check=True,
-        env={**os.environ, "COLUMNS": "140", "TERM": "xterm"},
-    )
-    os.close(slave)
-    shown = b""
-    try:
-        while chunk := os.read(master, 4096):
-            shown += chunk
-    except OSError:
-        pass
-    os.close(master)
+    out, shown = on_a_terminal(*words, cwd=folder, columns=100)
     for text in (b"6,000 events", b"replicates", b"% accepted"):
         assert text in shown
-    assert json.loads(done.stdout)["runs"]
+    assert json.loads(out)["runs"]
+
+
+def test_the_table_fits_80_columns(folder):
+    words = ["replay", "log.parquet", "--policy", "epsilon-greedy", "--horizon", "10", "--q", "0.01,0.1"]
+    done = drstream(*words, cwd=folder, env={**os.environ, "COLUMNS": "80", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"})
+    table = [line for line in done.stdout.splitlines() if not line.startswith("note")]
+    assert "…" not in done.stdout
+    assert any("epsilon-greedy" in line and "0.01" in line and ".." in line for line in table)
 
 
 @pytest.mark.jit_only

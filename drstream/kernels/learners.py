@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
-from drstream.kernels._jit import helper, inlined, kernel, unordered_helper
+from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels.replay import PROBABILITIES, UPDATE
+from drstream.kernels.sums import dot
 
 HEADER = 8
 N_ACTIONS, UPDATES = 0, 1  # places of all headers; the others are each policy's own
@@ -18,19 +19,11 @@ PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC = 2, 3, 4, 5, 6
 # Linear scores by stochastic gradient descent: K rows of d weights and an intercept.
 
 
-@unordered_helper
-def _dot(w, x):
-    total = 0.0
-    for j in range(x.shape[0]):
-        total += w[j] * x[j]
-    return total
-
-
 @inlined
 def _affine(state, start, x):
     """state[start : start + d] @ x + state[start + d]; rows of a reshaped state would take twice the time."""
     end = start + x.shape[0]
-    return _dot(state[start:end], x) + state[end]
+    return dot(state[start:end], x) + state[end]
 
 
 @inlined
@@ -38,7 +31,7 @@ def _scores(state, x, out):
     width = x.shape[0]
     for k in range(out.shape[0]):
         start = HEADER + k * (width + 1)
-        out[k] = _dot(state[start : start + width], x) + state[start + width]
+        out[k] = dot(state[start : start + width], x) + state[start + width]
 
 
 @inlined
@@ -52,7 +45,7 @@ def _descend(state, x, action, reward):
         score = 1.0 / (1.0 + math.exp(-score))
         curvature = 0.25
     rate = state[RATE] / (1.0 + state[RATE_DECAY] * state[UPDATES])
-    pace = rate * (reward - score) / (1.0 + rate * curvature * (_dot(x, x) + 1.0))
+    pace = rate * (reward - score) / (1.0 + rate * curvature * (dot(x, x) + 1.0))
     for j in range(x.shape[0]):
         state[start + j] += pace * x[j]
     state[start + x.shape[0]] += pace

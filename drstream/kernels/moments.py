@@ -8,17 +8,9 @@ import numpy as np
 
 from drstream.kernels._jit import helper, kernel, unordered_helper
 from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
-from drstream.kernels.sums import LANES, lane_sum, two_sum
+from drstream.kernels.sums import LANES, dot, lane_sum, two_sum
 
 CHUNK = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
-
-
-@unordered_helper
-def _dot(x, y):
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += x[i] * y[i]
-    return total
 
 
 @unordered_helper
@@ -63,8 +55,8 @@ def _add_pair(terms, first, last, members, i, out):
         j += 4
     while j < size:
         a = terms[members[j]][first:last]
-        out[i * size + j] += _dot(x, a)
-        out[(i + 1) * size + j] += _dot(y, a)
+        out[i * size + j] += dot(x, a)
+        out[(i + 1) * size + j] += dot(y, a)
         j += 1
 
 
@@ -79,7 +71,7 @@ def _add_products(terms, first, last, members, out):
         _add_pair(terms, first, last, members, i, out)
     if size % 2 == 1:
         x = terms[members[size - 1]][first:last]
-        out[size * size - 1] += _dot(x, x)
+        out[size * size - 1] += dot(x, x)
 
 
 @helper

@@ -1,6 +1,9 @@
-"""Compensated sums. 64 independent lanes keep the processor's vector units busy and fix the order of addition."""
+"""Sums: compensated ones, and products in any order.
 
-from drstream.kernels._jit import helper
+64 independent lanes keep the processor's vector units busy and fix the order of addition.
+"""
+
+from drstream.kernels._jit import helper, unordered_helper
 
 LANES = 64
 
@@ -11,6 +14,14 @@ def two_sum(a, b):
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
+
+
+@unordered_helper
+def dot(x, y):
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
 
 
 @helper
