@@ -7,12 +7,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Integral
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -25,6 +25,7 @@ from drstream.progress import reporter
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]
 Items = Generator[Result, None, None]
+AWAKE = 0.2  # s
 AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
 
 
@@ -107,7 +108,7 @@ def _ahead(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead
                 pool.submit(work, part, queues[-1])
             if not queues:
                 return
-            while (item := queues[0].get()) is not END:
+            while (item := _get(queues[0])) is not END:
                 if isinstance(item, Failed):
                     raise item.error
                 yield item
@@ -130,6 +131,19 @@ def _put(waiting: Queue[Any], item: Any, stop: threading.Event) -> None:
             return waiting.put(item, timeout=0.1)
 
 
+def _get(waiting: Queue[Any]) -> Any:
+    while True:
+        with suppress(Empty):
+            return waiting.get(timeout=AWAKE)
+
+
+def result_of(future: Future[Result]) -> Result:
+    """The result, waited for in short naps: a Ctrl-C that comes as the main thread falls asleep is not lost."""
+    while not wait([future], timeout=AWAKE).done:
+        pass
+    return future.result()
+
+
 def how_many(threads: int | None) -> int:
     """The number of threads that `threads=` means."""
     if threads is not None and (not isinstance(threads, Integral) or threads < 1):
@@ -139,7 +153,7 @@ def how_many(threads: int | None) -> int:
 
 def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int], None]) -> Result:
     part, future = under_way.popleft()
-    result = future.result()
+    result = result_of(future)
     report(part.first_row + part.rows)
     return result
 

@@ -378,7 +378,7 @@ def _run(
         else:
             futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
         try:
-            done = [future.result() for future in futures]
+            done = [execution.result_of(future) for future in futures]
         except BaseException as error:
             stop.set()
             for future in futures:
@@ -480,7 +480,7 @@ def _feed(lanes: list[Lane], chunk: Chunk, pool: ThreadPoolExecutor | None) -> N
             lane.take(chunk)
     else:
         for future in [pool.submit(lane.take, chunk) for lane in lanes]:
-            future.result()
+            execution.result_of(future)
 
 
 def _progress_text(lanes: list[Lane]) -> str:
