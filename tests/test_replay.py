@@ -166,6 +166,19 @@ def test_compiled_equals_python_equals_the_naive_algorithm(
     assert seen == [(events[k][1], events[k][2]) for k in accepted]
 
 
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_every_learner_equals_its_naive_form(name):
+    """Over enough steps that it learns something, whatever hypothesis may have drawn above."""
+    compiled, plain, parameters = LEARNERS[name]
+    table = small_log(7, 400, 3, 2)
+    events, rhat = as_events(table, 2)
+    naive = plain(3, 2, **parameters)
+    ref, _, counts = reference.replay(events, rhat, drs.uniforms(0, 0, 400), naive, 25, 0.1, 1.0, "dr-ns")
+    log = drs.Log(table, context=["x0", "x1"], actions=3)
+    agree(drs.replay(log, compiled, 25, drs.models.Column("rhat"), q=0.1), ref, counts, 25)
+    assert len(ref) > 1
+
+
 @given(
     seed=st.integers(0, 10_000),
     method=st.sampled_from(METHODS),

@@ -35,24 +35,6 @@ def _scores(state, x, out):
 
 
 @inlined
-def _descend(state, x, action, reward):
-    """One step on the chosen action's weights, divided by what makes it implicit (Toulis, Airoldi 2017): no feature is
-    too large for it."""
-    start = HEADER + action * (x.shape[0] + 1)
-    score = _affine(state, start, x)
-    curvature = 1.0
-    if state[LOGISTIC] == 1.0:
-        score = 1.0 / (1.0 + math.exp(-score))
-        curvature = 0.25
-    rate = state[RATE] / (1.0 + state[RATE_DECAY] * state[UPDATES])
-    pace = rate * (reward - score) / (1.0 + rate * curvature * (dot(x, x) + 1.0))
-    for j in range(x.shape[0]):
-        state[start + j] += pace * x[j]
-    state[start + x.shape[0]] += pace
-    state[UPDATES] += 1.0
-
-
-@inlined
 def _decayed(state):
     return state[PARAMETER] / (1.0 + state[PARAMETER_DECAY] * state[UPDATES])
 
@@ -126,7 +108,20 @@ def square_cb(state, x, out):
 
 @kernel(UPDATE)
 def descend(state, x, action, reward):
-    _descend(state, x, action, reward)
+    """One step on the chosen action's weights, divided by what makes it implicit (Toulis, Airoldi 2017): no feature is
+    too large for it."""
+    start = HEADER + action * (x.shape[0] + 1)
+    score = _affine(state, start, x)
+    curvature = 1.0
+    if state[LOGISTIC] == 1.0:
+        score = 1.0 / (1.0 + math.exp(-score))
+        curvature = 0.25
+    rate = state[RATE] / (1.0 + state[RATE_DECAY] * state[UPDATES])
+    pace = rate * (reward - score) / (1.0 + rate * curvature * (dot(x, x) + 1.0))
+    for j in range(x.shape[0]):
+        state[start + j] += pace * x[j]
+    state[start + x.shape[0]] += pace
+    state[UPDATES] += 1.0
 
 
 # LinUCB with a model for each action (Li, Chu, Langford, Schapire 2010, algorithm 1), with an intercept: for each
