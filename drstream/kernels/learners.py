@@ -23,7 +23,7 @@ PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC = 2, 3, 4, 5, 6
 def _affine(state, start, x):
     """state[start : start + d] @ x + state[start + d]; rows of a reshaped state would take twice the time."""
     end = start + x.shape[0]
-    return dot(state[start:end], x) + state[end]
+    return dot(x, state[start:end]) + state[end]
 
 
 @inlined
@@ -31,7 +31,7 @@ def _scores(state, x, out):
     width = x.shape[0]
     for k in range(out.shape[0]):
         start = HEADER + k * (width + 1)
-        out[k] = dot(state[start : start + width], x) + state[start + width]
+        out[k] = dot(x, state[start : start + width]) + state[start + width]
 
 
 @inlined
