@@ -25,7 +25,7 @@ from drstream.progress import reporter
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]
 Items = Generator[Result, None, None]
-AWAKE = 0.2  # s
+AWAKE = 0.2  # s, between looks whether all is over
 AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
 
 
@@ -72,7 +72,7 @@ def run(
 def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
     """What `produce(part)` yields for every part, one after the other and in order; made ahead on threads.
 
-    At most `ahead` items of each of the parts under way wait to be taken. To be closed, or used in a `with` statement.
+    At most `ahead` items of each of the parts under way wait to be taken. To be closed when no more are wanted.
     """
     return _serially(produce, parts) if threads == 1 else _ahead(produce, parts, threads, ahead)
 
@@ -128,7 +128,7 @@ def _put(waiting: Queue[Any], item: Any, stop: threading.Event) -> None:
         if stop.is_set():
             raise Stopped
         with suppress(Full):
-            return waiting.put(item, timeout=0.1)
+            return waiting.put(item, timeout=AWAKE)
 
 
 def _get(waiting: Queue[Any]) -> Any:

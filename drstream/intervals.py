@@ -37,15 +37,23 @@ def normal(value: float, stderr: float, confidence: float) -> tuple[float, float
 
 def student(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float, float]:
     """The mean of independent values, its standard error and t interval; one value alone has none."""
-    from scipy.special import stdtrit
-
     n = len(values)
     mean = math.fsum(values) / n
     if n < 2:
         return mean, math.nan, math.nan, math.nan
     stderr = float(np.std(values, ddof=1)) / math.sqrt(n)
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * stderr
+    half = t_score(confidence, n - 1) * stderr
     return mean, stderr, mean - half, mean + half
+
+
+def t_score(confidence: float, freedom: float) -> float:
+    """
+    >>> round(t_score(0.95, 9), 4)
+    2.2622
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def z_score(confidence: float) -> float:

@@ -80,7 +80,8 @@ def replay(
     replicates  stop after so many.
     shards      so many contiguous runs of row groups are replayed independently, and may run in parallel.
     tracker     of the quantile: "exact", "sketch" (constant memory), or "auto": exact until it holds 8 million values.
-    debug       check that a Python policy's version moves whenever its probabilities do.
+    debug       check that a Python policy's version moves whenever its probabilities do, and that a compiled one keeps
+                within its arrays.
 
     Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers; the result
     is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters are those of

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.errors import NotEnoughEventsError, near
-from drstream.intervals import student
+from drstream.intervals import student, t_score
 from drstream.kernels import replay as kernels
 from drstream.lanes import Outcome, Settings
 from drstream.results import Estimate, plain
@@ -193,9 +193,7 @@ class Replay:
         if not self.complete:
             raise self.failure
         curve, n = self._outcome.curve, self.complete
-        reward = (
-            curve[_REWARD] / curve[_WEIGHT]
-        )  # Σ c V_k over Σ c, of the events that simulate step t, in all replicates
+        reward = curve[_REWARD] / curve[_WEIGHT]  # Σ c V_k over Σ c, of all events that simulate step t
         squares = curve[_M2_REWARD] - 2 * reward * curve[_CO_MOMENT] + reward**2 * curve[_M2_WEIGHT]
         half = _half_widths(np.maximum(squares, 0.0), n, self.confidence) / curve[_WEIGHT]
         width = _half_widths(curve[_AVERAGE + 1], n, self.confidence)
@@ -297,7 +295,7 @@ class Replay:
             "acceptance": self.acceptance,
             "violations": self.violations,
             "bias_mass": self.bias_mass,
-            "bias_bound": self.bias_bound if known else math.nan,
+            "bias_bound": self.bias_bound,
             "max_weight": self.max_weight,
             "c_max": self.c_max,
             "shards": self.shards,
@@ -365,9 +363,7 @@ def _half_widths(squares: Floats, n: int, confidence: float) -> Floats:
     """Of t intervals for means over n replicates, from sums of squared deviations."""
     if n < 2:
         return np.full(len(squares), math.nan)
-    from scipy.special import stdtrit
-
-    return stdtrit(n - 1, (1 + confidence) / 2) * np.sqrt(squares / (n - 1) / n)
+    return t_score(confidence, n - 1) * np.sqrt(squares / (n - 1) / n)
 
 
 def _with_interval(value: float, low: float, high: float) -> str:
@@ -491,13 +487,11 @@ def _by_shard(run: Replay) -> dict[int, float]:
 
 
 def _welch(a: Replay, b: Replay) -> Estimate:
-    from scipy.special import stdtrit
-
     value, n = a.value - b.value, min(a.complete, b.complete)
     variances = a.stderr**2, b.stderr**2
     total = sum(variances)
     if not total > 0:
         return Estimate(value, math.nan, math.nan, math.nan, n)
     freedom = total**2 / sum(v**2 / (run.complete - 1) for v, run in zip(variances, (a, b), strict=True))
-    half = float(stdtrit(freedom, (1 + a.confidence) / 2)) * math.sqrt(total)
+    half = t_score(a.confidence, freedom) * math.sqrt(total)
     return Estimate(value, math.sqrt(total), value - half, value + half, n)

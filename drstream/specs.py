@@ -42,8 +42,7 @@ def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for text in texts:
         name, spec = _name(text)
-        if name in named:
-            raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
+        _check_new(name, spec, named)
         named[name] = _policy(spec, labels)
     return named
 
@@ -57,8 +56,7 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
     unused = set(given)
     for text in texts:
         name, spec = _name(text)
-        if name in named:
-            raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
+        _check_new(name, spec, named)
         kind, _, rest = spec.partition(":")
         if kind in LEARNERS:
             known = LEARNERS[kind][1]
@@ -96,6 +94,11 @@ def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[
         return [kind(part) for part in text.split(",")]
     except ValueError:
         raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
+
+
+def _check_new(name: str, spec: str, named: dict[str, Any]) -> None:
+    if name in named:
+        raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
 
 
 def _name(text: str) -> tuple[str, str]:

@@ -28,10 +28,8 @@ def _affine(state, start, x):
 
 @inlined
 def _scores(state, x, out):
-    width = x.shape[0]
     for k in range(out.shape[0]):
-        start = HEADER + k * (width + 1)
-        out[k] = dot(x, state[start : start + width]) + state[start + width]
+        out[k] = _affine(state, HEADER + k * (x.shape[0] + 1), x)
 
 
 @inlined
