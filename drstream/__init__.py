@@ -18,7 +18,7 @@ _WHERE = {
     "Estimate": "drstream.results",
     "Evaluation": "drstream.results",
     "Replay": "drstream.runs",
-    "Replays": "drstream.runs",
+    "Replays": "drstream.comparison",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
@@ -48,12 +48,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from drstream import models, policies, synth
+    from drstream.comparison import Replays
     from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
     from drstream.evaluation import evaluate
     from drstream.log import Log
     from drstream.replaying import replay
     from drstream.results import Estimate, Evaluation
-    from drstream.runs import Replay, Replays
+    from drstream.runs import Replay
     from drstream.sampling import uniforms
 
 

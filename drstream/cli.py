@@ -16,9 +16,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from drstream.comparison import Replays
     from drstream.log import Log
     from drstream.results import Evaluation
-    from drstream.runs import Replays
 
 BAD_INPUT, INTERRUPTED = 2, 130
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import execution, sampling
+from drstream.comparison import Replays
 from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
 from drstream.intervals import z_score
 from drstream.kernels.checks import first_not_finite
@@ -32,7 +33,7 @@ from drstream.models.base import RewardModel, as_model, bind_fairly
 from drstream.policies.base import FixedPolicy, fill_by_pieces
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
-from drstream.runs import Replay, Replays
+from drstream.runs import Replay
 from drstream.terms import bad_prediction
 
 Floats = NDArray[np.float64]
