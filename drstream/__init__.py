@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Log": "drstream.log",
+    "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation",
     "replay": "drstream.replaying",
     "uniforms": "drstream.sampling",
@@ -38,6 +39,7 @@ __all__ = [
     "PolicyError",
     "Replay",
     "Replays",
+    "Sparse",
     "evaluate",
     "models",
     "policies",
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from drstream.comparison import Replays
     from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
     from drstream.evaluation import evaluate
-    from drstream.log import Log
+    from drstream.log import Log, Sparse
     from drstream.replaying import replay
     from drstream.results import Estimate, Evaluation
     from drstream.runs import Replay

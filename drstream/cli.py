@@ -148,7 +148,8 @@ def _show_head(log: Log) -> None:
     from rich.text import Text
 
     roles = log.roles
-    names = [roles.action, roles.reward, roles.propensity, *roles.context[:6]]
+    scalars = (roles.action, roles.reward, roles.propensity)
+    names = [name for name in (*scalars, *roles.context[:6]) if name is not None]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in names:
         table.add_column(Text(name))

@@ -336,8 +336,9 @@ def smallest_propensity(log: Log, reader: Reader, workers: int) -> float:
     Where bad rows are skipped, the pass reads all columns that the replay will, to skip the same ones.
     """
     everything = log.filter is None and not log._splits and log.on_bad_row == "error"
-    if everything and isinstance(log.source, ParquetSource):
-        known = log.source.minimum_maximum(log.roles.propensity)
+    column = log.roles.propensity
+    if everything and column is not None and isinstance(log.source, ParquetSource):
+        known = log.source.minimum_maximum(column)
         if known is not None and known[0] > 0:
             return float(known[0])
     held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come

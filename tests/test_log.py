@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.log.log import split_seed
+from drstream.log.rows import split_seed
 from drstream.log.source import SEGMENT
 from tests.logs import world
 

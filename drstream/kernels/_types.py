@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype
-from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint64, void
+from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint8, uint64, void
 from numba.core.types.containers import NamedTuple
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "I4_IN",
     "I8",
     "I8_IN",
+    "U1_IN",
+    "U8",
     "U8_IN",
     "float64",
     "function",
@@ -34,6 +36,8 @@ F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
 F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
+U1_IN = Array(uint8, 1, "C", readonly=True)
+U8 = Array(uint64, 1, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)
 

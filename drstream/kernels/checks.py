@@ -13,7 +13,7 @@ def usable(action, actions, reward, propensity):
 
 @kernel(int64(I4_IN, int64, F8_IN, F8_IN))
 def first_bad(action, actions, reward, propensity):
-    """The first event that cannot be used, or -1. An empty `action` means that actions are not looked at."""
+    """The first event that cannot be used, or -1. An empty array, of actions or propensities, is not looked at."""
     bad = 0
     for i in range(reward.shape[0]):
         bad |= not abs(reward[i]) < np.inf
@@ -24,7 +24,26 @@ def first_bad(action, actions, reward, propensity):
     if bad == 0:
         return -1
     i = 0
-    while usable(action[i] if action.shape[0] > 0 else 0, max(actions, 1), reward[i], propensity[i]):
+    while usable(
+        action[i] if action.shape[0] > 0 else 0,
+        max(actions, 1),
+        reward[i],
+        propensity[i] if propensity.shape[0] > 0 else 1.0,
+    ):
+        i += 1
+    return i
+
+
+@kernel(int64(I4_IN, int64))
+def first_outside(index, size):
+    """The first index that is not in 0..size-1, or -1."""
+    bad = 0
+    for i in range(index.shape[0]):
+        bad |= index[i] < 0 or index[i] >= size
+    if bad == 0:
+        return -1
+    i = 0
+    while 0 <= index[i] < size:
         i += 1
     return i
 

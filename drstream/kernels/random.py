@@ -3,11 +3,12 @@
 import numpy as np
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import F8, U8_IN
+from drstream.kernels._types import F8, I8_IN, U1_IN, U8, U8_IN
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea, Flood 2014), with its finaliser used twice
 MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
 MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
 
@@ -25,4 +26,16 @@ def uniforms(seed, rows):
     key = _mix(_mix(seed[0] * GAMMA + GAMMA))
     for i in range(rows.shape[0]):
         out[i] = (_mix(_mix(rows[i] * GAMMA + key) ^ key) >> S11) * 2.0**-53
+    return out
+
+
+@kernel(U8(I8_IN, U1_IN))
+def hash_texts(starts, data):
+    """FNV-1a (Fowler, Noll, Vo) of the bytes data[starts[i]:starts[i + 1]], for each i."""
+    out = np.empty(starts.shape[0] - 1, np.uint64)
+    for i in range(out.shape[0]):
+        h = FNV_START
+        for j in range(starts[i], starts[i + 1]):
+            h = (h ^ np.uint64(data[j])) * FNV_PRIME
+        out[i] = h
     return out

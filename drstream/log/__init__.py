@@ -2,5 +2,6 @@
 
 from drstream.log.batch import Batch, Block, Reader
 from drstream.log.log import Log
+from drstream.log.sparse import Csr, Sparse
 
-__all__ = ["Batch", "Block", "Log", "Reader"]
+__all__ = ["Batch", "Block", "Csr", "Log", "Reader", "Sparse"]

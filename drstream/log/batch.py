@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,27 +20,17 @@ from drstream.errors import LogError
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.columns import Floats, floats, floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.rows import Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
+from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 
 ROWS = 65_536
 ROW = "__drstream_row__"  # rides along with rows of which some were left out
 NO_ACTIONS = np.empty(0, np.int32)
+NO_NUMBERS = np.empty(0)
 
 Where = Callable[[int], str]  # the place of an event, for messages
-
-
-@dataclass(frozen=True)
-class Split:
-    """The rows whose random number lies in [low, high)."""
-
-    seed: int
-    low: float
-    high: float
-
-    def keep(self, rows: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        u = sampling.at_rows(self.seed, rows)
-        return (u >= self.low) & (u < self.high)
 
 
 @dataclass
@@ -52,10 +42,11 @@ class Batch:
     rows: NDArray[np.int64] | int  # the events' row numbers, or the first where none was left out
     action: NDArray[np.int32]
     reward: Floats
-    propensity: Floats
-    context: list[NDArray[Any]] | NDArray[Any]  # columns, or (n, d)
+    propensity: Floats  # empty where the log has none
+    context: list[NDArray[Any]] | NDArray[Any] | Csr  # columns, (n, d), or sparse rows
     n_features: int
     columns: pa.RecordBatch  # for policies and models that stand in the log
+    fold: NDArray[np.int64] | None = None  # of each event, where models are fitted by fold
     room: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
 
     def __len__(self) -> int:
@@ -88,7 +79,7 @@ class Block:
     start: int
     stop: int
     _features: Floats | None = field(default=None, repr=False)
-    _matrix: NDArray[Any] | None = field(default=None, repr=False)
+    _matrix: Any = field(default=None, repr=False)
     _by_row: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -107,6 +98,12 @@ class Block:
         return self.batch.propensity[self.start : self.stop]
 
     @property
+    def fold(self) -> NDArray[np.int64]:
+        """The fold of each event, in a pass that has folds."""
+        assert self.batch.fold is not None
+        return self.batch.fold[self.start : self.stop]
+
+    @property
     def rows(self) -> NDArray[np.int64]:
         """The events' numbers in the log."""
         numbers = self.batch.rows
@@ -118,6 +115,27 @@ class Block:
         for start in range(self.start, self.stop, rows):
             yield Block(self.batch, start, min(start + rows, self.stop))
 
+    def take(self, events: NDArray[np.int64]) -> Block:
+        """Some of the events, copied."""
+        places = events + self.start
+        batch, context = self.batch, self.batch.context
+        if isinstance(context, Csr | np.ndarray):
+            context = context.take(places) if isinstance(context, Csr) else context[places]
+        else:
+            context = [column[places] for column in context]
+        taken = replace(
+            batch,
+            rows=self.rows[events],
+            action=batch.action[places] if len(batch.action) else batch.action,
+            reward=batch.reward[places],
+            propensity=batch.propensity[places] if len(batch.propensity) else batch.propensity,
+            context=context,
+            columns=batch.columns.take(pa.array(places)) if batch.columns.num_columns else batch.columns,
+            fold=None if batch.fold is None else batch.fold[places],
+            room=np.empty(0),
+        )
+        return Block(taken, 0, len(events))
+
     def column(self, name: str) -> pa.Array:
         return self.batch.columns.column(name).slice(self.start, len(self))
 
@@ -125,11 +143,19 @@ class Block:
         return self.batch.where(self.start + i)
 
     @property
-    def matrix(self) -> NDArray[Any]:
-        """Contexts (n, d) as a policy's code sees them, in the type that the log has."""
+    def sparse(self) -> Csr | None:
+        """Contexts that are sparse; the forms below but `matrix` are for others."""
+        context = self.batch.context
+        return context.rows(self.start, self.stop) if isinstance(context, Csr) else None
+
+    @property
+    def matrix(self) -> Any:
+        """Contexts (n, d) as a policy's code sees them, in the type that the log has; sparse ones as a csr_array."""
         if self._matrix is None:
             context = self.batch.context
-            if isinstance(context, np.ndarray):
+            if isinstance(context, Csr):
+                self._matrix = context.rows(self.start, self.stop).array()
+            elif isinstance(context, np.ndarray):
                 self._matrix = context[self.start : self.stop]
             else:
                 kind = np.result_type(*context) if context else np.float64
@@ -145,6 +171,7 @@ class Block:
         """Contexts (d, n) in float64, feature by feature, as BLAS wants them; good until the next block's."""
         if self._features is None:
             context = self.batch.context
+            assert not isinstance(context, Csr)
             size = self.batch.n_features * len(self)
             if len(self.batch.room) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
                 self.batch.room = np.empty(size)
@@ -180,17 +207,26 @@ class Reader:
     splits: tuple[Split, ...]
     skip_bad_rows: bool
     decode_rows: int | None
+    folds: Folds | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What must be decoded, and nothing else."""
         roles = self.roles
-        names = [roles.reward, roles.propensity, *self.extra, *self.filter_columns]
+        names = [roles.reward, *self.extra, *self.filter_columns, *self.clusters]
+        if roles.propensity is not None:
+            names.append(roles.propensity)
         if self.with_action:
             names.append(roles.action)
         if self.with_context:
             names.extend(roles.context)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The columns whose values, not the row's number, decide on splits and folds."""
+        users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
+        return tuple(dict.fromkeys(user.cluster for user in users if user.cluster is not None))
 
     def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
         """The part's events; what was left out for a bad value is counted in `skipped`."""
@@ -203,7 +239,7 @@ class Reader:
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Record batches less the rows that the filter, the splits or a bad value exclude."""
         row = part.first_row
-        numbered = self.filter is not None or self.splits or self.skip_bad_rows
+        numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds
         for batch in part.batches(self.decode_rows):
             first, row = row, row + batch.num_rows
             if numbered:
@@ -214,9 +250,22 @@ class Reader:
                     continue
                 batch = chunks[0]
             for split in self.splits:
-                batch = batch.filter(pa.array(split.keep(batch.column(ROW).to_numpy().astype(np.uint64))))
+                u = sampling.at_rows(split.seed, self._keys(batch, split.cluster, part))
+                batch = batch.filter(pa.array(split.keep(u)))
             if batch.num_rows:
                 yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+
+    def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
+        """What the random numbers of splits and folds are drawn for: rows, or clusters."""
+        rows = batch.column(ROW).to_numpy().astype(np.uint64)
+        if cluster is None:
+            return rows
+        column = batch.column(cluster)
+        if has_nulls(column) and not self.skip_bad_rows:  # else such rows are dropped later
+            i = int(np.argmax(nulls(column)))
+            where = place_of(part.place, part.first_row, int(rows[i]))
+            raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
+        return keys_of(column)
 
     def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
         good = np.ones(batch.num_rows, bool)
@@ -231,12 +280,16 @@ class Reader:
     def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Each reason to leave a row out, with the rows that it concerns."""
         roles = self.roles
-        reward, p = batch.column(roles.reward), batch.column(roles.propensity)
+        reward = batch.column(roles.reward)
         yield "reward is null", nulls(reward)
-        yield "propensity is null", nulls(p)
         yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
-        values = floats_or_nan(p)
-        yield "propensity is not in (0, 1]", ~((values > 0) & (values <= 1))
+        if roles.propensity is not None:
+            p = batch.column(roles.propensity)
+            yield "propensity is null", nulls(p)
+            values = floats_or_nan(p)
+            yield "propensity is not in (0, 1]", ~((values > 0) & (values <= 1))
+        for name in self.clusters:
+            yield "cluster is null", nulls(batch.column(name))
         if self.with_action:
             column = batch.column(roles.action)
             missing = nulls(column)
@@ -244,7 +297,9 @@ class Reader:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", (index < 0) | (index >= len(self.labels))
-        if self.with_context:
+        if self.with_context and roles.sparse is not None:
+            yield from bad_rows(batch, roles.sparse)
+        elif self.with_context:
             for name in roles.context:
                 yield from self._bad_contexts(batch.column(name))
 
@@ -274,13 +329,17 @@ class Reader:
         reward = floats(self._whole(batch, roles.reward, "reward", where))
         if roles.negated:
             reward = -reward
-        propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
+        propensity = NO_NUMBERS
+        if roles.propensity is not None:
+            propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         action = NO_ACTIONS
         if self.with_action:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
-        context: list[NDArray[Any]] | NDArray[Any] = []
-        if self.with_context:
+        context: list[NDArray[Any]] | NDArray[Any] | Csr = []
+        if self.with_context and roles.sparse is not None:
+            context = self._sparse_context(batch, where)
+        elif self.with_context:
             columns = []
             for name in roles.context:
                 values = self._context_values(self._whole(batch, name, "context", where), name, where)
@@ -288,7 +347,21 @@ class Reader:
                 columns.append(values)
             context = columns[0] if roles.listed else columns
         extra = batch.select(list(self.extra))
-        return Batch(part.place, part.first_row, rows, action, reward, propensity, context, self.n_features, extra)
+        fold = None if self.folds is None else self.folds.of(self._keys(batch, self.folds.cluster, part))
+        events = rows, action, reward, propensity
+        return Batch(part.place, part.first_row, *events, context, self.n_features, extra, fold)
+
+    def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
+        sparse = self.roles.sparse
+        assert sparse is not None
+        for name in sparse.columns:
+            self._whole(batch, name, "context", where)
+        found = read_sparse(batch, sparse)
+        if found is None:
+            i, reason = problem(batch, sparse)  # type: ignore[misc]  # there is one
+            shown = ", ".join(f"{name} = {_short(batch.column(name)[i].as_py())}" for name in sparse.columns)
+            raise LogError(f"{reason}, at {where(i)}: {shown}. {REMEDY}")
+        return found
 
     def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Where) -> pa.Array:
         """A column that must not have nulls."""
@@ -304,7 +377,7 @@ class Reader:
             return
         if not np.isfinite(reward[i]):
             raise LogError(f"reward must be finite: got {reward[i]} at {where(i)}. {REMEDY}")
-        if not 0 < propensity[i] <= 1:
+        if len(propensity) and not 0 < propensity[i] <= 1:
             raise LogError(f"propensity must be in (0, 1]: got {propensity[i]} at {where(i)}. {REMEDY}")
         value = batch.column(self.roles.action)[i].as_py()
         raise LogError(
@@ -327,6 +400,10 @@ class Reader:
             i = int(np.argmax(nulls(values))) // d
             raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}")
         return numbers(values).reshape(len(column), d)
+
+
+def _short(values: list[Any]) -> str:
+    return f"[{', '.join(map(str, values[:6]))}{', ...' * (len(values) > 6)}]"
 
 
 def _flat(column: pa.Array) -> pa.Array:

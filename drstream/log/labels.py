@@ -70,12 +70,17 @@ def _values(kind: pa.DataType) -> pa.DataType:
 
 def _columns(source: Source, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array]:
     """The action column, batch by batch."""
-    names = [roles.action, roles.reward, roles.propensity] if skip_bad_rows else [roles.action]
+    names = [roles.action]
+    if skip_bad_rows:
+        names += [roles.reward] if roles.propensity is None else [roles.reward, roles.propensity]
     for part in source.peek().parts(names, text=[roles.action]):
         for batch in part.batches(SCAN_ROWS):
             if skip_bad_rows:
-                reward, p = floats_or_nan(batch.column(roles.reward)), floats_or_nan(batch.column(roles.propensity))
-                batch = batch.filter(pa.array(np.isfinite(reward) & (p > 0) & (p <= 1)))
+                good = np.isfinite(floats_or_nan(batch.column(roles.reward)))
+                if roles.propensity is not None:
+                    p = floats_or_nan(batch.column(roles.propensity))
+                    good &= (p > 0) & (p <= 1)
+                batch = batch.filter(pa.array(good))
             yield batch.column(roles.action)
 
 

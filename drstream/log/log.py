@@ -14,11 +14,13 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError
 from drstream.log import labels as action_labels
-from drstream.log.batch import Reader, Split, describe_labels, exact
+from drstream.log.batch import Reader, describe_labels, exact
 from drstream.log.columns import floats_or_nan
 from drstream.log.opening import open_source
+from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
+from drstream.log.sparse import Sparse
 
 PEEK_ROWS = 1024
 
@@ -28,9 +30,10 @@ class Log:
 
     source      a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a pyarrow Table,
                 Dataset or RecordBatchReader, or any object with __arrow_c_stream__ (polars, pandas, duckdb).
-    context     names or globs of numeric columns, or the name of one column of lists.
+    context     names or globs of numeric columns, the name of one column of lists, or `Sparse(...)`.
     action, reward, propensity
                 names of columns; left out, columns of usual names are looked for, and `repr` says which were found.
+                propensity=None: the log has none.
     actions     the labels, in the order of the policies' rows, or their number; left out, they are looked for.
     filter      a pyarrow expression: only these rows.
     on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
@@ -49,10 +52,10 @@ class Log:
     def __init__(
         self,
         source: Any,
-        context: str | Sequence[str] | Find = FIND,
+        context: str | Sequence[str] | Sparse | Find = FIND,
         action: str | Find = FIND,
         reward: str | Find = FIND,
-        propensity: str | Find = FIND,
+        propensity: str | Find | None = FIND,
         *,
         actions: int | Sequence[Any] | None = None,
         filter: ds.Expression | None = None,
@@ -96,6 +99,8 @@ class Log:
 
     @cached_property
     def n_features(self) -> int:
+        if self.roles.sparse is not None:
+            return int(self.roles.sparse.dim)
         if not self.roles.listed:
             return len(self.roles.context)
         kind = self.source.schema.field(self.roles.context[0]).type
@@ -122,15 +127,28 @@ class Log:
             other.__dict__.pop("labels", None)  # rows that are skipped do not count
         return other
 
-    def split(self, fraction: float, seed: int = 0) -> tuple[Log, Log]:
-        """Two logs without a row in common, the first with about this fraction; by hash of the row's number.
+    def split(self, fraction: float, seed: int = 0, cluster: str | None = None) -> tuple[Log, Log]:
+        """Two logs without a row in common, the first with about this fraction; by hash of the row's number, or of the
+        value in a column `cluster`, so that, say, all events of one user fall to the same side.
 
         The same rows fall to the same side in every run, however the log is stored or read.
         """
         if not 0 <= fraction <= 1:
             raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
+        self._check_cluster(cluster)
         key = split_seed(seed, len(self._splits))
-        return self._part_of(Split(key, 0.0, fraction)), self._part_of(Split(key, fraction, 1.0))
+        parts = Split(key, 0.0, fraction, cluster=cluster), Split(key, fraction, 1.0, cluster=cluster)
+        return self.part_of(parts[0]), self.part_of(parts[1])
+
+    def folds(self, count: int, seed: int = 0, cluster: str | None = None) -> Folds:
+        """So many parts of the log, by hash of the row's number or of the cluster."""
+        self._check_cluster(cluster)
+        return Folds(count, seed, cluster)
+
+    def _check_cluster(self, cluster: str | None) -> None:
+        if cluster is not None:
+            require_column(self.source.schema, cluster, "cluster")
+            check_cluster(self.source.schema, cluster)
 
     def _but(self, **changes: Any) -> Log:
         """A copy with some attributes changed."""
@@ -138,20 +156,15 @@ class Log:
         other.__dict__ = {**self.__dict__, **changes}
         return other
 
-    def _part_of(self, split: Split) -> Log:
+    def part_of(self, split: Split) -> Log:
+        """The rows of this log that are in the split."""
         return self._but(_splits=(*self._splits, split))
 
-    def shares_rows_with(self, other: Log) -> bool:
-        """Whether a row may be in both logs; filters are not looked into."""
-        own, others = (log.source.keys or (Same(log.source),) for log in (self, other))
-        if own != others:  # rows are numbered otherwise
-            return bool(set(own) & set(others))
-        pairs = zip(self._splits, other._splits, strict=False)
-        return not any(a.seed == b.seed and (a.high <= b.low or b.high <= a.low) for a, b in pairs)
-
-    def rows_only(self) -> Log:
-        """A log that knows which rows it has, but not the rows themselves: to be kept with a fitted model."""
-        return self._but(source=_Rows(self.source.keys or (Same(self.source),)))
+    @property
+    def origin(self) -> Origin:
+        """Which rows these are, to be kept without the rows themselves."""
+        keys = self.source.keys or (Same(self.source),)
+        return Origin(self.source.name, keys, self._splits, None if self.filter is None else str(self.filter))
 
     def head(self, rows: int = 5) -> pa.Table:
         """The first rows of the log, all columns, as they stand in the source."""
@@ -178,6 +191,7 @@ class Log:
         context: bool = False,
         action: bool = False,
         columns: Sequence[str] = (),
+        folds: Folds | None = None,
     ) -> Reader:
         """How to read this log's parts, decoding only what is asked for."""
         for name in columns:
@@ -194,6 +208,7 @@ class Log:
             splits=self._splits,
             skip_bad_rows=self.on_bad_row == "skip",
             decode_rows=self.batch_size,
+            folds=folds,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
@@ -206,6 +221,8 @@ class Log:
         context = "none" if not d else f"{d} feature{'s' * (d > 1)}: {', '.join(_abridged(roles.context))}"
         if roles.listed:
             context = f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
+        if roles.sparse is not None:
+            context = f"sparse, {roles.sparse.dim:,} features: {', '.join(roles.context)}"
         known = "labels" in self.__dict__ or self.rows is not None
         labels = describe_labels(self.labels) if known else "labels not known before reading"
         lines = [
@@ -213,11 +230,11 @@ class Log:
             f"  context     {context}",
             f"  action      {roles.action}: {labels}",
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
-            f"  propensity  {roles.propensity}",
+            f"  propensity  {'none' if roles.propensity is None else roles.propensity}",
         ]
         if self.filter is not None:
             lines.append(f"  filter      {self.filter}")
-        lines += [f"  split       rows with a random number in [{s.low:g}, {s.high:g})" for s in self._splits]
+        lines += [f"  split       {split}" for split in self._splits]
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")
         return "\n".join(lines)
@@ -226,20 +243,6 @@ class Log:
 def _check_on_bad_row(on_bad_row: str) -> None:
     if on_bad_row not in ("error", "skip"):
         raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
-
-
-class _Rows:
-    """What is left of a source: which files or objects it read."""
-
-    def __init__(self, keys: tuple[Any, ...]) -> None:
-        self.keys = keys
-
-
-def split_seed(seed: int, depth: int) -> int:
-    """The seed of a split's random numbers: another for a split of a split, which else would put all rows on one side;
-    and never `seed` itself, whose numbers are the u_k of a replay: of a split's first part all would be small.
-    """
-    return (seed + (depth + 1) * 0xD1342543DE82EF95) % 2**64
 
 
 def _abridged(names: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from drstream.errors import LogError, near
+from drstream.log.sparse import Sparse, check_sparse
 
 
 class Find(enum.Enum):
@@ -39,32 +40,44 @@ class Roles:
     listed: bool  # the context is one column of lists
     action: str
     reward: str
-    propensity: str
+    propensity: str | None  # None: the log has none
     negated: bool  # the reward column holds costs
+    sparse: Sparse | None = None  # how `context` is to be read, where it is sparse
 
 
 def assign_roles(
     schema: pa.Schema,
-    context: str | Sequence[str] | Find,
+    context: str | Sequence[str] | Sparse | Find,
     action: str | Find,
     reward: str | Find,
-    propensity: str | Find,
+    propensity: str | Find | None,
 ) -> Roles:
     """Find each role's column and check its type."""
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
         raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
-    found = {
-        role: _find(schema, role, wanted)
-        for role, wanted in (("action", action), ("reward", reward), ("propensity", propensity))
-    }
+    wanted = {"action": action, "reward": reward}
+    if propensity is not None:
+        wanted["propensity"] = propensity
+    found = {role: _find(schema, role, name) for role, name in wanted.items()}
     _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
-    _check(schema, found["propensity"], "propensity", is_number, "numbers")
-    contexts = _find_context(schema, context, taken=set(found.values()))
+    if propensity is not None:
+        _check(schema, found["propensity"], "propensity", is_number, "numbers")
+    if isinstance(context, Sparse):
+        for name in context.columns:
+            require_column(schema, name, "context")
+        check_sparse(schema, context)
+        contexts = context.columns
+    else:
+        contexts = _find_context(schema, context, taken=set(found.values()))
     for role, name in found.items():
         if name in contexts:
             raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
+    negated = reward is FIND and found["reward"].lower() in COSTS
+    places = found["action"], found["reward"], found.get("propensity")
+    if isinstance(context, Sparse):
+        return Roles(contexts, False, *places, negated, context)
     listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
     for name in contexts:
         kind = schema.field(name).type
@@ -73,7 +86,7 @@ def assign_roles(
                 f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers"
             )
         _check(schema, name, "context", lambda t: is_number(t.value_type if is_list(t) else t), "numbers or booleans")
-    return Roles(context=contexts, listed=listed, negated=reward is FIND and found["reward"].lower() in COSTS, **found)
+    return Roles(contexts, listed, *places, negated)
 
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
@@ -121,9 +134,10 @@ def _find(schema: pa.Schema, role: str, wanted: str | Find) -> str:
         if name in lower:
             require_column(schema, lower[name], role)
             return lower[name]
+    hint = "Without one, open the log with propensity=None. " if role == "propensity" else ""
     raise LogError(
         f"no column of the log has a usual name for the {role} ({', '.join(USUAL[role])}): "
-        f"name it with {role}=. {near(role, schema.names)}"
+        f"name it with {role}=. {hint}{near(role, schema.names)}"
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from drstream.errors import ModelError
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
+from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import fill_by_pieces, fill_from
 
@@ -26,7 +27,7 @@ class RewardModel:
     n_actions: int | None = None
     uses_context = True
     columns: tuple[str, ...] = ()
-    fitted_on: Log | None = None
+    fitted_on: Origin | None = None
 
     def fit(self, log: Log) -> Self:
         """Nothing to fit, unless a subclass says otherwise."""
@@ -72,7 +73,7 @@ class Constant(RewardModel):
         self.n_actions = len(self.value) if np.ndim(value) else None
 
     def predict(self, X: NDArray[Any]) -> Floats:
-        return np.tile(np.broadcast_to(self.value, self.n_actions or 1), (len(X), 1))
+        return np.tile(np.broadcast_to(self.value, self.n_actions or 1), (X.shape[0], 1))
 
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = self.value[:, None]
@@ -141,7 +142,7 @@ class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.mode
 
 def bind_fairly(model: RewardModel, log: Log, stacklevel: int) -> RewardModel:
     """The model bound to the log, with a warning if it was fitted on events of it."""
-    if model.fitted_on is not None and model.fitted_on.shares_rows_with(log):
+    if model.fitted_on is not None and model.fitted_on.shares_rows_with(log.origin):
         warnings.warn(
             "the reward model was fitted on events that it is now evaluated on, which flatters DM and DR: "
             "fit it on other events, e.g. train, test = log.split(0.5)",

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import LogError, ModelError
-from drstream.kernels.scores import add_column, affine_rows
+from drstream.kernels.scores import add_column
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import describe_labels
 from drstream.log.source import Part
 from drstream.models.base import Floats, RewardModel
 from drstream.moments import Layout, State
+from drstream.products import Weights
 
 BLOCK = 16_384  # rows sorted by action at a time: some thousand for each action keep the kernel's rows long
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
@@ -53,7 +54,7 @@ class Ridge(RewardModel):
             raise LogError("there is no event to fit the reward model on: the log, or the part of it, is empty")
         self._solve(layout, total)
         self.n_actions = actions
-        self.fitted_on = log.rows_only()
+        self.fitted_on = log.origin
         self.skipped_ = dict(skipped)  # bad rows that were left out, by reason
         self.labels_, self.features_ = log.labels, None if log.roles.listed else log.roles.context
         return self
@@ -101,11 +102,11 @@ class Ridge(RewardModel):
         return super().bind(log)
 
     def fill(self, block: Block, out: Floats) -> None:
-        np.matmul(self.coef_, block.features, out=out)
+        Weights(self.coef_).fill(block, out)
         add_column(out, self.intercept_)
 
     def fill_rows(self, block: Block, out: Floats) -> None:
-        affine_rows(self.coef_, self.intercept_, block.by_row, out)
+        Weights(self.coef_).fill_rows(block, self.intercept_, out)
 
     def _require_fit(self) -> None:
         if not hasattr(self, "coef_"):

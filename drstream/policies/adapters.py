@@ -36,10 +36,10 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
         return bound
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
-        out = np.zeros((len(X), self.n_actions or len(self.places)))
+        out = np.zeros((X.shape[0], self.n_actions or len(self.places)))
         if hasattr(self.classifier, "predict_proba"):
             out[:, self.places] = self.classifier.predict_proba(X)
         else:
             chosen = np.searchsorted(self.classifier.classes_, self.classifier.predict(X))
-            out[np.arange(len(X)), self.places[chosen]] = 1
+            out[np.arange(X.shape[0]), self.places[chosen]] = 1
         return out

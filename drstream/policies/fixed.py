@@ -18,6 +18,7 @@ from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy, Floats, as_policy, as_weights
+from drstream.products import Weights
 
 
 class Uniform(FixedPolicy):
@@ -35,7 +36,7 @@ class Uniform(FixedPolicy):
     def probabilities(self, X: NDArray[Any]) -> Floats:
         if self.n_actions is None:
             raise PolicyError("Uniform() does not know how many actions there are: Uniform(n_actions=...)")
-        return np.full((len(X), self.n_actions), 1 / self.n_actions)
+        return np.full((X.shape[0], self.n_actions), 1 / self.n_actions)
 
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 1 / len(out)
@@ -62,7 +63,7 @@ class Constant(FixedPolicy):
     def probabilities(self, X: NDArray[Any]) -> Floats:
         if self.n_actions is None:
             raise PolicyError("Constant() knows its action's index only together with a log")
-        out = np.zeros((len(X), self.n_actions))
+        out = np.zeros((X.shape[0], self.n_actions))
         out[:, self.index] = 1
         return out
 
@@ -73,6 +74,8 @@ class Constant(FixedPolicy):
 
 class _Scored(FixedPolicy):
     """Scores weights @ x + intercept, one row of weights for each action."""
+
+    products: Weights  # once it is bound
 
     def __init__(self, weights: Any, intercept: Any = None) -> None:
         self.weights, self.intercept = as_weights(weights, intercept, type(self).__name__)
@@ -85,15 +88,17 @@ class _Scored(FixedPolicy):
                 f"policy {name!r} has weights of shape {self.weights.shape}; the log has {log.n_actions} actions and "
                 f"{log.n_features} features, so they must be {shape}. Pass context= and actions= when you open the log"
             )
-        return super().bind(log, name)
+        bound: Self = super().bind(log, name)  # type: ignore[assignment]
+        bound.products = Weights(self.weights)
+        return bound
 
-    def probabilities(self, X: NDArray[Any]) -> Floats:
-        out = np.ascontiguousarray(self.weights @ np.asarray(X, dtype=np.float64).T)
+    def probabilities(self, X: Any) -> Floats:
+        out = np.ascontiguousarray(Weights(self.weights).of(X).T)
         self._normalise(out)
         return out.T
 
     def fill(self, block: Block, out: Floats) -> None:
-        np.matmul(self.weights, block.features, out=out)
+        self.products.fill(block, out)
         self._normalise(out)
 
     def _normalise(self, scores: Floats) -> None:

@@ -1,0 +1,206 @@
+"""Sparse contexts: lists of indices and values in the log, seen as the rows of a compressed sparse matrix (CSR)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.errors import LogError, near
+from drstream.kernels import checks
+from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbers
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+INDEX_NAMES = ("index", "indices", "idx", "key", "id", "feature", "i")
+VALUE_NAMES = ("value", "values", "val", "weight", "v")
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Contexts of `dim` features of which few are not 0, for `Log(context=...)`.
+
+    indices   a column of lists of integers 0..dim-1; or of lists of structs, or of maps, that hold the values, too.
+    values    a column of lists of numbers, as long as those of the indices; left out, every value is 1.
+    dim       how many features there are.
+
+    An index that stands twice in a list counts twice, as in SciPy's matrices.
+    """
+
+    indices: str
+    values: str | None = None
+    dim: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dim, Integral) or not 1 <= self.dim < 2**31:
+            raise LogError(f"Sparse: dim={self.dim!r}: say how many features there are, as a whole number")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.indices,) if self.values is None else (self.indices, self.values)
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Sparse rows: row i has values[indptr[i]:indptr[i + 1]] at indices[indptr[i]:indptr[i + 1]]."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[Any]  # float32 or float64
+    dim: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def rows(self, start: int, stop: int) -> Csr:
+        """Some of them, without a copy."""
+        return Csr(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
+
+    def take(self, rows: NDArray[np.int64]) -> Csr:
+        """These rows, copied."""
+        size = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(size)])
+        places = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
+        return Csr(indptr, self.indices[places], self.values[places], self.dim)
+
+    def array(self) -> scipy.sparse.csr_array:
+        """For code that is not ours: SciPy's form of it. Indices and values are views."""
+        from scipy.sparse import csr_array
+
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        indptr = (self.indptr - first).astype(np.int32 if last - first < 2**31 else np.int64)
+        parts = self.values[first:last], self.indices[first:last], indptr
+        return csr_array(parts, shape=(len(self), self.dim), copy=False)
+
+
+def check_sparse(schema: pa.Schema, sparse: Sparse) -> None:
+    """Have the columns types that can be sparse contexts?"""
+    kind = schema.field(sparse.indices).type
+    if is_pairs(kind):
+        if sparse.values is not None:
+            raise LogError(
+                f"context column {sparse.indices!r} holds indices and values: leave out values={sparse.values!r}"
+            )
+        _fields(kind, sparse.indices)
+    elif not (_is_list(kind) and pa.types.is_integer(kind.value_type)):
+        raise LogError(
+            f"context column {sparse.indices!r} has type {kind}: the indices of sparse contexts are lists of integers, "
+            "or lists of structs of an index and a value"
+        )
+    if sparse.values is not None:
+        kind = schema.field(sparse.values).type
+        if not (_is_list(kind) and (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))):
+            raise LogError(
+                f"context column {sparse.values!r} has type {kind}: the values of sparse contexts are lists of numbers"
+            )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def is_pairs(kind: pa.DataType) -> bool:
+    """Lists of structs, or maps."""
+    return pa.types.is_map(kind) or (_is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
+    """Which fields of a struct are the index and the value."""
+    fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else list(kind.value_type)
+    whole = [i for i, f in enumerate(fields) if pa.types.is_integer(f.type)]
+    index = next((i for i in whole if fields[i].name.lower() in INDEX_NAMES), whole[0] if len(whole) == 1 else None)
+    others = [i for i, f in enumerate(fields) if i != index and (pa.types.is_floating(f.type) or i in whole)]
+    named = (i for i in others if fields[i].name.lower() in VALUE_NAMES)
+    value = next(named, others[0] if len(others) == 1 else None)
+    if index is None or value is None:
+        raise LogError(
+            f"context column {column!r} holds {kind}: which fields are the index (an integer) and the value (a number) "
+            f"is not plain. Call them index and value; {near('index', [f.name for f in fields])}"
+        )
+    return index, value
+
+
+def _flat(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+    """Where each list begins, and what is in them, for a column without nulls; heeds the offset of a sliced batch."""
+    if pa.types.is_fixed_size_list(column.type):
+        return np.arange(len(column) + 1, dtype=np.int64) * column.type.list_size, column.flatten()
+    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, column.values.slice(first, last - first)
+
+
+def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[NDArray[np.int64], pa.Array, pa.Array | None]:
+    """Row starts, indices and values as flat Arrow arrays; the lists themselves have no nulls."""
+    column = batch.column(sparse.indices)
+    starts, inside = _flat(column)
+    if is_pairs(column.type):
+        index, value = _fields(column.type, sparse.indices)
+        if pa.types.is_map(column.type):
+            inside = pa.StructArray.from_arrays(inside.flatten(), fields=list(inside.type))
+        return starts, inside.field(index), inside.field(value)
+    if sparse.values is None:
+        return starts, inside, None
+    return starts, inside, _flat(batch.column(sparse.values))[1]
+
+
+def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str] | None:
+    """The first event that cannot be used, and why. The lists themselves have no nulls."""
+    for reason, bad in bad_rows(batch, sparse):
+        if bad.any():
+            return int(np.argmax(bad)), reason
+    return None
+
+
+def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
+    """The contexts of a batch whose lists are no nulls; None where some event cannot be used, which `problem` finds.
+
+    Indices of int32 and values of float32 or float64 are views of Arrow's memory.
+    """
+    if (
+        sparse.values is not None
+        and (lengths(batch.column(sparse.indices)) != lengths(batch.column(sparse.values))).any()
+    ):
+        return None
+    starts, indices, values = _columns(batch, sparse)
+    if has_nulls(indices) or (values is not None and has_nulls(values)):
+        return None
+    found = indices.to_numpy(zero_copy_only=False)
+    if found.dtype != np.int32:
+        found = np.clip(found, -1 if found.dtype.kind == "i" else 0, sparse.dim).astype(np.int32)
+    numbers_found = np.ones(len(found), np.float32) if values is None else numbers(values)
+    if checks.first_outside(found, sparse.dim) >= 0 or checks.first_not_finite(numbers_found) >= 0:
+        return None
+    return Csr(starts, found, numbers_found, int(sparse.dim))
+
+
+def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Each reason to leave an event out, with the events that it concerns."""
+    bad = np.zeros(batch.num_rows, bool)
+    for name in sparse.columns:
+        bad |= nulls(batch.column(name))
+    yield "context is null", bad
+    if sparse.values is not None:
+        both = [lengths(batch.column(n).fill_null([])) for n in sparse.columns]
+        unequal = both[0] != both[1]
+        yield "context has other numbers of indices and values", unequal & ~bad
+        bad |= unequal
+    good = np.flatnonzero(~bad)
+    starts, indices, values = _columns(batch.filter(pa.array(~bad)), sparse)
+
+    def rows(places: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        found = np.zeros(batch.num_rows, bool)
+        found[good[np.searchsorted(starts, np.flatnonzero(places), side="right") - 1]] = True
+        return found
+
+    missing = nulls(indices) if values is None else nulls(indices) | nulls(values)
+    yield "context holds a null", rows(missing)
+    index = floats_or_nan(indices)
+    yield f"context has an index that is not in 0..{sparse.dim - 1}", rows(~((index >= 0) & (index < sparse.dim)))
+    if values is not None:
+        yield "context is not finite", rows(~np.isfinite(floats_or_nan(values)))
