@@ -358,9 +358,8 @@ class Reader:
             self._whole(batch, name, "context", where)
         found = read_sparse(batch, sparse)
         if found is None:
-            i, reason = problem(batch, sparse)  # type: ignore[misc]  # there is one
-            shown = ", ".join(f"{name} = {_short(batch.column(name)[i].as_py())}" for name in sparse.columns)
-            raise LogError(f"{reason}, at {where(i)}: {shown}. {REMEDY}")
+            i, reason, value = problem(batch, sparse)
+            raise LogError(f"{reason}: {value} at {where(i)}, column {sparse.indices!r}. {REMEDY}")
         return found
 
     def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Where) -> pa.Array:
@@ -400,10 +399,6 @@ class Reader:
             i = int(np.argmax(nulls(values))) // d
             raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}")
         return numbers(values).reshape(len(column), d)
-
-
-def _short(values: list[Any]) -> str:
-    return f"[{', '.join(map(str, values[:6]))}{', ...' * (len(values) > 6)}]"
 
 
 def _flat(column: pa.Array) -> pa.Array:

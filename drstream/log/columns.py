@@ -41,13 +41,16 @@ def has_nulls(column: pa.Array) -> bool:
 
 
 def nulls(column: pa.Array) -> NDArray[np.bool_]:
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    return column.is_null().to_numpy(zero_copy_only=False)
+    if not isinstance(column, pa.DictionaryArray):
+        return column.is_null().to_numpy(zero_copy_only=False)
+    found = nulls(column.indices)
+    if column.dictionary.null_count:  # not decoded: Arrow decodes no dictionary of string views
+        found |= nulls(column.dictionary)[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def lengths(column: pa.Array) -> NDArray[np.int64]:
-    """Of the lists in a column without nulls."""
+    """Of the lists in a column; where one is null, 0 or the size that its type gives."""
     if pa.types.is_fixed_size_list(column.type):
         return np.full(len(column), column.type.list_size)
-    return column.value_lengths().to_numpy(zero_copy_only=False)
+    return column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)

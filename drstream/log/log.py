@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -119,6 +120,10 @@ class Log:
             return self
         return self._but(labels=range(n_actions))
 
+    def without_propensities(self) -> Log:
+        """The same log, whose propensities are not looked at."""
+        return self._but(roles=replace(self.roles, propensity=None))
+
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """The same log, with another way to treat events that cannot be used."""
         _check_on_bad_row(on_bad_row)
@@ -142,6 +147,8 @@ class Log:
 
     def folds(self, count: int, seed: int = 0, cluster: str | None = None) -> Folds:
         """So many parts of the log, by hash of the row's number or of the cluster."""
+        if count < 2:
+            raise LogError(f"folds({count}): at least 2")
         self._check_cluster(cluster)
         return Folds(count, seed, cluster)
 
@@ -173,7 +180,8 @@ class Log:
         schema = self.source.schema
         found = []
         count = 0
-        reader = self.with_bad_rows("error").reader(columns=schema.names)
+        log = self if any(split.cluster for split in self._splits) else self.with_bad_rows("error")
+        reader = log.reader(columns=schema.names)  # bad rows are shown, but for those whose cluster is null
         for part in self.source.parts(schema.names, self.filter):
             for batch in reader._select(part, skipped=Counter()):
                 found.append(batch.select(schema.names).slice(0, rows - count))

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream import sampling
 from drstream.errors import LogError
 from drstream.kernels.random import hash_texts
+from drstream.log.columns import has_nulls, nulls
 from drstream.log.source import Same
 
 Floats = NDArray[np.float64]
@@ -49,7 +51,7 @@ class Split:
         return all(min(b, d) <= max(a, c) for a, b in self._intervals for c, d in other._intervals)
 
     def __str__(self) -> str:
-        shown = " and ".join(f"[{low:g}, {high:g})" for low, high in self._intervals if low < high)
+        shown = " and ".join(f"[{low:g}, {high:g})" for low, high in self._intervals if low < high) or "no interval"
         return f"{'rows' if self.cluster is None else f'values of {self.cluster}'} with a random number in {shown}"
 
 
@@ -80,12 +82,23 @@ class Folds:
 
 
 def keys_of(column: pa.Array) -> Keys:
-    """What stands for a cluster's value in the hash: integers themselves, of all else a hash of the text."""
+    """What stands for a cluster's value in the hash: integers themselves, else a hash of the text; 0 for null."""
+    keys = _keys_of_values(column)
+    return np.where(nulls(column), np.uint64(0), keys) if has_nulls(column) else keys
+
+
+def _keys_of_values(column: pa.Array) -> Keys:
+    """The same, with anything for nulls."""
     kind = column.type
+    if isinstance(column, pa.ExtensionArray):  # UUIDs
+        return _keys_of_values(column.storage)
     if pa.types.is_dictionary(kind):
-        return keys_of(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
-    if pa.types.is_integer(kind):
-        return column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
+        keys = np.append(_keys_of_values(column.dictionary), np.uint64(0))  # the last for nulls
+        return keys[column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)]
+    if pa.types.is_integer(kind):  # with nulls, NumPy would see floats
+        return column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
+    if pa.types.is_floating(kind):
+        column = pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is 0.0, too
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         column = column.cast(pa.large_binary())
     else:
@@ -99,6 +112,13 @@ def check_cluster(schema: pa.Schema, name: Any) -> None:
     kind = schema.field(name).type
     if pa.types.is_nested(kind):
         raise LogError(f"cluster column {name!r} has type {kind}: it must hold one value a row, e.g. a user's id")
+    usable = not pa.types.is_binary_view(kind)  # Arrow filters no such column
+    try:
+        keys_of(pa.nulls(0, kind))
+    except pa.ArrowException:
+        usable = False
+    if not usable:
+        raise LogError(f"cluster column {name!r} has type {kind}: cast it to integers, strings or binary")
 
 
 def split_seed(seed: int, depth: int) -> int:

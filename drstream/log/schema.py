@@ -91,7 +91,7 @@ def assign_roles(
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
     if name not in schema.names:
-        raise LogError(f"the log has no column {name!r} for the {role}: {near(name, schema.names)}")
+        raise LogError(f"the log has no column {name!r} for the {role}: {near(str(name), schema.names)}")
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -171,7 +171,7 @@ class ParquetSource:
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[RowGroup]:
         kinds = [self.schema.field(n).type for n in columns]
-        size = sum(map(_bytes, kinds)) or 1, any(map(is_list, kinds))
+        size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
         text = [n for n in text if n in columns and pa.types.is_string(self.schema.field(n).type)]
         first_row = 0
         for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
@@ -339,8 +339,9 @@ class StreamSource:
 
 
 def _without_views(data: Any) -> Any:
-    """String views as plain strings: not every function of Arrow's takes them."""
+    """Views of strings and bytes as plain ones: not every function of Arrow's takes them."""
     for i, column in enumerate(data.schema):
-        if pa.types.is_string_view(column.type):
-            data = data.set_column(i, column.name, data.column(i).cast(pa.large_string()))
+        if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+            plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
+            data = data.set_column(i, column.name, data.column(i).cast(plain))
     return data

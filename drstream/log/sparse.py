@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class Sparse:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dim, Integral) or not 1 <= self.dim < 2**31:
-            raise LogError(f"Sparse: dim={self.dim!r}: say how many features there are, as a whole number")
+            raise LogError(f"Sparse: dim={self.dim!r}: say how many features there are, from 1 to {2**31 - 1:,}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,13 +70,19 @@ class Csr:
         return Csr(indptr, self.indices[places], self.values[places], self.dim)
 
     def array(self) -> scipy.sparse.csr_array:
-        """For code that is not ours: SciPy's form of it. Indices and values are views."""
+        """SciPy's form of it, for code that is not ours. A view, but for rows in no order, or small parts."""
         from scipy.sparse import csr_array
 
         first, last = int(self.indptr[0]), int(self.indptr[-1])
         indptr = (self.indptr - first).astype(np.int32 if last - first < 2**31 else np.int64)
         parts = self.values[first:last], self.indices[first:last], indptr
-        return csr_array(parts, shape=(len(self), self.dim), copy=False)
+        matrix = csr_array(parts, shape=(len(self), self.dim), copy=False)
+        if not matrix.has_canonical_format:  # X.max() and others would put it in order where it is: in Arrow's memory
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        for part in (matrix.data, matrix.indices, matrix.indptr):
+            part.flags.writeable = False  # other policies see it too
+        return matrix
 
 
 def check_sparse(schema: pa.Schema, sparse: Sparse) -> None:
@@ -114,16 +120,21 @@ def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
     """Which fields of a struct are the index and the value."""
     fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else list(kind.value_type)
     whole = [i for i, f in enumerate(fields) if pa.types.is_integer(f.type)]
-    index = next((i for i in whole if fields[i].name.lower() in INDEX_NAMES), whole[0] if len(whole) == 1 else None)
+    index = 0 if pa.types.is_map(kind) and 0 in whole else _usual(fields, whole, INDEX_NAMES)
     others = [i for i, f in enumerate(fields) if i != index and (pa.types.is_floating(f.type) or i in whole)]
-    named = (i for i in others if fields[i].name.lower() in VALUE_NAMES)
-    value = next(named, others[0] if len(others) == 1 else None)
+    value = _usual(fields, others, VALUE_NAMES)
     if index is None or value is None:
         raise LogError(
             f"context column {column!r} holds {kind}: which fields are the index (an integer) and the value (a number) "
             f"is not plain. Call them index and value; {near('index', [f.name for f in fields])}"
         )
     return index, value
+
+
+def _usual(fields: list[pa.Field], among: list[int], names: Sequence[str]) -> int | None:
+    """The field of the most usual name, or the only one."""
+    ranks = [(names.index(fields[i].name.lower()), i) for i in among if fields[i].name.lower() in names]
+    return min(ranks)[1] if ranks else among[0] if len(among) == 1 else None
 
 
 def _flat(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
@@ -141,20 +152,25 @@ def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[NDArray[np.int64], 
     starts, inside = _flat(column)
     if is_pairs(column.type):
         index, value = _fields(column.type, sparse.indices)
-        if pa.types.is_map(column.type):
-            inside = pa.StructArray.from_arrays(inside.flatten(), fields=list(inside.type))
-        return starts, inside.field(index), inside.field(value)
+        fields = inside.flatten()  # unlike .field(), it heeds structs that are null
+        return starts, fields[index], fields[value]
     if sparse.values is None:
         return starts, inside, None
     return starts, inside, _flat(batch.column(sparse.values))[1]
 
 
-def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str] | None:
-    """The first event that cannot be used, and why. The lists themselves have no nulls."""
-    for reason, bad in bad_rows(batch, sparse):
-        if bad.any():
-            return int(np.argmax(bad)), reason
-    return None
+def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str, str]:
+    """The first event that cannot be used, why, and what was found. There is one; no list is null."""
+    found = [(int(np.argmax(bad)), reason) for reason, bad in bad_rows(batch, sparse) if bad.any()]
+    row, reason = min(found, key=lambda event: event[0])
+    one = batch.slice(row, 1)
+    sizes = [int(lengths(one.column(name))[0]) for name in sparse.columns if sparse.values is not None]
+    if len(set(sizes)) > 1:
+        return row, reason, "got {} indices and {} values".format(*sizes)
+    _, indices, values = _columns(one, sparse)
+    entry = next(int(np.argmax(bad)) for why, bad in _bad_entries(indices, values, sparse.dim) if why == reason)
+    shown = [f"index {indices[entry]}"] + ([] if values is None else [f"value {values[entry]}"])
+    return row, reason, f"got {', '.join(shown)} in place {entry}"
 
 
 def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
@@ -186,7 +202,7 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArr
         bad |= nulls(batch.column(name))
     yield "context is null", bad
     if sparse.values is not None:
-        both = [lengths(batch.column(n).fill_null([])) for n in sparse.columns]
+        both = [lengths(batch.column(n)) for n in sparse.columns]
         unequal = both[0] != both[1]
         yield "context has other numbers of indices and values", unequal & ~bad
         bad |= unequal
@@ -198,9 +214,14 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArr
         found[good[np.searchsorted(starts, np.flatnonzero(places), side="right") - 1]] = True
         return found
 
-    missing = nulls(indices) if values is None else nulls(indices) | nulls(values)
-    yield "context holds a null", rows(missing)
+    for reason, places in _bad_entries(indices, values, sparse.dim):
+        yield reason, rows(places)
+
+
+def _bad_entries(indices: pa.Array, values: pa.Array | None, dim: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Each reason not to use an entry, with the entries that it concerns."""
+    yield "context holds a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
     index = floats_or_nan(indices)
-    yield f"context has an index that is not in 0..{sparse.dim - 1}", rows(~((index >= 0) & (index < sparse.dim)))
+    yield f"context has an index that is not in 0..{dim - 1}", ~((index >= 0) & (index < dim))
     if values is not None:
-        yield "context is not finite", rows(~np.isfinite(floats_or_nan(values)))
+        yield "context is not finite", ~np.isfinite(floats_or_nan(values))
