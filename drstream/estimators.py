@@ -78,14 +78,29 @@ def named(name: str) -> Estimator:
     return ALL[name]
 
 
-def choose(names: Sequence[str] | str | None, *, with_model: bool, with_cap: bool) -> list[Estimator]:
-    """The estimators asked for; by default, all that the model and the caps allow, but SNDR only on request."""
+NO_PROPENSITIES = (
+    "and the log has none: name their column with propensity= where you open it, or have them estimated: "
+    "evaluate(..., propensity=drs.models.Propensity(), crossfit=5), or propensity= the logging policy itself, "
+    "e.g. drs.policies.Uniform()"
+)
+
+
+def choose(
+    names: Sequence[str] | str | None, *, with_model: bool, with_cap: bool, with_propensity: bool = True
+) -> list[Estimator]:
+    """The estimators asked for; by default, all that models and caps allow, but SNDR only on request."""
     if names is None:
-        return [
+        possible = [
             e
             for e in ALL.values()
-            if e.name != "sndr" and (with_model or not e.needs_model) and (with_cap or not e.capped)
+            if e.name != "sndr"
+            and (with_model or not e.needs_model)
+            and (with_cap or not e.capped)
+            and (with_propensity or not e.weight)
         ]
+        if not possible:
+            raise DrstreamError(f"estimators without a reward model need propensities, {NO_PROPENSITIES}")
+        return possible
     chosen = []
     for name in dict.fromkeys([names] if isinstance(names, str) else names):
         key = str(name).lower()
@@ -94,8 +109,11 @@ def choose(names: Sequence[str] | str | None, *, with_model: bool, with_cap: boo
         chosen.append(ALL[key])
         if ALL[key].needs_model and not with_model:
             raise DrstreamError(
-                f"estimator {key!r} needs a reward model: pass model=, e.g. drs.models.Ridge().fit(other_events)"
+                f"estimator {key!r} needs a reward model: pass model=, e.g. drs.models.Ridge().fit(other_events), "
+                "or model=drs.models.Ridge() with crossfit=5"
             )
+        if ALL[key].weight and not with_propensity:
+            raise DrstreamError(f"estimator {key!r} needs propensities, {NO_PROPENSITIES}")
         if ALL[key].capped and not with_cap:
             raise DrstreamError(
                 f"estimator {key!r} needs a limit: pass cap= (on weights), floor= (on propensities) or both"

@@ -12,13 +12,15 @@ import numpy as np
 
 from drstream import estimators as estimator_list
 from drstream import execution
+from drstream.calibration import Calibration
 from drstream.errors import DrstreamError, LogError, PolicyError
 from drstream.estimators import Estimator
 from drstream.intervals import z_score
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
-from drstream.models.base import RewardModel, as_model, bind_fairly
+from drstream.models.base import RewardModel
+from drstream.models.binding import Given, Used, most_actions, prepare
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, as_policies
 from drstream.results import Evaluation
@@ -33,6 +35,11 @@ def evaluate(
     model: Any = None,
     estimators: Sequence[str] | str | None = None,
     *,
+    propensity: Any = None,
+    crossfit: int | None = None,
+    cluster: str | None = None,
+    fold_seed: int = 0,
+    clamp: Any = None,
     cap: float | None = None,
     floor: float | None = None,
     confidence: float = 0.95,
@@ -45,8 +52,13 @@ def evaluate(
 
     policies    a mapping of names to policies, or one policy: objects of `drs.policies`, objects with
                 probabilities(X) -> (n, K), or functions of that shape.
-    model       a reward model, fitted on other events; DM, DR and SNDR need one.
+    model       a reward model, fitted on other events, or not yet fitted, with crossfit; DM, DR and SNDR need one.
     estimators  of "dm", "ips", "snips", "dr", "sndr", "ips-capped", "dr-capped".
+    propensity  a model of the propensities, or the logging policy itself, instead of what the log says.
+    crossfit    so many folds of the log: for the events of each, models are fitted on the others.
+    cluster     a column, e.g. the user: all rows of one of its values are in one fold.
+    fold_seed   of the folds.
+    clamp       hold predictions within (low, high), or, if True, within the rewards that the model was fitted on.
     cap, floor  of the capped estimators: w = min(cap, ν / max(floor, p)).
     confidence  of the intervals.
     on_bad_row  "error" or "skip", instead of what the log says.
@@ -64,9 +76,15 @@ def evaluate(
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
     cap, floor = _limit("cap", cap, np.inf), _limit("floor", floor, 1)
-    limited = cap is not None or floor is not None
-    chosen = estimator_list.choose(estimators, with_model=model is not None, with_cap=limited)
-    plan = make_plan(log, as_policies(policies), model, chosen, cap, floor)
+    chosen = estimator_list.choose(
+        estimators,
+        with_model=model is not None,
+        with_cap=cap is not None or floor is not None,
+        with_propensity=propensity is not None or log.roles.propensity is not None,
+    )
+    given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
+    how = {"threads": threads, "executor": executor, "progress": progress}
+    plan = make_plan(log, as_policies(policies), given, chosen, cap, floor, how)
     total = plan.create()
     for tally in execution.run(partial(consume, plan), log, plan.reader.columns, threads, executor, progress):
         plan.merge(total, tally)
@@ -81,7 +99,7 @@ class Plan:
     """All that a pass needs to know, bound to the log. It can be pickled."""
 
     policies: list[FixedPolicy]
-    model: RewardModel | None
+    used: Used
     estimators: list[Estimator]
     n_actions: int
     cap: float
@@ -90,6 +108,15 @@ class Plan:
     reader: Reader
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are wanted
     terms: tuple[str, ...]  # of each policy
+
+    @property
+    def model(self) -> RewardModel | None:
+        return self.used.model
+
+    @property
+    def weighs(self) -> bool:
+        """Whether any estimator needs propensities."""
+        return any(estimator.weight for estimator in self.estimators)
 
     @cached_property
     def layout(self) -> Layout:
@@ -111,44 +138,57 @@ class Plan:
         return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
     def create(self) -> Tally:
-        return Tally(self.layout.create(), np.zeros((len(self.policies), 2)), np.zeros(len(self.policies), np.int64))
+        policies = len(self.policies)
+        moments, checks = self.layout.create(), Calibration(self.typical_reward)
+        return Tally(moments, np.zeros((policies, 2)), np.zeros(policies, np.int64), checks)
 
     def merge(self, total: Tally, other: Tally) -> None:
         self.layout.merge(total.moments, other.moments)
         np.maximum(total.largest, other.largest, out=total.largest)
         total.capped += other.capped
+        total.calibration.merge(other.calibration)
         total.skipped.update(other.skipped)
 
 
 def make_plan(
     log: Log,
     policies: dict[str, FixedPolicy],
-    model: Any,
+    given: Given,
     chosen: list[Estimator],
     cap: float | None,
     floor: float | None,
+    how: dict[str, Any],
 ) -> Plan:
-    """Bind policies and model to the log, and find out what must be read of it."""
-    reward_model = as_model(model) if any(e.needs_model for e in chosen) else None
-    users: list[Any] = [*policies.values(), *([reward_model] if reward_model else [])]
-    with_actions = reward_model is not None or any(policy.needs_actions(log) for policy in policies.values())
+    """Bind policies and models to the log, and find out what must be read of it."""
+    given = given.without(
+        model=not any(e.needs_model for e in chosen),
+        propensity=not any(e.weight for e in chosen),
+    )
+    if given.propensity is not None:
+        log = log.without_propensities()
+    with_models = given.model is not None or given.propensity is not None
+    with_actions = with_models or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
-        log = log.with_actions_up_to(max(u.n_actions or 0 for u in users))
+        log = log.with_actions_up_to(max(most_actions(given), *(p.n_actions or 0 for p in policies.values())))
     bound = [policy.bind(log, name) for name, policy in policies.items()]
-    bound_model = _bind_model(reward_model, log, bound)
+    if given.model is not None:
+        _require_all_probabilities(bound)
+    used = prepare(log, given, how, stacklevel=3)
+    users: list[Any] = [*bound, used]
     reader = log.reader(
         context=any(u.uses_context for u in users),
         action=with_actions,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+        folds=used.folds,
     )
     groups = term_groups(chosen)
     terms = term_names(
-        model=bound_model is not None,
+        model=used.model is not None,
         sndr=any(e.name == "sndr" for e in chosen),
         capped=any(e.capped for e in chosen),
     )
     limits = (np.inf if cap is None else cap, 0.0 if floor is None else floor)
-    return Plan(bound, bound_model, chosen, len(reader.labels), *limits, log.typical_reward, reader, groups, terms)
+    return Plan(bound, used, chosen, len(reader.labels), *limits, log.typical_reward, reader, groups, terms)
 
 
 def term_groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
@@ -160,16 +200,13 @@ def term_groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
     return tuple(groups)
 
 
-def _bind_model(model: RewardModel | None, log: Log, policies: Sequence[FixedPolicy]) -> RewardModel | None:
-    if model is None:
-        return None
+def _require_all_probabilities(policies: Sequence[FixedPolicy]) -> None:
     for policy in policies:
         if policy.only_logged:
             raise PolicyError(
                 f"policy {policy.name!r} gives the probability of the logged action only, which is enough for IPS and "
                 "SNIPS; DM and DR need those of all actions: give a column of lists"
             )
-    return bind_fairly(model, log, stacklevel=4)
 
 
 def _limit(name: str, value: Any, most: float) -> float | None:
@@ -208,6 +245,8 @@ def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
         n=layout.count(state),
         largest=total.largest,
         capped=total.capped,
+        used=plan.used,
+        calibration=total.calibration,
         skipped=dict(total.skipped),
         confidence=confidence,
     )

@@ -7,15 +7,18 @@ every event, a Python policy for the events ahead, or a fixed policy for the who
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drstream.calibration import Calibration
 from drstream.errors import PolicyError
 from drstream.kernels import replay as kernels
-from drstream.log import Block
+from drstream.kernels import sparse
+from drstream.log import Block, Csr
 from drstream.policies.online import Compiled, Fixed
 from drstream.quantiles import Exact, Sketch
 
@@ -59,20 +62,50 @@ class Chunk:
     """Events that were made ready for all lanes, with read-only arrays."""
 
     block: Block
-    contexts: NDArray[Any]  # (n, d), float32 or float64, row after row; (n, 0) where no compiled policy looks at them
+    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
     rows: NDArray[np.int64]
     uniforms: dict[int, Floats]  # by seed
+    propensity: Floats
     predictions: Floats  # r̂, (n, K) or (n, 0)
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
+    calibration: Calibration  # of the predictions
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def events(self, seed: int) -> kernels.Events:
         block = self.block
-        columns: list[NDArray[Any]] = [block.action, block.reward, block.propensity, self.uniforms[seed]]
+        columns: list[NDArray[Any]] = [block.action, block.reward, self.propensity, self.uniforms[seed]]
         columns += [self.rows, self.predictions]
         return kernels.Events(*map(read_only, columns))
+
+
+@dataclass
+class Sums:
+    """What is summed over the events read, whatever the lane."""
+
+    skipped: Counter[str]  # bad rows by reason
+    calibration: Calibration
+
+    def merge(self, other: Sums) -> None:
+        self.skipped += other.skipped
+        self.calibration.merge(other.calibration)
+
+
+def contexts_of(block: Block) -> NDArray[Any] | Csr:
+    """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
+
+    An index that does counts twice, which a policy that squares its values would get wrong.
+    """
+    rows = block.sparse
+    if rows is None:
+        return block.by_row
+    if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
+        return rows
+    size = int(rows.indptr[-1] - rows.indptr[0])
+    starts, at, sums = np.empty(len(rows) + 1, np.int64), np.empty(size, np.int32), np.empty(size)
+    sparse.add_up(rows.indptr, rows.indices, rows.values, np.zeros(rows.dim, np.int64), starts, at, sums)
+    return Csr(starts, at, sums, rows.dim)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -243,19 +276,35 @@ class CompiledLane(Lane):
     """The policy is compiled: the whole chunk is one call. For debugging, its functions check the bounds of arrays."""
 
     debug: bool = False
+    sparse: bool = False  # the log's contexts are
 
     def __post_init__(self) -> None:
         super().__post_init__()
         name = self.settings.policy
-        self.functions = self.policy.functions(name, self.debug)
         features = self.n_features if self.policy.uses_context else 0
+        self.sparse = self.sparse and features > 0
+        self.functions = self.policy.functions(name, self.sparse, self.debug)
         initial = self.policy.checked_state(name, self.n_actions, features)
-        self.learner = kernels.Learner(initial.copy(), read_only(initial), np.zeros(features), np.zeros(self.n_actions))
+        room = np.empty(0 if self.sparse else features)
+        self.learner = kernels.Learner(initial.copy(), read_only(initial), room, np.zeros(self.n_actions))
+
+    def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> int:
+        """Replay the chunk; how many events were taken."""
+        contexts = chunk.contexts
+        if not isinstance(contexts, Csr):
+            return int(kernels.learn(events, read_only(contexts), lane, self.learner, *self.functions))
+        if not self.sparse:  # others look at the contexts, this policy does not
+            return int(kernels.learn(events, read_only(np.empty((len(chunk), 0))), lane, self.learner, *self.functions))
+        if (most := int(np.diff(contexts.indptr).max())) > len(self.learner.x):
+            self.learner = self.learner._replace(x=np.empty(most))
+        columns: list[NDArray[Any]] = [contexts.indptr, contexts.indices, contexts.values]
+        rows = kernels.Rows(*map(read_only, columns))
+        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
 
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
         before = self.state[0].all_events
         try:
-            taken = kernels.learn(events, read_only(chunk.contexts), lane, self.learner, *self.functions)
+            taken = self._learn(chunk, events, lane)
         except Exception as error:
             i = min(int(self.state[0].all_events - before), len(chunk) - 1)
             where = f"t = {self.state[0].t + 1}, {chunk.block.row(i)} or the one before"
@@ -314,7 +363,8 @@ class PythonLane(Lane):
 
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
         """Tell the policy of an accepted event; whether its probabilities are to be asked for again."""
-        x, block = chunk.block.matrix[event], chunk.block
+        block = chunk.block
+        x = block.matrix[event] if block.sparse is None else block.matrix[event : event + 1]  # sparse ones are (1, d)
         self._call("update", x, int(block.action[event]), float(block.reward[event]), at=(chunk, event))
         if self.state[0].t == 0:  # the replicate is complete
             if not self.done:
@@ -356,11 +406,11 @@ class PythonLane(Lane):
 
 
 def make_lane(
-    settings: Settings, policy: Any, n_actions: int, n_features: int, stop: threading.Event, debug: bool
+    settings: Settings, policy: Any, n_actions: int, n_features: int, stop: threading.Event, debug: bool, sparse: bool
 ) -> Lane:
     form = settings, policy, n_actions, n_features, stop
     if isinstance(policy, Compiled):
-        return CompiledLane(*form, debug)
+        return CompiledLane(*form, debug, sparse)
     if isinstance(policy, Fixed):
         return FixedLane(*form)
     return PythonLane(*form, debug)

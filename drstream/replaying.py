@@ -21,16 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import execution, sampling
+from drstream.calibration import Calibration
 from drstream.comparison import Replays
 from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
+from drstream.estimators import NO_PROPENSITIES
 from drstream.intervals import z_score
 from drstream.kernels.checks import first_not_finite
-from drstream.lanes import Chunk, Lane, Outcome, Settings, make_lane, read_only
-from drstream.log import Block, Log, Reader
+from drstream.lanes import Chunk, Lane, Outcome, Settings, Sums, contexts_of, make_lane, read_only
+from drstream.log import Batch, Block, Csr, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import ParquetSource, Part
-from drstream.models.base import RewardModel, as_model, bind_fairly
-from drstream.policies.base import FixedPolicy, fill_by_pieces
+from drstream.models.binding import Given, Used, most_actions, prepare
+from drstream.policies.base import PIECE, FixedPolicy, fill_by_pieces
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
 from drstream.runs import Replay
@@ -42,6 +44,7 @@ METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
 TRACKERS = ("auto", "exact", "sketch")
 CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
 AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
+SPARSE_FEATURES = 100  # that are not 0 in a sparse context, for these sizes
 PATIENCE = 2.0  # s, for shards in an executor to end after Ctrl-C
 
 
@@ -59,6 +62,11 @@ def replay(
     replicates: int | None = None,
     shards: int = 1,
     tracker: str = "auto",
+    propensity: Any = None,
+    crossfit: int | None = None,
+    cluster: str | None = None,
+    fold_seed: int = 0,
+    clamp: Any = None,
     confidence: float = 0.95,
     on_bad_row: str | None = None,
     threads: int | None = None,
@@ -71,7 +79,7 @@ def replay(
     policies    a policy, or a mapping of names to policies: compiled ones of `drs.policies`, Python objects with
                 reset(), probabilities(X), update(x, action, reward) and perhaps version, or fixed policies.
     horizon     T: events that the policy is to see; simulated again and again, until the log ends.
-    model       a reward model, fitted on other events; without one, r̂ is 0.
+    model       a reward model, fitted on other events, or not yet fitted, with crossfit; without one, r̂ is 0.
     method      "dr-ns" (Algorithm 1), "dr-ns-wc" (its multiplier c is the smallest propensity of the log), "rs" (the
                 same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
     q           the quantile level of c, 0 <= q <= 1: the larger, the more events are accepted, and the more bias.
@@ -85,8 +93,8 @@ def replay(
                 within its arrays.
 
     Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers; the result
-    is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters are those of
-    `evaluate`.
+    is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
+    crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
 
     >>> import drstream as drs
     >>> table = drs.synth.World(n_actions=3, n_features=2).table(5000)
@@ -105,11 +113,12 @@ def replay(
     workers = execution.how_many(threads)
     if executor is not None and not hasattr(executor, "submit"):
         raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
-    plan = _make_plan(log, named, model, asked, workers, debug)
+    given = Given(None if method == "rs" else model, propensity, crossfit, cluster, fold_seed, clamp)
+    plan = _make_plan(log, named, given, asked, workers, debug, progress)
     with reporter(progress, log.rows) as report, execution.one_blas_thread():
-        outcomes, skipped = _run(plan, log, workers, executor, report)
+        outcomes, sums = _run(plan, log, workers, executor, report)
     runs = [
-        Replay(settings, outcome, plan.reader.labels, dict(skipped), confidence, shards)
+        Replay(settings, outcome, plan.reader.labels, sums, confidence, shards, plan.used)
         for settings, outcome in zip(plan.settings, outcomes, strict=True)
     ]
     result = Replays(runs) if several else runs[0]
@@ -175,11 +184,12 @@ class _Plan:
 
     policies: dict[str, Any]
     settings: list[Settings]  # of each lane
-    model: RewardModel | None
+    used: Used
     n_actions: int
     n_features: int
     compiled_contexts: bool  # some compiled policy looks at them
     python: bool  # some policy is Python code
+    typical_reward: float
     reader: Reader
     shards: int
     copies: bool  # Python policies serve several lanes or shards
@@ -194,15 +204,20 @@ class _Plan:
             most = settings.most_replicates
             if most is not None:  # the shards share what was asked for
                 settings = replace(settings, most_replicates=most // self.shards + (shard < most % self.shards))
-            lanes.append(make_lane(settings, policy, self.n_actions, self.n_features, stop, self.debug))
+            lanes.append(make_lane(settings, policy, self.n_actions, self.n_features, stop, self.debug, self.sparse))
         return lanes
 
     @property
+    def sparse(self) -> bool:
+        return self.reader.roles.sparse is not None
+
+    @property
     def event_bytes(self) -> int:
-        """Of an event made ready."""
-        matrices = (self.model is not None) + sum(isinstance(p, Fixed) for p in self.policies.values())
+        """Of an event made ready; how many features of a sparse one are not 0 is not known ahead."""
+        features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
+        matrices = (self.used.model is not None) + sum(isinstance(p, Fixed) for p in self.policies.values())
         seeds = len({settings.seed for settings in self.settings})
-        return 64 + 8 * seeds + 8 * self.n_features + 8 * self.n_actions * matrices
+        return 64 + 8 * seeds + features + 8 * self.n_actions * matrices
 
     @property
     def chunk_rows(self) -> int:
@@ -221,29 +236,42 @@ class _Plan:
     def _prepare(self, block: Block) -> Chunk:
         rows = block.rows
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in {s.seed for s in self.settings}}
-        contexts: NDArray[Any] = np.empty((len(block), 0))
+        contexts: NDArray[Any] | Csr = np.empty((len(block), 0))
         if self.compiled_contexts:
-            contexts = block.by_row
+            contexts = contexts_of(block)
         if self.python:
             block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
-        predictions = np.empty((len(block), 0))
-        if self.model is not None:
-            predictions = _predict(self.model, block, self.n_actions)
+        predictions, calibration = np.empty((len(block), 0)), Calibration(self.typical_reward)
+        if self.used.model is not None:
+            predictions = _predict(self.used, block, self.n_actions, calibration)
+        propensity = self._propensities(block)
         fixed = {
             name: _probabilities(policy.policy, block, self.n_actions)
             for name, policy in self.policies.items()
             if isinstance(policy, Fixed)
         }
-        return Chunk(block, contexts, rows, uniforms, predictions, fixed)
+        return Chunk(block, contexts, rows, uniforms, propensity, predictions, fixed, calibration)
+
+    def _propensities(self, block: Block) -> Floats:
+        if self.used.logger is None:
+            return block.propensity
+        out = np.empty(len(block))
+        for piece in block.pieces(PIECE):
+            place = slice(piece.start - block.start, piece.stop - block.start)
+            self.used.propensities(piece, np.empty((self.n_actions, len(piece))), out[place])
+        return out
 
 
-def _predict(model: RewardModel, block: Block, n_actions: int) -> Floats:
+def _predict(used: Used, block: Block, n_actions: int, calibration: Calibration) -> Floats:
     """r̂ (n, K), event by event."""
+    assert used.model is not None
     out = np.empty((len(block), n_actions))
-    model.fill_rows(block, out)
+    used.model.fill_rows(block, out)
+    used.hold(out, calibration)
     event, action = divmod(int(first_not_finite(out.reshape(-1))), n_actions)
     if event >= 0:
         raise bad_prediction(out[event, action], action, block.row(event))
+    calibration.add(out[np.arange(len(block)), block.action], block.reward)
     return read_only(out)
 
 
@@ -254,20 +282,24 @@ def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
     return read_only(out)
 
 
-def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, workers: int, debug: bool) -> _Plan:
-    """Bind policies and model to the log, and find out what must be read of it."""
+def _make_plan(
+    log: Log, named: Mapping[Any, Any], given: Given, asked: _Asked, workers: int, debug: bool, progress: Any
+) -> _Plan:
+    """Bind policies and models to the log, and find out what must be read of it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
     if len(policies) < len(named):
         raise PolicyError(f"two policies have the same name: {', '.join(map(repr, named))}")
     if not policies:
         raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
-    if asked.method == "dm" and model is None:
+    if asked.method == "dm" and given.model is None:
         raise ModelError('method="dm" is r̂ alone: pass a reward model with model=')
-    reward_model = None if model is None or asked.method == "rs" else as_model(model)
+    if log.roles.propensity is None and given.propensity is None:
+        raise LogError(f"replay needs propensities, {NO_PROPENSITIES.replace('evaluate', 'replay')}")
+    if given.propensity is not None:
+        log = log.without_propensities()
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
-    users: list[Any] = [*fixed, *([reward_model] if reward_model else [])]
-    most = [getattr(p, "n_actions", None) or 0 for p in (*users, *policies.values())]
-    log = log.with_actions_up_to(max(most, default=0))
+    most = [getattr(p, "n_actions", None) or 0 for p in (*fixed, *policies.values())]
+    log = log.with_actions_up_to(max(most_actions(given), *most))
     bound: dict[str, Any] = {}
     for name, policy in policies.items():
         bound[name] = policy
@@ -281,14 +313,17 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
             bound[name] = policy.bind(log) or policy
     compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
+    used = prepare(log, given, {"threads": workers, "progress": progress}, stacklevel=3)
+    users: list[Any] = [*fixed, used]
     reader = log.reader(
         context=compiled or python or any(u.uses_context for u in users),
         action=True,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+        folds=used.folds,
     )
     c_max = float(asked.c_max)
     if asked.method in ("dr-ns-wc", "rs"):
-        c_max = min(c_max, smallest_propensity(log, reader, workers))
+        c_max = min(c_max, smallest_propensity(log, reader, used, workers))
     lanes = list(itertools.product(bound, asked.q, asked.seeds))
     settings = [
         Settings(
@@ -308,11 +343,12 @@ def _make_plan(log: Log, named: Mapping[Any, Any], model: Any, asked: _Asked, wo
     return _Plan(
         policies=bound,
         settings=settings,
-        model=None if reward_model is None else bind_fairly(reward_model, log, stacklevel=3),
+        used=used,
         n_actions=log.n_actions,
         n_features=log.n_features if reader.with_context else 0,
         compiled_contexts=compiled,
         python=python,
+        typical_reward=log.typical_reward,
         reader=reader,
         shards=int(asked.shards),
         copies=len(lanes) > 1 or asked.shards > 1,
@@ -330,10 +366,10 @@ def _copy_of(policy: Any, name: str) -> Any:
         ) from error
 
 
-def smallest_propensity(log: Log, reader: Reader, workers: int) -> float:
+def smallest_propensity(log: Log, reader: Reader, used: Used, workers: int) -> float:
     """Of the log's events: from the statistics of Parquet files if all rows count, else from a pass over the column.
 
-    Where bad rows are skipped, the pass reads all columns that the replay will, to skip the same ones.
+    Where bad rows are skipped or propensities are estimated, the pass reads all columns that the replay will.
     """
     everything = log.filter is None and not log._splits and log.on_bad_row == "error"
     column = log.roles.propensity
@@ -342,9 +378,9 @@ def smallest_propensity(log: Log, reader: Reader, workers: int) -> float:
         if known is not None and known[0] > 0:
             return float(known[0])
     held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come
-    reader = reader if log.on_bad_row == "skip" else held.reader()
+    reader = reader if log.on_bad_row == "skip" or used.logger else held.reader()
     smallest = 1.0
-    for least in execution.run(_Smallest(reader), held, reader.columns, workers):
+    for least in execution.run(_Smallest(reader, used), held, reader.columns, workers):
         smallest = min(smallest, least)
     return smallest
 
@@ -352,16 +388,25 @@ def smallest_propensity(log: Log, reader: Reader, workers: int) -> float:
 @dataclass(frozen=True)
 class _Smallest:
     reader: Reader
+    used: Used
 
     def __call__(self, part: Part) -> float:
-        batches = self.reader.batches(part, Counter())
-        return min((float(batch.propensity.min()) for batch in batches), default=1.0)
+        return min((self._of(batch) for batch in self.reader.batches(part, Counter())), default=1.0)
+
+    def _of(self, batch: Batch) -> float:
+        if self.used.logger is None:
+            return float(batch.propensity.min())
+        room = np.empty((len(self.reader.labels), PIECE)), np.empty(PIECE)
+        return min(
+            float(self.used.propensities(block, room[0][:, : len(block)].copy(), room[1][: len(block)]).min())
+            for block in batch.blocks(PIECE)
+        )
 
 
 def _run(
     plan: _Plan, log: Log, workers: int, executor: Executor | None, report: Callable[..., None]
-) -> tuple[list[Outcome], Counter[str]]:
-    """The outcome of each lane, and the bad rows that were left out."""
+) -> tuple[list[Outcome], Sums]:
+    """The outcome of each lane, and what is summed over all events, whatever the lane."""
     parts = log.parts(plan.reader.columns)
     if plan.shards == 1 and executor is None:
         return _replay(plan, parts, workers, threading.Event(), report, 0)
@@ -397,10 +442,13 @@ def _run(
             for outcome in done[-1][0]:
                 outcome.interrupted = True
     merged = [Outcome.merge([outcomes[i] for outcomes, _ in done]) for i in range(len(plan.settings))]
-    return merged, sum((skipped for _, skipped in done), Counter())
+    total = Sums(Counter(), Calibration(plan.typical_reward))
+    for _, sums in done:
+        total.merge(sums)
+    return merged, total
 
 
-def _what_is_left(futures: list[Future[Any]], all_of_them: bool) -> list[tuple[list[Outcome], Counter[str]]]:
+def _what_is_left(futures: list[Future[Any]], all_of_them: bool) -> list[tuple[list[Outcome], Sums]]:
     """The results of shards that were complete, or that end now because they were told to."""
     ended = [f for f in futures if not f.cancelled() and (all_of_them or f.done()) and f.exception() is None]
     return [future.result() for future in ended]
@@ -435,7 +483,7 @@ class _Totals:
         return told
 
 
-def _replay_elsewhere(plan: _Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Counter[str]]:
+def _replay_elsewhere(plan: _Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Sums]:
     """A shard in a worker of the user's executor."""
     with execution.one_blas_thread():
         return _replay(plan, parts, 1, threading.Event(), lambda *_: None, shard)
@@ -448,10 +496,10 @@ def _replay(
     stop: threading.Event,
     report: Callable[..., None],
     shard: int,
-) -> tuple[list[Outcome], Counter[str]]:
+) -> tuple[list[Outcome], Sums]:
     """One shard through all lanes, from its first part to its last."""
     lanes = plan.lanes(stop, shard)
-    skipped: Counter[str] = Counter()
+    sums = Sums(Counter(), Calibration(plan.typical_reward))
     interrupted = False
     first_row: int | None = None
     ahead = max(2, AHEAD_BYTES // (workers * plan.chunk_rows * plan.event_bytes))
@@ -464,8 +512,9 @@ def _replay(
                 stack.callback(stop.set)  # before the pool is waited for
             for item in chunks:
                 if isinstance(item, Counter):
-                    skipped += item
+                    sums.skipped += item
                     continue
+                sums.calibration.merge(item.calibration)
                 _feed(lanes, item, pool)
                 first_row = item.block.batch.first_row if first_row is None else first_row
                 report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
@@ -474,7 +523,7 @@ def _replay(
             interrupted = stop.is_set()
     except KeyboardInterrupt:
         interrupted = True
-    return [lane.outcome(shard, interrupted) for lane in lanes], skipped
+    return [lane.outcome(shard, interrupted) for lane in lanes], sums
 
 
 def _feed(lanes: list[Lane], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:

@@ -13,11 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream import intervals
+from drstream.calibration import Calibration, WithModels
 from drstream.errors import near
 from drstream.estimators import Estimator
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from drstream.models.binding import Used
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +42,7 @@ class Estimate:
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
 
 
-class Evaluation:
+class Evaluation(WithModels):
     """Estimates of every policy by every estimator: `result["new", "dr"].value`."""
 
     def __init__(
@@ -52,6 +55,8 @@ class Evaluation:
         n: int,
         largest: Floats,
         capped: NDArray[np.int64],
+        used: Used,
+        calibration: Calibration,
         skipped: dict[str, int],
         confidence: float,
     ) -> None:
@@ -66,6 +71,7 @@ class Evaluation:
         self._typical_reward = typical_reward
         self._largest = largest
         self._capped = capped
+        self._set_models(used, calibration)
 
     def __getitem__(self, key: tuple[str, str] | str) -> Estimate:
         """The estimate for (policy, estimator); the estimator alone will do where there is one policy."""
@@ -184,6 +190,7 @@ class Evaluation:
                 "confidence": self.confidence,
                 "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
                 "skipped": self.skipped,
+                **self.about_models(),
             }
         )
 
@@ -194,6 +201,8 @@ class Evaluation:
             lines.append(
                 "  skipped: " + ", ".join(f"{count:,} rows ({reason})" for reason, count in self.skipped.items())
             )
+        if how := self.how():
+            lines.append(f"  {how}")
         width = max(len("policy"), *map(len, self.policies))
         lines.append(f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}")
         for row in self.rows():

@@ -11,14 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drstream.calibration import WithModels
 from drstream.errors import NotEnoughEventsError
 from drstream.intervals import student, t_score
 from drstream.kernels import replay as kernels
-from drstream.lanes import Outcome, Settings
+from drstream.lanes import Outcome, Settings, Sums
 from drstream.results import Estimate, plain
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from drstream.models.binding import Used
 
 Floats = NDArray[np.float64]
 MEASURED = 50  # simulated steps at least from which a bias mass ε_t is measured
@@ -26,7 +29,7 @@ INFLATION = 1.1  # of C over T, above which a note is made; 1 / (1 - ε) on aver
 FAILURE = 0.05  # δ of section 5.3's bound on the number of events
 
 
-class Replay:
+class Replay(WithModels):
     """How a policy would have fared in its first T steps, from replicates of that simulation.
 
     value, low, high    average reward per step: the mean over replicates, with a t interval (NaN for one replicate)
@@ -39,6 +42,7 @@ class Replay:
     bias_mass           ε of section 5.4, averaged over the steps
     bias_bound          Theorem 5.1's bound on |bias of cumulative| / T
     events, left_over   events that were read; of these, in the incomplete tail
+    r2, calibration     of the reward model on the logged events; clamped is the share of predictions out of range
     notes               what should be known about the result
     """
 
@@ -47,16 +51,18 @@ class Replay:
         settings: Settings,
         outcome: Outcome,
         labels: Sequence[Any],
-        skipped: dict[str, int],
+        sums: Sums,
         confidence: float,
         shards: int,
+        used: Used,
     ) -> None:
         self.policy, self.method, self.horizon = settings.policy, settings.method, settings.horizon
         self.q, self.c_max, self.seed = settings.q, settings.c_max, settings.seed
         self.shards, self.confidence = shards, confidence
         self.adaptive = settings.adaptive  # c follows the quantile q
         self.labels = list(labels)
-        self.skipped = skipped
+        self.skipped = dict(sums.skipped)
+        self._set_models(used, sums.calibration)
         self.events = outcome.events
         self.left_over = outcome.left_over
         self.acceptance = _share(outcome.accepted, outcome.events)
@@ -311,7 +317,9 @@ class Replay:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        return plain({**self.row(), "actions": self.labels, "skipped": self.skipped, "notes": self.notes})
+        return plain(
+            {**self.row(), "actions": self.labels, "skipped": self.skipped, **self.about_models(), "notes": self.notes}
+        )
 
     def to_json(self, indent: int | None = 2) -> str:
         """As JSON; what is undefined is null."""
@@ -337,6 +345,8 @@ class Replay:
             f"  events             {self.events:,}, {self.left_over:,} of them left over; {self.acceptance:.3%} taken",
             f"  violations         {self.violations:.3%} of events with c w > 1{mass}",
         ]
+        if how := self.how():
+            lines.append(f"  models             {how}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 

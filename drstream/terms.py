@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import ModelError, PolicyError
+from drstream.calibration import Calibration
+from drstream.errors import ModelError
 from drstream.kernels import terms as kernels
 from drstream.log import Block
 from drstream.moments import State
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import refuse
 
 if TYPE_CHECKING:
     from drstream.evaluation import Plan
@@ -38,6 +39,7 @@ class Tally:
     moments: State
     largest: Floats  # weight and capped weight of each policy
     capped: NDArray[np.int64]  # weights that the caps changed, of each policy
+    calibration: Calibration  # of r̂
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
 
 
@@ -59,7 +61,7 @@ class Room:
         rows = plan.block_rows
         self._terms = np.empty(plan.layout.variables * rows)
         self._pi, self._rhat = np.empty((2, plan.n_actions * rows))
-        self._vectors = np.empty((4, rows))
+        self._vectors = np.empty((6, rows))
         self.n = -1
 
     def fit(self, n: int) -> Room:
@@ -69,8 +71,9 @@ class Room:
             self.terms = self._terms[: self.plan.layout.variables * n].reshape(-1, n)
             self.pi = self._pi[: self.plan.n_actions * n].reshape(-1, n)
             self.rhat = self._rhat[: self.plan.n_actions * n].reshape(-1, n)
-            self.logged_pi, self.logged_rhat, self.sums, self.zeros = self._vectors[:, :n]
+            self.logged_pi, self.logged_rhat, self.sums, self.zeros, self.ones, self.p = self._vectors[:, :n]
             self.zeros[:] = 0
+            self.ones[:] = 1
             self.policies = [self._rows(j) for j in range(len(self.plan.policies))]
         return self
 
@@ -94,11 +97,14 @@ class Room:
 def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
     """The terms (variables, n) of a block's events: the reward, then those of each policy."""
     room.fit(len(block))
-    action, r, p = block.action, block.reward, block.propensity
+    action, r = block.action, block.reward
+    p = plan.used.propensities(block, room.pi, room.p) if plan.weighs else room.ones
     room.terms[0] = r
     if plan.model is not None:
         plan.model.fill(block, room.rhat)
+        plan.used.hold(room.rhat, tally.calibration)
         _check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room.rhat, block)
+        tally.calibration.add(room.logged_rhat, r)
     for j, policy in enumerate(plan.policies):
         rows = room.policies[j]
         if policy.only_logged:
@@ -106,7 +112,8 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
         else:
             logged_pi = room.logged_pi
             policy.fill(block, room.pi)
-            _check_probabilities(kernels.first_improper(room.pi, room.sums), policy, room, block)
+            first_bad = kernels.first_improper(room.pi, room.sums)
+            refuse(first_bad, f"policy {policy.name!r}", room.pi, room.sums, block)
             kernels.logged_probability(room.pi, action, logged_pi)
         kernels.weigh(logged_pi, p, r, plan.typical_reward, rows.weighted, tally.largest[j])
         if rows.capped is not None:
@@ -119,15 +126,6 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
         if rows.capped_dr is not None and rows.capped is not None:
             kernels.corrected(rows.robust[0], rows.capped[0], r, room.logged_rhat, rows.capped_dr)
     return room.terms
-
-
-def _check_probabilities(first_bad: int, policy: FixedPolicy, room: Room, block: Block) -> None:
-    if first_bad >= 0:
-        low = room.pi[:, first_bad].min()
-        total = room.sums[first_bad]
-        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
-        what = "NaN among its probabilities" if np.isnan(total) else what
-        raise PolicyError(f"policy {policy.name!r} gives {what} at {block.row(first_bad)}")
 
 
 def _check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 import drstream as drs
 from drstream.estimators import ALL as REGISTRY
 from drstream.evaluation import consume, make_plan
+from drstream.models.binding import Given
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
 from tests.conftest import PLAIN
@@ -102,7 +103,7 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet)
     chosen = [REGISTRY[estimator]]
-    plan = make_plan(log, as_policies(POLICIES), model, chosen, 5.0, 0.05)
+    plan = make_plan(log, as_policies(POLICIES), Given(model), chosen, 5.0, 0.05, {})
     total = plan.create()
     for part in log.parts(plan.reader.columns):
         tally = pickle.loads(pickle.dumps(consume(plan, part)))

@@ -14,6 +14,7 @@ __all__ = [
     "F8_2",
     "F8_IN",
     "F8_IN2",
+    "I4",
     "I4_IN",
     "I8",
     "I8_IN",
@@ -30,6 +31,7 @@ __all__ = [
 
 F8 = Array(float64, 1, "C")
 F8_2 = Array(float64, 2, "C")
+I4 = Array(int32, 1, "C")
 I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)

@@ -9,14 +9,15 @@ import math
 import numpy as np
 
 from drstream.kernels._jit import helper, inlined, kernel
-from drstream.kernels.replay import PROBABILITIES, UPDATE
+from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.kernels.sums import dot
 
 HEADER = 8
 N_ACTIONS, UPDATES = 0, 1  # places of all headers; the others are each policy's own
 PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC = 2, 3, 4, 5, 6
 
-# Linear scores by stochastic gradient descent: K rows of d weights and an intercept.
+# Linear scores by stochastic gradient descent: K rows of d weights and an intercept. Where contexts are sparse, d + 1
+# rows of K instead, the intercepts first: what one entry of a context needs stands together in memory.
 
 
 @inlined
@@ -30,6 +31,35 @@ def _affine(state, start, x):
 def _scores(state, x, out):
     for k in range(out.shape[0]):
         out[k] = _affine(state, HEADER + k * (x.shape[0] + 1), x)
+
+
+@inlined
+def _weights(actions, index):
+    """Where a feature's weights begin. Unsigned: else each access would ask first whether it counts from the end."""
+    return np.uint64(HEADER + actions * (np.int64(index) + 1))
+
+
+@inlined
+def _sparse_scores(state, indices, values, out):
+    """Four entries at a time, added in the order of one at a time: that takes twice as long, waiting for out[k]."""
+    actions = out.shape[0]
+    entries = indices.shape[0]
+    for k in range(actions):
+        out[k] = state[HEADER + k]
+    for j in range(0, entries - 3, 4):
+        a = _weights(actions, indices[j])
+        b = _weights(actions, indices[j + 1])
+        c = _weights(actions, indices[j + 2])
+        d = _weights(actions, indices[j + 3])
+        x, y, z, w = values[j], values[j + 1], values[j + 2], values[j + 3]
+        for k in range(actions):
+            i = np.uint64(k)
+            out[k] = out[k] + x * state[a + i] + y * state[b + i] + z * state[c + i] + w * state[d + i]
+    for j in range(entries // 4 * 4, entries):
+        a = _weights(actions, indices[j])
+        x = values[j]
+        for k in range(actions):
+            out[k] += x * state[a + np.uint64(k)]
 
 
 @inlined
@@ -60,10 +90,9 @@ def _take_best(out):
     out[best] += 1.0
 
 
-@kernel(PROBABILITIES)
-def epsilon_greedy(state, x, out):
+@inlined
+def _epsilon_greedy(state, out):
     """The largest scores share what epsilon leaves: at first all are 0, and the order of the labels means nothing."""
-    _scores(state, x, out)
     top = out[0]
     for k in range(1, out.shape[0]):
         top = max(top, out[k])
@@ -76,9 +105,20 @@ def epsilon_greedy(state, x, out):
 
 
 @kernel(PROBABILITIES)
-def boltzmann(state, x, out):
-    """exp(score / temperature), normalised."""
+def epsilon_greedy(state, x, out):
     _scores(state, x, out)
+    _epsilon_greedy(state, out)
+
+
+@kernel(SPARSE_PROBABILITIES)
+def sparse_epsilon_greedy(state, indices, values, out):
+    _sparse_scores(state, indices, values, out)
+    _epsilon_greedy(state, out)
+
+
+@inlined
+def _boltzmann(state, out):
+    """exp(score / temperature), normalised."""
     top = out[_argmax(out)]
     temperature = _decayed(state)
     total = 0.0
@@ -90,9 +130,20 @@ def boltzmann(state, x, out):
 
 
 @kernel(PROBABILITIES)
-def square_cb(state, x, out):
-    """Inverse gap weighting (Foster, Rakhlin 2020), γ growing as updates**exponent."""
+def boltzmann(state, x, out):
     _scores(state, x, out)
+    _boltzmann(state, out)
+
+
+@kernel(SPARSE_PROBABILITIES)
+def sparse_boltzmann(state, indices, values, out):
+    _sparse_scores(state, indices, values, out)
+    _boltzmann(state, out)
+
+
+@inlined
+def _square_cb(state, out):
+    """Inverse gap weighting (Foster, Rakhlin 2020), γ growing as updates**exponent."""
     best = _argmax(out)
     top = out[best]
     gamma = state[PARAMETER] * (1.0 + state[UPDATES]) ** state[PARAMETER_DECAY]
@@ -104,21 +155,52 @@ def square_cb(state, x, out):
     out[best] = 1.0 - total
 
 
-@kernel(UPDATE)
-def descend(state, x, action, reward):
-    """One step on the chosen action's weights, divided by what makes it implicit (Toulis, Airoldi 2017): no feature is
-    too large for it."""
-    start = HEADER + action * (x.shape[0] + 1)
-    score = _affine(state, start, x)
+@kernel(PROBABILITIES)
+def square_cb(state, x, out):
+    _scores(state, x, out)
+    _square_cb(state, out)
+
+
+@kernel(SPARSE_PROBABILITIES)
+def sparse_square_cb(state, indices, values, out):
+    _sparse_scores(state, indices, values, out)
+    _square_cb(state, out)
+
+
+@inlined
+def _pace(state, score, size, reward):
+    """Of one step on the chosen action's weights; size is |x|² with the intercept's 1. It is divided by what makes the
+    step implicit (Toulis, Airoldi 2017): no feature is too large for it."""
     curvature = 1.0
     if state[LOGISTIC] == 1.0:
         score = 1.0 / (1.0 + math.exp(-score))
         curvature = 0.25
     rate = state[RATE] / (1.0 + state[RATE_DECAY] * state[UPDATES])
-    pace = rate * (reward - score) / (1.0 + rate * curvature * (dot(x, x) + 1.0))
+    return rate * (reward - score) / (1.0 + rate * curvature * size)
+
+
+@kernel(UPDATE)
+def descend(state, x, action, reward):
+    start = HEADER + action * (x.shape[0] + 1)
+    pace = _pace(state, _affine(state, start, x), dot(x, x) + 1.0, reward)
     for j in range(x.shape[0]):
         state[start + j] += pace * x[j]
     state[start + x.shape[0]] += pace
+    state[UPDATES] += 1.0
+
+
+@kernel(SPARSE_UPDATE)
+def sparse_descend(state, indices, values, action, reward):
+    """No index stands twice, or |x|² would be another."""
+    actions = np.int64(state[N_ACTIONS])
+    k = np.uint64(action)
+    score = state[HEADER + action]
+    for j in range(indices.shape[0]):
+        score += values[j] * state[_weights(actions, indices[j]) + k]
+    pace = _pace(state, score, dot(values, values) + 1.0, reward)
+    for j in range(indices.shape[0]):
+        state[_weights(actions, indices[j]) + k] += pace * values[j]
+    state[HEADER + action] += pace
     state[UPDATES] += 1.0
 
 

@@ -1,7 +1,7 @@
 """DR-ns, Algorithm 1 of the paper (section 5.3): one step, and the two loops that call it.
 
-`learn` asks a compiled policy for every event; `replay_block` reads probabilities that a Python policy, or a fixed one,
-gave for a block of events.
+`learn` and `learn_sparse` ask a compiled policy for every event; `replay_block` reads probabilities that a Python
+policy, or a fixed one, gave for a block of events.
 """
 
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from drstream.kernels._types import (
     record,
     void,
 )
+from drstream.kernels.sparse import DOUBLE, SINGLE
 from drstream.kernels.sums import two_sum
 from drstream.kernels.terms import TOLERANCE
 
@@ -102,6 +103,14 @@ class Events(NamedTuple):
     prediction: Any  # r̂, (n, K); (n, 0) stands for r̂ = 0
 
 
+class Rows(NamedTuple):
+    """Sparse contexts: row i has values[indptr[i] : indptr[i + 1]] at indices[indptr[i] : indptr[i + 1]]."""
+
+    indptr: Any
+    indices: Any
+    values: Any
+
+
 class Event(NamedTuple):
     """What the step needs to know of one of them."""
 
@@ -130,7 +139,7 @@ class Learner(NamedTuple):
 
     state: Any
     initial: Any
-    x: Any  # the context of the event
+    x: Any  # the context of the event; where it is sparse, room for its values
     pi: Any  # π_t(·|x)
 
 
@@ -139,6 +148,8 @@ LANE_TYPE = named(Lane, record(LANE), quantiles.TRACKER, F8, F8, F8_2, record(RE
 LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward
+SPARSE_PROBABILITIES = void(F8, I4_IN, F8_IN, F8)  # state, indices, values, out
+SPARSE_UPDATE = void(F8, I4_IN, F8_IN, int64, float64)  # state, indices, values, action, reward
 
 
 @inlined
@@ -301,22 +312,27 @@ def _predictions(predictions, i, a, pi):
     return expected, predictions[i, a]
 
 
-_LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
+@helper
+def _learn(events, contexts, rows, lane, learner, probabilities, update):
+    """The loop for contexts (n, d), without rows, or for sparse rows, without contexts.
 
-
-@kernel(
-    int64(EVENTS_TYPE, F4_IN2, LANE_TYPE, *_LEARNER),
-    int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
-)
-def learn(events, contexts, lane, learner, probabilities, update):
-    """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad."""
+    Numba leaves out what stands under the test of an argument that is None: there is one loop, and no branch in it.
+    """
     s = lane.state[0]
     x = learner.x
     pi = learner.pi
     for i in range(events.action.shape[0]):
-        for j in range(x.shape[0]):
-            x[j] = contexts[i, j]
-        probabilities(learner.state, x, pi)
+        if contexts is not None:
+            for j in range(x.shape[0]):
+                x[j] = contexts[i, j]
+            probabilities(learner.state, x, pi)
+        if rows is not None:
+            first = rows.indptr[i]
+            last = rows.indptr[i + 1]
+            values = rows.values[first:last]
+            for j in range(values.shape[0]):
+                x[j] = values[j]
+            probabilities(learner.state, rows.indices[first:last], x[: last - first], pi)
         if _improper(pi):
             s.improper = 1
             return i
@@ -325,13 +341,40 @@ def learn(events, contexts, lane, learner, probabilities, update):
         expected, logged = _predictions(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         if step(s, lane.tracker[0], lane.low, lane.high, event):
-            update(learner.state, x, np.int64(a), r)
+            if contexts is not None:
+                update(learner.state, x, np.int64(a), r)
+            if rows is not None:
+                first = rows.indptr[i]
+                last = rows.indptr[i + 1]
+                update(learner.state, rows.indices[first:last], x[: last - first], np.int64(a), r)
             accept(lane, r, events.row[i])
             if s.t == 0:
                 learner.state[:] = learner.initial
                 if s.replicates == s.most_replicates:
                     return i + 1
     return events.action.shape[0]
+
+
+_LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
+_SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE)
+
+
+@kernel(
+    int64(EVENTS_TYPE, F4_IN2, LANE_TYPE, *_LEARNER),
+    int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
+)
+def learn(events, contexts, lane, learner, probabilities, update):
+    """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad."""
+    return _learn(events, contexts, None, lane, learner, probabilities, update)
+
+
+@kernel(
+    int64(EVENTS_TYPE, named(Rows, *SINGLE), LANE_TYPE, *_SPARSE_LEARNER),
+    int64(EVENTS_TYPE, named(Rows, *DOUBLE), LANE_TYPE, *_SPARSE_LEARNER),
+)
+def learn_sparse(events, rows, lane, learner, probabilities, update):
+    """The same for sparse contexts; learner.x has room for the values of any row."""
+    return _learn(events, None, rows, lane, learner, probabilities, update)
 
 
 @kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64))

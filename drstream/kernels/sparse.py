@@ -1,11 +1,11 @@
-"""Products of sparse rows with weights, and sums of sparse rows.
+"""Products of sparse rows with weights, sums of sparse rows, and rows in which no index stands twice.
 
 Row i of a context has values[j] at indices[j] for j in indptr[i]..indptr[i + 1]. Weights are (d, K), feature by
 feature: what one entry needs of them, the K actions', stands together in memory.
 """
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, void
+from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, int64, void
 
 SINGLE, DOUBLE = (I8_IN, I4_IN, F4_IN), (I8_IN, I4_IN, F8_IN)  # indptr, indices, values
 
@@ -58,3 +58,41 @@ def add_outer(factor, indptr, indices, values, out):
             total = out[indices[j]]
             for k in range(row.shape[0]):
                 total[k] += values[j] * row[k]
+
+
+@kernel(int64(I8_IN, I4_IN))
+def first_unsorted(indptr, indices):
+    """The first row whose indices do not increase; -1: they do in all rows, so that none stands twice."""
+    for i in range(indptr.shape[0] - 1):
+        row = indices[indptr[i] : indptr[i + 1]]
+        falls = 0
+        for j in range(1, row.shape[0]):
+            falls += row[j] <= row[j - 1]
+        if falls > 0:
+            return i
+    return -1
+
+
+_ONCE = I8, I8, I4, F8  # places, starts, at, sums
+
+
+@kernel(int64(*SINGLE, *_ONCE), int64(*DOUBLE, *_ONCE))
+def add_up(indptr, indices, values, places, starts, at, sums):
+    """The rows with each index where it stands first, and the sum of its values; returns how many entries are left.
+
+    places (d) begins as zeros. In `sums`, it is one more than where the index stood last.
+    """
+    n = 0
+    for i in range(indptr.shape[0] - 1):
+        starts[i] = n
+        for j in range(indptr[i], indptr[i + 1]):
+            place = places[indices[j]] - 1
+            if place >= starts[i]:
+                sums[place] += values[j]
+            else:
+                at[n] = indices[j]
+                sums[n] = values[j]
+                n += 1
+                places[indices[j]] = n
+    starts[indptr.shape[0] - 1] = n
+    return n

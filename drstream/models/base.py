@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -138,17 +137,6 @@ class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.mode
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(self.function(X))
-
-
-def bind_fairly(model: RewardModel, log: Log, stacklevel: int) -> RewardModel:
-    """The model bound to the log, with a warning if it was fitted on events of it."""
-    if model.fitted_on is not None and model.fitted_on.shares_rows_with(log.origin):
-        warnings.warn(
-            "the reward model was fitted on events that it is now evaluated on, which flatters DM and DR: "
-            "fit it on other events, e.g. train, test = log.split(0.5)",
-            stacklevel=stacklevel + 1,
-        )
-    return model.bind(log)
 
 
 def as_model(model: Any) -> RewardModel:

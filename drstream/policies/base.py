@@ -87,6 +87,15 @@ def fill_from(
     out[:] = values.T
 
 
+def refuse(first_bad: int, who: str, pi: Floats, sums: Floats, block: Block) -> None:
+    """An error about the first event whose probabilities are none, if there is one (>= 0)."""
+    if first_bad >= 0:
+        low, total = pi[:, first_bad].min(), sums[first_bad]
+        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
+        what = "NaN among its probabilities" if np.isnan(total) else what
+        raise PolicyError(f"{who} gives {what} at {block.row(first_bad)}")
+
+
 def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
     """What a policy or a model fills in, event by event: (n, K)."""
     for piece in block.pieces(PIECE):

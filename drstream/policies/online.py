@@ -1,7 +1,7 @@
 """Policies that learn while they run, and `Fixed`, for those that do not: what `replay` can run.
 
-A compiled policy keeps all that it knows in one array of float64 and gives two static functions that Numba compiles;
-the built-in ones are in `drstream.kernels.learners`.
+A compiled policy keeps all that it knows in one array of float64 and gives two static functions that Numba compiles,
+and two more for contexts that are sparse; the built-in ones are in `drstream.kernels.learners`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 from drstream.errors import PolicyError, near
 from drstream.kernels import learners
 from drstream.kernels._jit import policy_function
-from drstream.kernels.replay import PROBABILITIES, UPDATE
+from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.policies.base import FixedPolicy, as_policy
 
 Floats = NDArray[np.float64]
+
+DENSE = ("probabilities", PROBABILITIES, "state, x, out"), ("update", UPDATE, "state, x, action, reward")
+SPARSE = (
+    ("sparse_probabilities", SPARSE_PROBABILITIES, "state, indices, values, out"),
+    ("sparse_update", SPARSE_UPDATE, "state, indices, values, action, reward"),
+)
 
 
 class Compiled:
@@ -32,7 +38,12 @@ class Compiled:
     update(state, x, action, reward)   learn from an event; the action is its index
 
     x is the context in float64. Parameters of the policy go into the state. The functions are compiled once and kept
-    on disk, where they stand in a file.
+    on disk, where they stand in a file. For logs whose contexts are sparse, give
+
+    sparse_probabilities(state, indices, values, out)
+    sparse_update(state, indices, values, action, reward)
+
+    where the context has values[j] (float64) at indices[j] (int32), no index twice, and is 0 elsewhere.
     """
 
     uses_context = True
@@ -52,16 +63,30 @@ class Compiled:
     def update(state: Any, x: Any, action: Any, reward: Any) -> None:
         raise NotImplementedError
 
-    def functions(self, name: str, checked: bool = False) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Both functions, compiled; with `checked`, they check the bounds of arrays."""
+    @staticmethod
+    def sparse_probabilities(state: Any, indices: Any, values: Any, out: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def sparse_update(state: Any, indices: Any, values: Any, action: Any, reward: Any) -> None:
+        raise NotImplementedError
+
+    def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
+        """Both functions, for sparse contexts or for others, compiled; with `checked`, they check bounds of arrays."""
         kind = type(self)
-        for function in ("probabilities", "update"):
-            if getattr(kind, function) is getattr(Compiled, function):
-                raise PolicyError(f"policy {name!r}: {kind.__name__} has no static function {function}")
-        return (
-            _compile(kind.probabilities, PROBABILITIES, f"policy {name!r}: {kind.__name__}.probabilities", checked),
-            _compile(kind.update, UPDATE, f"policy {name!r}: {kind.__name__}.update", checked),
-        )
+        who = f"policy {name!r}: {kind.__name__}"
+        for (function, *_), (other, *_) in zip(*((SPARSE, DENSE) if sparse else (DENSE, SPARSE)), strict=True):
+            if getattr(kind, function) is not getattr(Compiled, function) and not _older(kind, function, other):
+                continue
+            if not sparse:
+                raise PolicyError(f"{who} has no static function {function}")
+            raise PolicyError(
+                f"{who} has no static function {function}, and the log's contexts are sparse. EpsilonGreedy, Boltzmann "
+                "and SquareCB take them, UCB1 and Exp3 look at none; or write sparse_probabilities and sparse_update, "
+                "or a policy in Python, which is given contexts as a csr_array"
+            )
+        forms = SPARSE if sparse else DENSE
+        return [_compile(getattr(kind, f), signature, wanted, f"{who}.{f}", checked) for f, signature, wanted in forms]
 
     def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
         state = self.initial_state(n_actions, n_features)
@@ -73,11 +98,16 @@ class Compiled:
         return np.ascontiguousarray(state)
 
 
-def _compile(function: Any, signature: Any, who: str, checked: bool) -> Callable[..., None]:
-    wanted = ("state", "x", "out") if signature is PROBABILITIES else ("state", "x", "action", "reward")
+def _older(kind: type, function: str, other: str) -> bool:
+    """Is the function inherited, while the class has an `other` of its own, which it does not go with?"""
+    homes = [next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in (function, other)]
+    return homes[0] > homes[1]
+
+
+def _compile(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:
     found = tuple(inspect.signature(getattr(function, "py_func", function)).parameters)
-    if len(found) != len(wanted):
-        raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({', '.join(wanted)})")
+    if len(found) != len(signature.args):
+        raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({wanted})")
     try:
         return policy_function(function, signature, checked)
     except Exception as error:
@@ -85,12 +115,12 @@ def _compile(function: Any, signature: Any, who: str, checked: bool) -> Callable
         raise PolicyError(f"{who} cannot be compiled by Numba: {says[:600]}") from error
 
 
-def _state(n_actions: int, header: dict[int, float], rest: Floats) -> Floats:
-    state = np.zeros(learners.HEADER + len(rest))
+def _state(n_actions: int, header: dict[int, float], size: int) -> Floats:
+    """A header, then zeros that are not written here: such memory is not taken before it is used."""
+    state = np.zeros(learners.HEADER + size)
     state[learners.N_ACTIONS] = n_actions
     for place, value in header.items():
         state[place] = value
-    state[learners.HEADER :] = rest
     return state
 
 
@@ -114,6 +144,7 @@ class _Linear(Compiled):
     """
 
     update = staticmethod(learners.descend)
+    sparse_update = staticmethod(learners.sparse_descend)
 
     def __init__(self, learning_rate: float, learning_rate_decay: float, loss: str) -> None:
         who = type(self).__name__
@@ -139,7 +170,7 @@ class _Linear(Compiled):
             learners.RATE_DECAY: self.learning_rate_decay,
             learners.LOGISTIC: float(self.loss == "logistic"),
         }
-        return _state(n_actions, header, np.zeros(n_actions * (n_features + 1)))
+        return _state(n_actions, header, n_actions * (n_features + 1))
 
 
 class EpsilonGreedy(_Linear):
@@ -149,6 +180,7 @@ class EpsilonGreedy(_Linear):
     """
 
     probabilities = staticmethod(learners.epsilon_greedy)
+    sparse_probabilities = staticmethod(learners.sparse_epsilon_greedy)
 
     def __init__(
         self,
@@ -174,6 +206,7 @@ class Boltzmann(_Linear):
     """
 
     probabilities = staticmethod(learners.boltzmann)
+    sparse_probabilities = staticmethod(learners.sparse_boltzmann)
 
     def __init__(
         self,
@@ -200,6 +233,7 @@ class SquareCB(_Linear):
     """
 
     probabilities = staticmethod(learners.square_cb)
+    sparse_probabilities = staticmethod(learners.sparse_square_cb)
 
     def __init__(
         self,
@@ -234,7 +268,9 @@ class LinUCB(Compiled):
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         size = n_features + 1
         arm = np.concatenate([np.zeros(size), (np.eye(size) / self.ridge).ravel()])
-        return _state(n_actions, {learners.PARAMETER: self.alpha}, np.tile(arm, n_actions))
+        state = _state(n_actions, {learners.PARAMETER: self.alpha}, n_actions * len(arm))
+        state[learners.HEADER :] = np.tile(arm, n_actions)
+        return state
 
 
 class UCB1(Compiled):
@@ -252,7 +288,7 @@ class UCB1(Compiled):
         self.scale = _number("UCB1", "scale", scale)
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
-        return _state(n_actions, {learners.PARAMETER: self.scale * math.sqrt(2)}, np.zeros(2 * n_actions))
+        return _state(n_actions, {learners.PARAMETER: self.scale * math.sqrt(2)}, 2 * n_actions)
 
 
 class Exp3(Compiled):
@@ -270,7 +306,7 @@ class Exp3(Compiled):
         self.gamma = _number("Exp3", "gamma", gamma, most=1, open_=True)
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
-        return _state(n_actions, {learners.PARAMETER: self.gamma}, np.zeros(n_actions))
+        return _state(n_actions, {learners.PARAMETER: self.gamma}, n_actions)
 
 
 class Fixed:

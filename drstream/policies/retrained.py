@@ -6,6 +6,7 @@ import copy
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
@@ -21,8 +22,9 @@ class Retrained:
              on the events in which that action was taken.
     every    accepted events between trainings.
     start    (X, R): contexts (n, d) with the rewards (n, K) of all actions, on which all models are fitted before the
-             first event, and which stay among their data.
+             first event, and which stay among their data. X may be sparse.
 
+    Where the log's contexts are sparse, so are those that the models are given.
     With LogisticRegression, every=15, epsilon=0.1 and a start, this is the policy of the paper's section 6.2. An action
     that was never tried is worth the mean of all rewards so far.
     """
@@ -42,8 +44,11 @@ class Retrained:
         if not 0 <= epsilon <= 1:
             raise PolicyError(f"Retrained: epsilon={epsilon} must be in [0, 1]")
         self.model, self.every, self.epsilon = model, every, epsilon
-        self.start = None if start is None else (np.asarray(start[0]), np.asarray(start[1], dtype=np.float64))
-        if self.start and (self.start[1].ndim != 2 or len(self.start[0]) != len(self.start[1])):
+        self.start: tuple[Any, Floats] | None = None
+        if start is not None:
+            X = scipy.sparse.csr_array(start[0]) if scipy.sparse.issparse(start[0]) else np.asarray(start[0])
+            self.start = X, np.asarray(start[1], dtype=np.float64)
+        if self.start and (self.start[1].ndim != 2 or self.start[0].shape[:1] != self.start[1].shape[:1]):
             raise PolicyError(
                 f"Retrained: start has contexts of shape {self.start[0].shape} and rewards of shape "
                 f"{self.start[1].shape}; they must be (n, d) and (n, K)"
@@ -62,6 +67,8 @@ class Retrained:
             )
         bound = copy.copy(self)
         bound.n_actions = log.n_actions
+        if self.start:
+            bound.start = _as_in(log, self.start[0]), self.start[1]
         return bound
 
     def reset(self) -> None:
@@ -75,14 +82,14 @@ class Retrained:
         self._models = self._first
         self.version = 0
 
-    def probabilities(self, X: NDArray[Any]) -> Floats:
+    def probabilities(self, X: Any) -> Floats:
         scores = np.column_stack([_expected_reward(model, X) for model in self._models])
         out = np.full(scores.shape, self.epsilon / scores.shape[1])
-        out[np.arange(len(X)), scores.argmax(axis=1)] += 1 - self.epsilon
+        out[np.arange(X.shape[0]), scores.argmax(axis=1)] += 1 - self.epsilon
         return out
 
-    def update(self, x: NDArray[Any], action: int, reward: float) -> None:
-        self._contexts[action].append(np.array(x))  # a copy: x is a view of the log
+    def update(self, x: Any, action: int, reward: float) -> None:
+        self._contexts[action].append(x.copy())  # x is a view of the log
         self._rewards[action].append(reward)
         self._waiting += 1
         if self._waiting == self.every:
@@ -99,10 +106,10 @@ class Retrained:
     def _fit(self, action: int, mean: float) -> Any:
         from sklearn.base import clone
 
-        X = np.array(self._contexts[action])
+        X = [] if self.start is None else [self.start[0]]
+        X += self._contexts[action]
         r = np.array(self._rewards[action])
         if self.start is not None:
-            X = np.concatenate([self.start[0], X]) if len(X) else self.start[0]
             r = np.concatenate([self.start[1][:, action], r])
         if len(np.unique(r)) < 2:  # nothing to tell apart; a classifier would refuse
             return float(r[0]) if len(r) else mean
@@ -111,12 +118,26 @@ class Retrained:
                 f"Retrained: {type(self.model).__name__} is a classifier, whose classes are the rewards, and one is "
                 f"{r[r != np.round(r)][0]:g}: pass a regressor"
             )
-        return clone(self.model).fit(X, r)
+        return clone(self.model).fit(_stack(X), r)
 
 
-def _expected_reward(model: Any, X: NDArray[Any]) -> Floats:
+def _as_in(log: Log, X: Any) -> Any:
+    """Contexts, sparse where the log's are."""
+    if log.roles.sparse is None:
+        return X.toarray() if scipy.sparse.issparse(X) else X
+    return scipy.sparse.csr_array(X)
+
+
+def _stack(contexts: list[Any]) -> Any:
+    """Of (n, d) and single contexts, one under the other."""
+    if scipy.sparse.issparse(contexts[-1]):
+        return scipy.sparse.vstack(contexts, format="csr")
+    return np.vstack(contexts)
+
+
+def _expected_reward(model: Any, X: Any) -> Floats:
     if isinstance(model, float):
-        return np.full(len(X), model)
+        return np.full(X.shape[0], model)
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X) @ model.classes_)
     return np.asarray(model.predict(X))

@@ -1,0 +1,117 @@
+"""How well a reward model predicts the rewards that were logged: R², and means by decile of its predictions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.kernels import calibration as kernels
+
+if TYPE_CHECKING:
+    from drstream.models.binding import Used
+
+Floats = NDArray[np.float64]
+
+
+class Calibration:
+    """A tally of predictions r̂(x_k, a_k) and rewards; tallies of parts merge."""
+
+    def __init__(self, pivot: float) -> None:
+        self.pivot = pivot  # a typical reward
+        self.table = np.zeros((3, kernels.BUCKETS))
+        self.sums = np.zeros(4)  # events, r - pivot, its square, (r - r̂)²
+        self.predictions = 0  # of any action ...
+        self.clamped = 0  # ... of which so many were outside of the range
+
+    def add(self, prediction: Floats, reward: Floats) -> None:
+        kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
+
+    def merge(self, other: Calibration) -> None:
+        self.table += other.table
+        self.sums += other.sums
+        self.predictions += other.predictions
+        self.clamped += other.clamped
+
+    @property
+    def clamped_share(self) -> float:
+        return self.clamped / self.predictions if self.predictions else 0.0
+
+    @property
+    def r2(self) -> float:
+        """1 - Σ(r - r̂)² / Σ(r - mean r)² over the logged events; NaN where all rewards are the same."""
+        events, first, second, misses = self.sums
+        spread = second - first**2 / events if events else 0.0
+        return float(1 - misses / spread) if spread > 0 else math.nan
+
+    def deciles(self) -> pa.Table:
+        """Events in the order of r̂, in ten parts about equally large: mean prediction and mean reward of each.
+
+        Bounds are right to 3 % of their distance from a typical reward. Where many predictions are the same, some of
+        the ten are empty and left out.
+        """
+        events, predicted, reward = self.table
+        middle = np.cumsum(events) - events / 2
+        decile = np.minimum((10 * middle / max(events.sum(), 1)).astype(np.int64), 9)
+        count, prediction, found = (np.bincount(decile, row, 10) for row in (events, predicted, reward))
+        some = count > 0
+        return pa.table(
+            {
+                "decile": np.flatnonzero(some) + 1,
+                "events": count[some].astype(np.int64),
+                "predicted": prediction[some] / count[some],
+                "reward": found[some] / count[some],
+            }
+        )
+
+
+class WithModels:
+    """What a result says of the models that were used."""
+
+    crossfit: int | None  # folds that models were fitted by
+    estimated_propensities: bool
+    _calibration: Calibration | None
+
+    def _set_models(self, used: Used, calibration: Calibration) -> None:
+        self.crossfit = None if used.folds is None else used.folds.count
+        self.estimated_propensities = used.logger is not None
+        self._calibration = None if used.model is None else calibration
+
+    @property
+    def r2(self) -> float:
+        """Of the reward model on the logged events; NaN without one."""
+        return math.nan if self._calibration is None else self._calibration.r2
+
+    @property
+    def calibration(self) -> pa.Table | None:
+        """Mean prediction and mean reward of the logged events by decile of the prediction; None without a model."""
+        return None if self._calibration is None else self._calibration.deciles()
+
+    @property
+    def clamped(self) -> float:
+        """Share of the predictions, over all actions, that the clamp changed."""
+        return 0.0 if self._calibration is None else self._calibration.clamped_share
+
+    def about_models(self) -> dict[str, Any]:
+        table = self.calibration
+        model = None
+        if table is not None:
+            model = {"r2": self.r2, "clamped": self.clamped, "calibration": table.to_pylist()}
+        said = {"crossfit": self.crossfit, "estimated_propensities": self.estimated_propensities}
+        return {**said, "model": model}
+
+    def how(self) -> str:
+        """The models, in words; nothing where there are none."""
+        said = []
+        if self._calibration is not None:
+            said.append(f"reward model: R² {self.r2:.3g} on the logged events")
+            if self.clamped:
+                said.append(f"{self.clamped:.2%} of its predictions clamped")
+        if self.estimated_propensities:
+            said.append("propensities estimated")
+        if self.crossfit:
+            said.append(f"cross-fitted in {self.crossfit} folds")
+        return ", ".join(said)

@@ -1,0 +1,43 @@
+"""How do predictions r̂ of logged actions compare with rewards? Counts and sums in buckets of r̂, which merge.
+
+Buckets are about a pivot, 32 to each power of two of the distance to it, in order of r̂: none need be known in advance,
+and predictions near the pivot are told apart as well as those far from it.
+"""
+
+import numpy as np
+
+from drstream.kernels._jit import kernel
+from drstream.kernels._types import F8, F8_2, F8_IN, float64, void
+
+OCTAVES, TO_OCTAVE, LEAST = 80, 32, -50  # powers of two from 2^LEAST on
+HALF = OCTAVES * TO_OCTAVE
+BUCKETS = 2 * HALF
+EVENTS, PREDICTED, REWARD = 0, 1, 2  # rows of the table
+
+
+@kernel(void(F8_IN, F8_IN, float64, F8_2, F8))
+def tally(prediction, reward, pivot, table, sums):
+    """Add events to the table (3, BUCKETS), and to sums of 1, r - pivot, its square, and (r - r̂)²."""
+    distance = np.empty(prediction.shape[0])
+    for i in range(distance.shape[0]):
+        distance[i] = abs(prediction[i] - pivot)
+    bits = distance.view(np.int64)
+    for i in range(distance.shape[0]):  # the exponent, and the first five digits after it, are the bucket
+        bits[i] = min(max((bits[i] >> 47) - ((1023 + LEAST) << 5), 0), HALF - 1)
+    first = 0.0
+    second = 0.0
+    misses = 0.0
+    for i in range(prediction.shape[0]):
+        bucket = HALF + bits[i] if prediction[i] >= pivot else HALF - 1 - bits[i]
+        table[EVENTS, bucket] += 1.0
+        table[PREDICTED, bucket] += prediction[i]
+        table[REWARD, bucket] += reward[i]
+        above = reward[i] - pivot
+        first += above
+        second += above * above
+        miss = reward[i] - prediction[i]
+        misses += miss * miss
+    sums[0] += prediction.shape[0]
+    sums[1] += first
+    sums[2] += second
+    sums[3] += misses

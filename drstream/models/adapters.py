@@ -1,0 +1,369 @@
+"""Reward models from scikit-learn: fitted in memory on a sample of the log, or batch by batch with `partial_fit`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import execution
+from drstream.errors import LogError, ModelError
+from drstream.log import Block, Log, Reader
+from drstream.log.source import Part
+from drstream.models.base import Floats, RewardModel
+from drstream.models.sample import draw, tidy
+from drstream.models.trained import Trained
+from drstream.progress import reporter
+
+AHEAD = 2  # batches of each part under way that wait to be learned from
+
+
+class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: drs.models.from_sklearn(Lasso())
+    """r̂(x, a) from any regressor or classifier of scikit-learn, which is cloned and never changed itself.
+
+    estimator  a classifier's classes are the rewards, whole numbers such as 0 and 1; r̂ is then their expectation,
+               predict_proba @ classes_.
+    action     "separate": one clone for each action, fitted on the events in which it was logged. "feature": one model
+               of x and the action, which stands one-hot behind the features.
+    sample     the most events to fit on in memory. Of a longer log, a uniform sample of exactly so many is drawn by
+               hash of the row's number, the same for every batch size and number of threads; up to four times as many
+               are held meanwhile.
+    partial    True: all events, in the order of the log, through the estimator's `partial_fit`, in batches of up to
+               65,536 that end with each row group; memory does not grow with the log. False: in memory. None: in
+               memory if the log has no more than `sample` events, else with partial_fit if the estimator has one, else
+               on a sample. `fitted_rows_` and repr say which it was.
+    seed       of the sample; what is random in the estimator has its own random_state.
+
+    An action without an event to fit on is predicted at the mean reward of all events. A classifier needs two classes:
+    where all events (of an action, if "separate") have one reward, this is the prediction.
+
+    With partial_fit, a pass over rewards and actions comes first if the estimator is a classifier, whose classes must
+    be known at the start, or if partial=None, to count. Contexts come in the type that the log has, float32 or float64,
+    sparse ones as a csr_array.
+
+    After `fit`: models_ (for each action the fitted estimator, or a number where there is none), n_events_ that it was
+    fitted on, fitted_rows_, labels_, features_, n_features_, reward_range_, skipped_ (bad rows, by reason).
+
+    >>> import pyarrow as pa
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> table = pa.table({"action": [0, 0, 1], "reward": [0.0, 1.0, 1.0], "propensity": [0.5] * 3, "x0": [0, 1, 2]})
+    >>> from_sklearn(DecisionTreeRegressor()).fit(table).predict(np.array([[0.0], [1.0]]))
+    array([[0., 1.],
+           [1., 1.]])
+    """
+
+    fitted_rows_: str
+    models_: list[Any]
+    kept = ("models_", "fitted_rows_")
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        action: str = "separate",
+        sample: int = 1_000_000,
+        partial: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.classifier = _is_classifier(estimator)
+        if action not in ("separate", "feature"):
+            raise ModelError(f'from_sklearn: action={action!r}: it is "separate" or "feature"')
+        if not _is_whole(sample) or sample < 1:
+            raise ModelError(f"from_sklearn: sample={sample!r}: a whole number of events, at least 1")
+        if not _is_whole(seed):
+            raise ModelError(f"from_sklearn: seed={seed!r}: a whole number")
+        if partial not in (None, True, False):
+            raise ModelError(f"from_sklearn: partial={partial!r}: it is True, False or None")
+        if partial and not hasattr(estimator, "partial_fit"):
+            raise ModelError(
+                f"from_sklearn: {type(estimator).__name__} has no partial_fit: leave out partial=True to fit it on a "
+                "sample, or pass an estimator that has one, e.g. SGDRegressor()"
+            )
+        self.estimator, self.action = estimator, action
+        self.partial = None if partial is None else bool(partial)
+        self.sample, self.seed = int(sample), int(seed)
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        """Fit it to the log. An executor draws the sample and looks at the rewards; the estimator is fitted here."""
+        log = log if isinstance(log, Log) else Log(log)
+        if self.action == "separate" and not log.n_features:
+            raise ModelError(
+                'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'
+            )
+        by_batches, rewards = self.partial, None
+        if by_batches is None:  # rows are at least as many as events
+            by_batches = hasattr(self.estimator, "partial_fit") and (log.rows is None or log.rows > self.sample)
+        if by_batches and (self.classifier or self.partial is None):
+            rewards = self._look_at_rewards(log, threads, executor, progress)
+            by_batches = self.partial is True or rewards.events > self.sample
+        if by_batches:
+            fitted = self._fit_by_batches(log, rewards, threads, progress)
+        else:
+            fitted = self._fit_in_memory(log, threads, executor, progress)
+        self.models_, self.fitted_rows_ = fitted.models, fitted.rows
+        self.remember(log, fitted.events, fitted.reward_range, fitted.skipped)
+        return self
+
+    @property
+    def _whole(self) -> str | None:
+        """The classifier for which rewards must be whole numbers."""
+        return type(self.estimator).__name__ if self.classifier else None
+
+    # In memory
+
+    def _fit_in_memory(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Fitted:
+        check = None if self._whole is None else partial(_check_whole, self._whole)
+        sample, skipped = draw(log, self.sample, self.seed, check, threads, executor, progress)
+        if not sample.seen:
+            raise _no_events()
+        events = sample.events()
+        mean, rewards = float(events.reward.mean()), (float(events.reward.min()), float(events.reward.max()))
+        models: list[Any] = [mean] * log.n_actions
+        X = tidy(events.X)
+        if self.action == "feature":
+            model = self._fit_one(_with_action(X, events.action, log.n_actions), events.reward, "all actions")
+        for a, places in _by_action(events.action, log.n_actions):
+            if self.action == "separate":
+                model = self._fit_one(X[places], events.reward[places], f"action {log.labels[a]!r}")
+            models[a] = model
+        n = len(events)
+        rows = f"all {n:,} events" if n == sample.seen else f"a sample of {n:,} of {sample.seen:,} events"
+        return Fitted(models, n, rows, rewards, skipped)
+
+    def _fit_one(self, X: Any, reward: Floats, which: str) -> Any:
+        from sklearn.base import clone
+
+        if self.classifier and (reward == reward[0]).all():
+            return float(reward[0])  # which a classifier would refuse
+        try:
+            return clone(self.estimator).fit(X, reward)
+        except Exception as problem:
+            problem.add_note(_where(self.estimator, len(reward), which))
+            raise
+
+    # With partial_fit
+
+    def _look_at_rewards(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Rewards:
+        """How many events there are and, for a classifier, which rewards each action has."""
+        contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
+        reader = log.reader(context=contexts, action=True)
+        found = Rewards(0, [set() for _ in range(log.n_actions)])
+        task = partial(_rewards_of, reader, self._whole, log.n_actions)
+        for other in execution.run(task, log, reader.columns, threads, executor, progress):
+            found.merge(other)
+        return found
+
+    def _fit_by_batches(self, log: Log, rewards: Rewards | None, threads: int | None, progress: Any) -> Fitted:
+        from sklearn.base import clone
+
+        reader = log.reader(context=True, action=True)
+        actions = log.n_actions
+        separate = self.action == "separate"
+        learners = [clone(self.estimator) for _ in range(actions if separate else 1)]
+        classes: list[list[float] | None] = [None] * len(learners)
+        if self.classifier and rewards is not None:
+            found = rewards.of_action if separate else [set[float]().union(*rewards.of_action)]
+            classes = [sorted(values) for values in found]
+        counts, total, low, high = np.zeros(actions, np.int64), 0.0, np.inf, -np.inf
+        skipped: Counter[str] = Counter()
+        parts = log.parts(reader.columns)
+        produce = partial(_blocks, reader, self._whole)
+        stream = execution.stream(produce, parts, execution.how_many(threads), AHEAD)
+        with reporter(progress, log.rows) as report, closing(stream):
+            for item in stream:
+                if isinstance(item, Counter):
+                    skipped += item
+                    continue
+                X, reward = tidy(item.matrix), item.reward
+                counts += np.bincount(item.action, minlength=actions)
+                total, low, high = total + reward.sum(), min(low, reward.min()), max(high, reward.max())
+                if separate:
+                    for a, places in _by_action(item.action, actions):
+                        which = f"action {log.labels[a]!r}, in the batch from {item.row(0)} on"
+                        self._learn(learners[a], X[places], reward[places], classes[a], which)
+                else:
+                    which = f"the batch from {item.row(0)} on"
+                    self._learn(learners[0], _with_action(X, item.action, actions), reward, classes[0], which)
+                report(int(item.rows[-1]) + 1)
+        n = int(counts.sum())
+        if not n:
+            raise _no_events()
+        models: list[Any] = [float(total / n)] * actions
+        for a in np.flatnonzero(counts).tolist():
+            place = a if separate else 0
+            known = classes[place]
+            models[a] = learners[place] if known is None or len(known) > 1 else known[0]
+        return Fitted(models, n, f"all {n:,} events, with partial_fit", (float(low), float(high)), skipped)
+
+    def _learn(self, learner: Any, X: Any, reward: Floats, classes: list[float] | None, which: str) -> None:
+        if classes is not None and len(classes) < 2:
+            return
+        try:
+            learner.partial_fit(X, reward, **({} if classes is None else {"classes": np.array(classes)}))
+        except Exception as problem:
+            problem.add_note(_where(learner, len(reward), which))
+            raise
+
+    # Fitted
+
+    def predict(self, X: Any) -> Floats:
+        self.require_fit()
+        X = tidy(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features_:
+            raise ModelError(
+                f"from_sklearn: contexts of shape {X.shape}; the model was fitted on {self.n_features_} features, and "
+                f"contexts must be (n, {self.n_features_})"
+            )
+        out = np.empty((X.shape[0], len(self.models_)))
+        if not len(out):
+            return out
+        for a, model in enumerate(self.models_):
+            if isinstance(model, float):
+                out[:, a] = model
+                continue
+            Z = X
+            if self.action == "feature":
+                Z = _with_action(X, np.full(len(out), a), len(self.models_))
+            found = model.predict_proba(Z) @ model.classes_ if self.classifier else model.predict(Z)
+            out[:, a] = np.asarray(found).reshape(-1)
+        return out
+
+    def bind(self, log: Log) -> RewardModel:
+        self.check_fits(log)
+        return super().bind(log)
+
+    def __repr__(self) -> str:
+        estimator = " ".join(repr(self.estimator).split())
+        about = f", fitted on {self.fitted_on or 'a log'}: {self.fitted_rows_}" if self.fitted else ""
+        return f"{type(self).__name__}({estimator}, action={self.action!r}){about}"
+
+
+# Checks
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_classifier(estimator: Any) -> bool:
+    """Whether it is a classifier, after a check that it is one or a regressor."""
+    if isinstance(estimator, type):
+        raise ModelError(f"from_sklearn: {estimator.__name__} is a class: pass an instance, {estimator.__name__}()")
+    name = type(estimator).__name__
+    if not hasattr(estimator, "fit"):
+        raise ModelError(f"from_sklearn: a {name} has no fit: pass a regressor or classifier of scikit-learn")
+    from sklearn.base import is_classifier, is_regressor
+
+    try:
+        classifier, regressor = is_classifier(estimator), is_regressor(estimator)
+    except (AttributeError, TypeError):  # what a class that is not of scikit-learn's kind gets from it
+        classifier = regressor = False
+    if not classifier and not regressor:
+        raise ModelError(
+            f"from_sklearn: {name} is neither a regressor nor a classifier of scikit-learn: pass one; a class of your "
+            "own inherits RegressorMixin and BaseEstimator"
+        )
+    if classifier and not hasattr(estimator, "predict_proba"):
+        raise ModelError(
+            f"from_sklearn: {name}, with these parameters, has no predict_proba, hence no expected reward: pass a "
+            "classifier that has one, e.g. CalibratedClassifierCV of this one, or a regressor"
+        )
+    return bool(classifier)
+
+
+def _check_whole(classifier: str, block: Block) -> None:
+    """Are the rewards whole numbers, so that they can be classes?"""
+    broken = block.reward != np.round(block.reward)
+    if broken.any():
+        i = int(np.argmax(broken))
+        raise ModelError(
+            f"from_sklearn: {classifier} is a classifier, whose classes are the rewards, and the reward at "
+            f"{block.row(i)} is {block.reward[i]:g}, which is no whole number: pass a regressor"
+        )
+
+
+def _no_events() -> LogError:
+    return LogError("there is no event to fit the reward model on: the log, or the part of it, is empty")
+
+
+def _where(estimator: Any, events: int, which: str) -> str:
+    """A note for what an estimator raised."""
+    return f"raised by {type(estimator).__name__}, fitted on {events} event{'s' * (events != 1)} of {which}"
+
+
+@dataclass
+class Fitted:
+    """What `fit` found."""
+
+    models: list[Any]
+    events: int
+    rows: str  # which events, in words
+    reward_range: tuple[float, float]
+    skipped: Counter[str]
+
+
+@dataclass
+class Rewards:
+    """How many events, and which rewards each action has."""
+
+    events: int
+    of_action: list[set[float]]
+
+    def merge(self, other: Rewards) -> None:
+        self.events += other.events
+        for known, new in zip(self.of_action, other.of_action, strict=True):
+            known |= new
+
+
+def _rewards_of(reader: Reader, whole: str | None, actions: int, part: Part) -> Rewards:
+    found = Rewards(0, [set() for _ in range(actions)])
+    for item in _blocks(reader, whole, part):
+        execution.go_on()
+        if isinstance(item, Counter):
+            continue
+        found.events += len(item)
+        if whole is not None:
+            for a, places in _by_action(item.action, actions):
+                found.of_action[a].update(np.unique(item.reward[places]).tolist())
+    return found
+
+
+def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | Counter[str]]:
+    """The part's events, a batch at a time; and at the end the bad rows that were left out."""
+    skipped: Counter[str] = Counter()
+    for batch in reader.batches(part, skipped):
+        block = Block(batch, 0, len(batch))
+        if whole is not None:
+            _check_whole(whole, block)
+        yield block
+    yield skipped
+
+
+def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The places of each action's events, in order, for actions that have some."""
+    order = np.argsort(action, kind="stable")
+    bounds = np.searchsorted(action[order], np.arange(actions + 1))
+    for a in range(actions):
+        if bounds[a] < bounds[a + 1]:
+            yield a, order[bounds[a] : bounds[a + 1]]
+
+
+def _with_action(X: Any, action: NDArray[Any], actions: int) -> Any:
+    """(n, d + K): the contexts and, one-hot, the actions."""
+    n, d = X.shape
+    if hasattr(X, "tocsr"):
+        from scipy import sparse
+
+        parts = np.ones(n, X.dtype), action.astype(np.int32), np.arange(n + 1, dtype=np.int32)
+        return sparse.hstack([X, sparse.csr_array(parts, shape=(n, actions))], format="csr")
+    out = np.zeros((n, d + actions), X.dtype)
+    out[:, :d] = X
+    out[np.arange(n), d + action] = 1
+    return out

@@ -1,0 +1,128 @@
+"""From the models that were given to those that a pass uses: fitted by fold where asked, and bound to the log."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.calibration import Calibration
+from drstream.errors import ModelError
+from drstream.log import Block, Log
+from drstream.log.rows import Folds, Origin
+from drstream.models.base import RewardModel, as_model
+from drstream.models.crossfit import CrossFitted, CrossFittedPolicy, check_to_be_fitted, make_folds, to_be_fitted
+from drstream.models.propensity import Logger, as_logger
+from drstream.policies.base import FixedPolicy
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller said of rewards and propensities; what no estimator needs is None."""
+
+    model: Any = None
+    propensity: Any = None
+    crossfit: int | None = None
+    cluster: str | None = None
+    seed: int = 0  # of the folds
+    clamp: Any = None
+
+    def without(self, *, model: bool, propensity: bool) -> Given:
+        """The same, less what no estimator needs."""
+        return replace(self, model=None if model else self.model, propensity=None if propensity else self.propensity)
+
+
+@dataclass(frozen=True)
+class Used:
+    """The same, bound to a log. It can be pickled if the models can."""
+
+    model: RewardModel | None
+    logger: Logger | None
+    folds: Folds | None
+    clamp: tuple[float, float] | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(column for user in (self.model, self.logger) if user for column in user.columns)
+
+    @property
+    def uses_context(self) -> bool:
+        return any(user.uses_context for user in (self.model, self.logger) if user)
+
+    def hold(self, rhat: Floats, calibration: Calibration) -> None:
+        """Hold predictions within the clamp, in place."""
+        if self.clamp is not None:
+            low, high = self.clamp
+            calibration.predictions += rhat.size
+            calibration.clamped += int(np.count_nonzero((rhat < low) | (rhat > high)))
+            np.clip(rhat, low, high, out=rhat)
+
+    def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
+        """Of the logged actions: from the log, or estimated into `out`, with `pi` as room for (K, n)."""
+        if self.logger is None:
+            return block.propensity
+        self.logger.fill(block, pi, out)
+        return out
+
+
+def most_actions(given: Given) -> int:
+    """K, where a model knows it."""
+    return max(getattr(user, "n_actions", None) or 0 for user in (given.model, given.propensity, 0))
+
+
+def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int) -> Used:
+    """Fit by fold what is to be, and bind all of it to the log; `how` is threads, executor and progress of fits."""
+    model = None if given.model is None else as_model(given.model)
+    policy = None if given.propensity is None else as_logger(given.propensity)
+    folds = make_folds(log, given.crossfit, given.seed, given.cluster)
+    if folds is not None:
+        check_to_be_fitted(model, policy)
+        if to_be_fitted(policy):
+            policy = CrossFittedPolicy(policy.fit_folds(log, folds, **how))  # type: ignore[union-attr]
+        if to_be_fitted(model):
+            model = CrossFitted(model.fit_folds(log, folds, **how))  # type: ignore[union-attr]
+    for role, user in (("reward model", model), ("propensity model", policy)):
+        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, stacklevel + 1)
+    clamp = _clamp(given.clamp, model)
+    bound = None if policy is None else _bind_logger(policy, log)
+    return Used(None if model is None else model.bind(log), bound, folds, clamp)
+
+
+def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
+    bound = policy.bind(log, "propensity")
+    if bound.only_logged:
+        raise ModelError(
+            "propensity=Column(...) of one number a row: name that column where the log is opened, with propensity="
+        )
+    return Logger(bound)
+
+
+def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, stacklevel: int) -> None:
+    if origin is None or not origin.shares_rows_with(log.origin):
+        return
+    why = "flatters DM and DR" if role == "reward model" else "breaks the independence that IPS and DR rest on"
+    warnings.warn(
+        f"the {role} was fitted on events that it is now evaluated on, which {why}: pass an unfitted one with "
+        "crossfit=5, or fit it on other events, e.g. train, test = log.split(0.5)",
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _clamp(clamp: Any, model: RewardModel | None) -> tuple[float, float] | None:
+    if clamp is None or clamp is False or model is None:
+        return None
+    if clamp is True:
+        found: tuple[float, float] | None = getattr(model, "reward_range_", None)
+        if found is None:
+            raise ModelError("clamp=True is the range of rewards of the model's fit, and it has none: give (low, high)")
+        return found
+    pair = tuple(clamp) if isinstance(clamp, tuple | list) else ()
+    if len(pair) != 2 or not all(isinstance(x, Real) for x in pair) or not pair[0] <= pair[1]:
+        raise ModelError(f"clamp={clamp!r}: True, or the range of rewards as (low, high)")
+    return float(pair[0]), float(pair[1])

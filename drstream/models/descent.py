@@ -1,0 +1,338 @@
+"""Logistic regressions by streaming: L-BFGS in coordinates in which the problem is round.
+
+A sample of the log that fits into memory is solved first. Its solution is where the passes over all of the log begin,
+and its second derivatives are the coordinates: there the log's own problem is nearly a sphere, so that about five
+passes are enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+from numpy.typing import NDArray
+
+from drstream import execution
+from drstream.errors import LogError, ModelError
+from drstream.kernels import logistic, sparse
+from drstream.kernels.scores import softmax
+from drstream.log import Batch, Block, Log
+from drstream.log.rows import Split
+from drstream.models.passes import Passes
+from drstream.products import Weights
+
+Floats = NDArray[np.float64]
+
+SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # of the first, small problem
+SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
+BLOCK_BYTES = 1 << 19  # of a block's features and scores, to stay in cache
+MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse contexts, their diagonal has to do
+MOST_PASSES = 1000
+NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
+
+
+class Form(NamedTuple):
+    """Which regression: of the reward for each action (binary), or of the action (choice)."""
+
+    choice: bool
+    actions: int
+    features: int
+    intercept: bool
+    penalty: float  # times |w|² / 2, beside the sum of losses
+    unlogged: tuple[int, ...]  # actions of which there are no events
+
+    @property
+    def block_rows(self) -> int:
+        return max(256, BLOCK_BYTES // (8 * (min(self.features, 1 << 10) + self.actions)))
+
+
+class Slope(NamedTuple):
+    """Loss and gradient of some events; theta and gradient are (K, d + 1), intercepts last."""
+
+    loss: float
+    gradient: Floats
+    events: int
+
+
+class Rewards(NamedTuple):
+    low: float
+    high: float
+    mean: float
+
+
+@dataclass
+class Solution:
+    coef: Floats
+    intercept: Floats
+    events: int
+    passes: int  # over the log, beside those over the sample
+    skipped: dict[str, int]
+    rewards: Rewards
+
+
+def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, **how: Any) -> Solution:
+    """Minimise Σ loss + penalty |w|² / 2 over the log's events; `how` is threads, executor and progress."""
+    threads, executor, progress = how.get("threads"), how.get("executor"), how.get("progress") or False
+    count, rewards = _census(log, threads, executor)
+    if not count.sum():
+        raise LogError(f"there is no event to fit {who} on: the log, or the part of it, is empty")
+    if not choice and not 0 <= rewards.low <= rewards.high <= 1:
+        raise ModelError(
+            f"{who} takes rewards in [0, 1]; the log's run from {rewards.low:g} to {rewards.high:g}: use Ridge"
+        )
+    unlogged = tuple(np.flatnonzero(count == 0).tolist())
+    form = Form(choice, log.n_actions, log.n_features, intercept, penalty, unlogged)
+    theta = np.zeros((form.actions, form.features + 1))
+    reader = log.reader(context=True, action=True)
+    rows = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * (1 if log.roles.sparse else form.features + 1)))
+    share = rows / count.sum()
+    passes = Passes(log, reader, threads, executor, progress)
+    if share < 0.5:
+        part = log.part_of(Split(SAMPLE_SEED, 0.0, share))
+        sample = Passes(part, part.reader(context=True, action=True), threads, None, False)
+        # the sample's losses count as often as it takes to make up for the rows that are not in it
+        theta, _ = _descend(sample, form, theta, 1 / share, _curvature(sample, form, theta, 1 / share), 1e-3)
+        theta, slope = _descend(passes, form, theta, 1.0, _curvature(sample, form, theta, 1 / share), 1e-6)
+    else:
+        theta, slope = _descend(passes, form, theta, 1.0, _curvature(passes, form, theta, 1.0), 1e-6)
+    if slope is None:
+        raise ModelError(
+            f"{who} did not converge in {MOST_PASSES} passes over {count.sum():,} events: a smaller C makes the "
+            "problem easier, as do features of like scale"
+        )
+    coef, intercepts = theta[:, :-1].copy(), theta[:, -1].copy()
+    if unlogged:
+        mean = min(max(rewards.mean, 1e-12), 1 - 1e-12)
+        intercepts[list(unlogged)] = NEVER if choice else math.log(mean / (1 - mean))
+    skipped = dict(passes.skipped or {})
+    return Solution(coef, intercepts, slope.events, passes.count, skipped, rewards)
+
+
+# The log is looked through for its actions and rewards first.
+
+
+def _census(log: Log, threads: int | None, executor: Any) -> tuple[NDArray[np.int64], Rewards]:
+    passes = Passes(log, log.reader(action=True), threads, executor, False)
+    total, low, high, rewards = np.zeros(log.n_actions, np.int64), math.inf, -math.inf, 0.0
+    for count, found in passes.run(partial(_count, log.n_actions)):
+        total += count
+        low, high = min(low, found.low), max(high, found.high)
+        rewards += found.mean * count.sum()
+    return total, Rewards(low, high, rewards / max(total.sum(), 1))
+
+
+def _count(actions: int, batches: Iterator[Batch]) -> tuple[NDArray[np.int64], Rewards]:
+    total, low, high, rewards = np.zeros(actions, np.int64), math.inf, -math.inf, 0.0
+    for batch in batches:
+        total += np.bincount(batch.action, minlength=actions)
+        low, high = min(low, float(batch.reward.min())), max(high, float(batch.reward.max()))
+        rewards += float(batch.reward.sum())
+    return total, Rewards(low, high, rewards / max(total.sum(), 1))
+
+
+# Loss and gradient
+
+
+def _slope(form: Form, theta: Floats, batches: Iterator[Batch]) -> Slope:
+    weights = Weights(theta[:, :-1])
+    gradient = np.zeros((form.features, form.actions))
+    intercepts = np.zeros(form.actions)
+    loss, events = 0.0, 0
+    errors_of = _choice_errors if form.choice else _binary_errors
+    for batch in batches:
+        for block in batch.blocks(form.block_rows):
+            execution.go_on()
+            loss += errors_of(form, weights, theta[:, -1], block, gradient, intercepts)
+            events += len(block)
+    return Slope(loss, np.column_stack([gradient.T, intercepts]), events)
+
+
+def _binary_errors(
+    form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
+) -> float:
+    """The loss of r given (x, a); adds to the gradients (d, K) and (K)."""
+    rows, action = block.sparse, block.action
+    scores = _logged_scores(weights, block)
+    scores += intercept[action]
+    loss = float(logistic.binary_errors(scores, block.reward))
+    if rows is None:
+        logistic.add_logged(scores, block.features, action, gradient)
+    else:
+        sparse.add_logged(scores, action, rows.indptr, rows.indices, rows.values, gradient)
+    intercepts += np.bincount(action, scores, form.actions)
+    return loss
+
+
+def _logged_scores(weights: Weights, block: Block) -> Floats:
+    rows = block.sparse
+    scores = np.zeros(len(block))
+    if rows is None:
+        logistic.logged_scores(weights.by_feature, block.features, block.action, scores)
+    else:
+        sparse.logged_products(weights.by_feature, block.action, rows.indptr, rows.indices, rows.values, scores)
+    return scores
+
+
+def _choice_errors(
+    form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
+) -> float:
+    """The loss of a given x; adds to the gradients (d, K) and (K)."""
+    p = _probabilities(form, weights, intercept, block)
+    loss = float(logistic.choice_errors(p, block.action))
+    rows = block.sparse
+    if rows is None:
+        gradient += block.features @ p.T
+    else:
+        sparse.add_outer(np.ascontiguousarray(p.T), rows.indptr, rows.indices, rows.values, gradient)
+    intercepts += p.sum(axis=1)
+    return loss
+
+
+def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block) -> Floats:
+    """p(a|x) as (K, n)."""
+    intercept = intercept.copy()
+    intercept[list(form.unlogged)] = NEVER
+    p = np.empty((form.actions, len(block)))
+    weights.fill(block, p)
+    softmax(p, intercept)
+    return p
+
+
+# Second derivatives, and the coordinates that they give
+
+
+def _curvature(passes: Passes, form: Form, theta: Floats, times: float) -> Round:
+    """Of the events, each counted `times` times: the matrix of each action, or of all their diagonals."""
+    size = form.features + 1
+    whole = passes.log.roles.sparse is None and form.actions * size * size <= MOST_CURVATURE
+    total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
+    for part in passes.run(partial(_part_curvature, form, theta, whole)):
+        total += part
+    total *= times
+    if not form.intercept:
+        total[..., -1] = 0
+        if whole:
+            total[:, -1] = 0
+    on_weights = np.where(np.arange(size) < form.features, form.penalty, 0.0)
+    total += np.diag(on_weights) if whole else on_weights
+    return Round(total, whole)
+
+
+def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Batch]) -> Floats:
+    size = form.features + 1
+    total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
+    weights = Weights(theta[:, :-1])
+    for batch in batches:
+        for block in batch.blocks(form.block_rows):
+            execution.go_on()
+            if form.choice:
+                p = _probabilities(form, weights, theta[:, -1], block)
+            else:
+                p = np.zeros((form.actions, len(block)))
+                scores = _logged_scores(weights, block) + theta[block.action, -1]
+                logistic.logistic(scores)
+                p[block.action, np.arange(len(block))] = scores
+            _add_curvature(p * (1 - p), block, whole, total)
+    return total
+
+
+def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> None:
+    """total[k] += Σ bend[k, i] x_i x_i', x with a 1 for the intercept; or its diagonal."""
+    rows = block.sparse
+    if rows is not None:
+        squares = np.zeros((rows.dim, len(bend)))
+        sparse.add_outer(np.ascontiguousarray(bend.T), rows.indptr, rows.indices, rows.values**2, squares)
+        total[:, :-1] += squares.T
+        total[:, -1] += bend.sum(axis=1)
+        return
+    x = np.vstack([block.features, np.ones(len(block))])
+    if not whole:
+        total += bend @ (x**2).T
+        return
+    for k in range(len(bend)):
+        events = np.flatnonzero(bend[k])
+        mine = x[:, events]
+        total[k] += (mine * bend[k, events]) @ mine.T
+
+
+class Round:
+    """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action."""
+
+    def __init__(self, curvature: Floats, whole: bool) -> None:
+        self.whole = whole
+        diagonal = np.einsum("kii->ki", curvature) if whole else curvature
+        diagonal[:] = np.where(diagonal > 0, diagonal * (1 + 1e-8), 1.0)  # flat directions stay as they are
+        self.factor = np.linalg.cholesky(curvature) if whole else np.sqrt(curvature)
+
+    def into(self, theta: Floats) -> Floats:
+        return np.einsum("kji,kj->ki", self.factor, theta) if self.whole else self.factor * theta
+
+    def back(self, u: Floats) -> Floats:
+        return self._solve(u, transposed=True)
+
+    def slope(self, gradient: Floats) -> Floats:
+        return self._solve(gradient, transposed=False)
+
+    def _solve(self, right: Floats, transposed: bool) -> Floats:
+        if not self.whole:
+            return right / self.factor
+        solve = partial(scipy.linalg.solve_triangular, lower=True, trans="T" if transposed else "N", check_finite=False)
+        return np.array([solve(factor, row) for factor, row in zip(self.factor, right, strict=True)])
+
+
+def _descend(
+    passes: Passes, form: Form, theta: Floats, times: float, coordinates: Round, tolerance: float
+) -> tuple[Floats, Slope | None]:
+    """L-BFGS from theta on, over the events counted `times` times, and the slope there; None if it found no end."""
+    last: list[Slope] = []
+    seen: dict[bytes, tuple[float, Floats]] = {}  # the start is asked for twice
+
+    def at(flat: Floats) -> tuple[float, Floats]:
+        known = seen.pop(flat.tobytes(), None)
+        return known or pass_at(flat)
+
+    def pass_at(flat: Floats) -> tuple[float, Floats]:
+        theta = coordinates.back(flat.reshape(form.actions, -1))
+        if not form.intercept:
+            theta[:, -1] = 0
+        slope = _total(passes.run(partial(_slope, form, theta)))
+        last[:] = [slope]
+        weights = theta[:, :-1]
+        gradient = times * slope.gradient
+        gradient[:, :-1] += form.penalty * weights
+        gradient[:, -1] *= form.intercept
+        gradient[list(form.unlogged)] = 0
+        loss = times * slope.loss + form.penalty / 2 * float((weights**2).sum())
+        return loss, coordinates.slope(gradient).reshape(-1)
+
+    start = coordinates.into(theta).reshape(-1)
+    minimise: Callable[..., Any] = scipy.optimize.minimize
+    # A loss of 1e6 has digits down to 1e-10, which is a slope of 1e-5 in round coordinates: less cannot be told from 0.
+    seen[start.tobytes()] = first = pass_at(start)
+    enough = max(tolerance, 4 * math.sqrt(1e-16 * max(abs(first[0]), 1.0)))
+    options = {"maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "maxcor": 20, "ftol": 0.0, "gtol": enough}
+    found = minimise(at, start, jac=True, method="L-BFGS-B", options=options)
+    converged = (
+        np.abs(found.jac).max() <= 100 * enough
+    )  # a search that cannot go on for rounding ends higher than asked
+    theta = coordinates.back(found.x.reshape(form.actions, -1))
+    if not form.intercept:
+        theta[:, -1] = 0
+    return theta, last[0] if converged else None
+
+
+def _total(parts: Iterator[Slope]) -> Slope:
+    loss: list[float] = []
+    gradient: Any = 0.0
+    events = 0
+    for part in parts:
+        loss.append(part.loss)
+        gradient = gradient + part.gradient
+        events += part.events
+    return Slope(math.fsum(loss), gradient, events)

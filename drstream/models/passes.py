@@ -1,0 +1,93 @@
+"""Several passes over one log: what fits into memory is decoded once, the rest again for each pass."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from drstream import execution
+from drstream.log import Batch, Csr, Log, Reader
+from drstream.log.source import Part
+
+Result = TypeVar("Result")
+Task = Callable[[Iterator[Batch]], Result]
+HOLD_BYTES = 1 << 28  # of decoded batches, in all
+
+
+class Passes:
+    """`run(task)` gives task(batches) for every part of the log, in order."""
+
+    def __init__(self, log: Log, reader: Reader, threads: int | None, executor: Any, progress: Any) -> None:
+        self.log, self.reader = log, reader
+        self.threads, self.executor, self.progress = threads, executor, progress
+        self.skipped: Counter[str] | None = None  # bad rows left out, known after the first pass
+        self.count = 0
+        self._held: dict[int, list[Batch]] = {}  # by the part's first row
+        self._room = HOLD_BYTES
+        self._lock = threading.Lock()
+
+    def run(self, task: Task[Result]) -> Iterator[Result]:
+        work = _Elsewhere(self.reader, task) if self.executor is not None else partial(self._work, task)
+        skipped: Counter[str] = Counter()
+        form = self.reader.columns, self.threads, self.executor, self.progress
+        for result, left_out in execution.run(work, self.log, *form):
+            skipped += left_out
+            yield result
+        if self.skipped is None:
+            self.skipped = skipped
+        self.count += 1
+
+    def _work(self, task: Task[Result], part: Part) -> tuple[Result, Counter[str]]:
+        held = self._held.get(part.first_row)
+        if held is not None:
+            return task(iter(held)), Counter()
+        skipped: Counter[str] = Counter()
+        kept: list[Batch] = []
+        result = task(self._keep(self.reader.batches(part, skipped), kept))
+        if kept:
+            self._held[part.first_row] = kept
+        return result, skipped
+
+    def _keep(self, batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
+        """The batches, which are kept if all of the part's fit into what is left of the room."""
+        size = 0
+        fits = True
+        for batch in batches:
+            yield batch
+            batch.room = np.empty(0)
+            if fits:
+                size += _bytes(batch)
+                kept.append(batch)
+                fits = size <= self._room
+        with self._lock:
+            if fits and size <= self._room:
+                self._room -= size
+            else:
+                kept.clear()
+
+
+class _Elsewhere:
+    """The work on a part in another process, where nothing is kept."""
+
+    def __init__(self, reader: Reader, task: Task[Any]) -> None:
+        self.reader, self.task = reader, task
+
+    def __call__(self, part: Part) -> tuple[Any, Counter[str]]:
+        skipped: Counter[str] = Counter()
+        return self.task(self.reader.batches(part, skipped)), skipped
+
+
+def _bytes(batch: Batch) -> int:
+    context = batch.context
+    if isinstance(context, Csr):
+        contexts = context.indptr.nbytes + context.indices.nbytes + context.values.nbytes
+    elif isinstance(context, np.ndarray):
+        contexts = context.nbytes
+    else:
+        contexts = sum(column.nbytes for column in context)
+    return contexts + batch.action.nbytes + batch.reward.nbytes + batch.propensity.nbytes + batch.columns.nbytes

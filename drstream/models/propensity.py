@@ -1,0 +1,190 @@
+"""Models of the logging policy, μ̂(a|x), for logs whose propensities are missing or doubted."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import ModelError
+from drstream.kernels.scores import softmax
+from drstream.kernels.terms import first_improper, logged_probability
+from drstream.log import Block, Log
+from drstream.models import descent
+from drstream.models.logistic import positive
+from drstream.models.sample import draw, tidy
+from drstream.models.trained import Trained
+from drstream.policies.base import FixedPolicy, as_policy, refuse
+from drstream.products import Weights
+
+Floats = NDArray[np.float64]
+
+
+class PropensityModel(Trained, FixedPolicy):
+    """A fitted model of the logging policy; p is then max(floor, inflation * μ̂(a|x)), as section 3.4's footnote has it.
+
+    Inflation over 1, or a floor, lowers the variance of weights and brings in bias.
+    """
+
+    role = "propensity model"
+    inflation: float
+    floor: float
+
+    def set_limits(self, inflation: Any, floor: Any) -> None:
+        who = type(self).__name__
+        if not isinstance(inflation, Real) or not 1 <= float(inflation) < np.inf:
+            raise ModelError(f"{who}: inflation={inflation!r} must be a number of at least 1")
+        if not isinstance(floor, Real) or not 0 <= float(floor) <= 1:
+            raise ModelError(f"{who}: floor={floor!r} must be a number in [0, 1]")
+        self.inflation, self.floor = float(inflation), float(floor)
+
+    def predict(self, X: Any) -> Floats:
+        """μ̂(a|x) as (n, K), without inflation and floor."""
+        return np.asarray(self.probabilities(X))
+
+    def bind(self, log: Log, name: str) -> Self:
+        self.check_fits(log)
+        bound: Self = super().bind(log, name)  # type: ignore[assignment]
+        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        return bound
+
+
+class Propensity(PropensityModel):
+    """μ̂(a|x) by multinomial logistic regression: minimises C Σ log-loss + |w|² / 2, as scikit-learn does.
+
+    C, fit_intercept  of the regression.
+    inflation, floor  p = max(floor, inflation * μ̂(a|x)).
+
+    It streams, as `Logistic` does. An action that was never logged has probability 0. It is a policy, too: evaluate it,
+    and its value should be the log's mean reward.
+    """
+
+    coef_: Floats
+    intercept_: Floats
+    products: Weights  # once it is bound
+
+    def __init__(
+        self, C: float = 1.0, fit_intercept: bool = True, *, inflation: float = 1.0, floor: float = 0.0
+    ) -> None:
+        self.C, self.fit_intercept = positive("Propensity", C), fit_intercept
+        self.set_limits(inflation, floor)
+
+    @staticmethod
+    def from_sklearn(classifier: Any, **options: Any) -> SklearnPropensity:
+        """The same from any classifier of scikit-learn with predict_proba; options are those of SklearnPropensity."""
+        return SklearnPropensity(classifier, **options)
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        log = log if isinstance(log, Log) else Log(log)
+        how = {"threads": threads, "executor": executor, "progress": progress}
+        # With two actions scikit-learn fits one w = w_1 - w_0; |w_0|² + |w_1|² is at least half of its square.
+        penalty = (2 if log.n_actions == 2 else 1) / self.C
+        found = descent.solve(log, "Propensity", choice=True, penalty=penalty, intercept=self.fit_intercept, **how)
+        self.remember(log, found.events, found.rewards[:2], found.skipped)
+        self.coef_, self.intercept_ = found.coef, found.intercept
+        self.n_passes_ = found.passes
+        return self
+
+    def probabilities(self, X: Any) -> Floats:
+        self.require_fit()
+        out = np.ascontiguousarray(Weights(self.coef_).of(X).T)
+        softmax(out, self.intercept_)
+        return out.T
+
+    def bind(self, log: Log, name: str) -> Self:
+        bound = super().bind(log, name)
+        bound.products = Weights(self.coef_)
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        self.products.fill(block, out)
+        softmax(out, self.intercept_)
+
+
+class SklearnPropensity(PropensityModel):
+    """μ̂(a|x) from a classifier of scikit-learn, cloned and fitted in memory; made by `Propensity.from_sklearn`.
+
+    Of a log with more than `sample` events, a uniform sample is drawn by hash of the row's number.
+    """
+
+    classifier_: Any
+    kept = ("classifier_",)
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        sample: int = 1_000_000,
+        seed: int = 0,
+        inflation: float = 1.0,
+        floor: float = 0.0,
+    ) -> None:
+        if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
+            name = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
+            raise ModelError(f"Propensity.from_sklearn: {name}: pass an instance of a classifier with predict_proba")
+        if not isinstance(sample, int) or sample < 1:
+            raise ModelError(f"Propensity.from_sklearn: sample={sample!r}: a whole number of events, at least 1")
+        self.estimator, self.sample, self.seed = estimator, sample, seed
+        self.set_limits(inflation, floor)
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        from sklearn.base import clone
+
+        log = log if isinstance(log, Log) else Log(log)
+        sample, skipped = draw(log, self.sample, self.seed, None, threads, executor, progress)
+        if sample.seen:
+            events = sample.events()
+            self.classifier_ = clone(self.estimator).fit(tidy(events.X), events.action)
+        rewards = (events.reward.min(), events.reward.max()) if sample.seen else (np.nan, np.nan)
+        self.remember(log, len(events) if sample.seen else 0, rewards, skipped)
+        return self
+
+    def probabilities(self, X: Any) -> Floats:
+        self.require_fit()
+        out = np.zeros((X.shape[0], len(self.labels_)))
+        out[:, self.classifier_.classes_] = self.classifier_.predict_proba(tidy(X))
+        return out
+
+
+class Logger:
+    """The propensities of logged actions from a model of the logging policy, or from the policy itself. Picklable."""
+
+    def __init__(self, policy: FixedPolicy) -> None:
+        self.policy = policy
+        self.inflation = getattr(policy, "inflation", 1.0)
+        self.floor = getattr(policy, "floor", 0.0)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.policy.columns
+
+    @property
+    def uses_context(self) -> bool:
+        return self.policy.uses_context
+
+    def fill(self, block: Block, pi: Floats, out: Floats) -> None:
+        """out[i] <- the propensity of event i; `pi` is room for (K, n)."""
+        self.policy.fill(block, pi)
+        sums = np.empty(len(block))
+        refuse(first_improper(pi, sums), "the propensity model", pi, sums, block)
+        logged_probability(pi, block.action, out)
+        out *= self.inflation
+        np.maximum(out, self.floor, out=out)
+        if not out.min() > 0:
+            i = int(np.argmin(out))
+            raise ModelError(
+                f"the propensity model gives the logged action the probability {out[i]:g} at {block.row(i)}: give it "
+                "a floor, e.g. drs.models.Propensity(floor=0.01), or fit it on events that have this action"
+            )
+
+
+def as_logger(propensity: Any) -> FixedPolicy:
+    """A propensity model, or the logging policy as a policy."""
+    if isinstance(propensity, type | str | Real):
+        raise ModelError(
+            f"propensity={propensity!r}: pass a model, e.g. drs.models.Propensity().fit(other_events), or the logging "
+            "policy, e.g. drs.policies.Uniform(); a column is named where the log is opened"
+        )
+    return as_policy(propensity, "propensity")

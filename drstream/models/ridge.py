@@ -1,0 +1,316 @@
+"""Ridge regressions of the reward: dense contexts in one pass, sparse ones by conjugate gradients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+from numpy.typing import NDArray
+
+from drstream import execution
+from drstream.errors import ModelError, near
+from drstream.kernels import sparse
+from drstream.kernels.terms import logged_probability
+from drstream.log import Batch, Block, Csr, Log, Reader
+from drstream.log.rows import Folds
+from drstream.log.source import Part
+from drstream.models.gram import Gram
+from drstream.models.linear import LinearModel
+from drstream.models.passes import Passes
+from drstream.policies.base import FixedPolicy, as_policy
+
+Floats = NDArray[np.float64]
+
+BLOCK_BYTES = 1 << 23  # of (x, r) sorted by action at a time
+COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
+TOLERANCE = 1e-7  # of conjugate gradients, on the residual; predictions are then right to 1e-5 of the largest
+MOST_STEPS = 1000
+WEIGHTS = ("1/p", "mrdr")
+
+
+class Ridge(LinearModel):
+    """r̂(x, a) = w_a . x + b_a, a ridge regression for each action: minimises Σ weight |r - w x - b|² + alpha |w|².
+
+    alpha, fit_intercept
+              objective and names are scikit-learn's.
+    shared    one w for all actions, and an intercept for each.
+    weights   of the events: None (all 1), "1/p" (the paper's r' of section 4.3), or "mrdr": π(a|x)² (1 - p) / p² of
+              the policy that is to be evaluated, which minimises the variance of DR, for a deterministic policy exactly
+              (Farajtabar, Chow, Ghavamzadeh 2018).
+    policy    of "mrdr".
+
+    Dense contexts take one pass, which gathers products of (x, r) for each action; sparse ones take one pass for each
+    step of conjugate gradients, over memory if they fit. An action that was never logged is predicted at the mean
+    reward of all events.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        fit_intercept: bool = True,
+        *,
+        shared: bool = False,
+        weights: str | None = None,
+        policy: Any = None,
+    ) -> None:
+        if not 0 <= alpha < np.inf:
+            raise ModelError(f"Ridge: alpha={alpha} must be finite and not negative")
+        if weights is not None and weights not in WEIGHTS:
+            raise ModelError(f"Ridge: weights={weights!r}: {near(str(weights), WEIGHTS)}")
+        if (policy is None) == (weights == "mrdr"):
+            raise ModelError('Ridge: weights="mrdr" goes with policy=, the policy that is to be evaluated')
+        self.alpha, self.fit_intercept, self.shared = alpha, fit_intercept, shared
+        self.weights, self.policy = weights, policy
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        log = log if isinstance(log, Log) else Log(log)
+        if log.roles.sparse is not None:
+            return self._fit_sparse(log, threads, executor, progress)
+        gram, rewards, skipped = self._gather(log, None, threads, executor, progress)
+        return self._finish(log, gram, rewards, skipped)
+
+    def fit_folds(self, log: Log, folds: Folds, **how: Any) -> list[Self]:
+        """One pass for all folds, where contexts are dense."""
+        if log.roles.sparse is not None:
+            return super().fit_folds(log, folds, **how)
+        gram, rewards, skipped = self._gather(log, folds, how.get("threads"), how.get("executor"), how.get("progress"))
+        models = []
+        for fold in range(folds.count):
+            others = gram.of_all_but(fold, folds.count)
+            models.append(self.fresh()._finish(log.part_of(folds.all_but(fold)), others, rewards, skipped))
+        return models
+
+    # dense
+
+    def _gather(
+        self, log: Log, folds: Folds | None, threads: int | None, executor: Any, progress: Any
+    ) -> tuple[Gram, tuple[float, float], Counter[str]]:
+        weigher = self._weigher(log)
+        reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
+        task = partial(_gather, reader, weigher, log.n_actions)
+        total = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
+        skipped: Counter[str] = Counter()
+        low, high = np.inf, -np.inf
+        for gram, rewards, left_out in execution.run(task, log, reader.columns, threads, executor, progress or False):
+            total.merge(gram)
+            skipped += left_out
+            low, high = min(low, rewards[0]), max(high, rewards[1])
+        return total, (low, high), skipped
+
+    def _weigher(self, log: Log) -> _Weigher:
+        if self.weights is not None and log.roles.propensity is None:
+            raise ModelError(f"Ridge: weights={self.weights!r} needs propensities, and the log has none")
+        policy = None if self.policy is None else as_policy(self.policy, "policy of Ridge").bind(log, "policy of Ridge")
+        return _Weigher(self.weights, policy, log.n_actions)
+
+    def _finish(self, log: Log, gram: Gram, rewards: tuple[float, float], skipped: Counter[str]) -> Self:
+        d = gram.mean.shape[1] - 1
+        self.remember(log, gram.count.sum(), rewards, skipped)
+        self.coef_ = np.zeros((len(gram.count), d))
+        known = np.flatnonzero(gram.weight).tolist()
+        products = [gram.products[g] if self.fit_intercept else gram.about_zero(g) for g in known]
+        if self.shared and len(known):
+            products = [np.sum(products, axis=0)] * len(known)
+            self.coef_[:] = solve_ridge(products[0][:d, :d], products[0][:d, d], self.alpha)
+        elif not self.shared:
+            for g, p in zip(known, products, strict=True):
+                self.coef_[g] = solve_ridge(p[:d, :d], p[:d, d], self.alpha)
+        self._set_intercepts(gram.weight, gram.mean[:, :d], gram.mean[:, d])
+        return self
+
+    def _set_intercepts(self, weight: Floats, mean_x: Floats, mean_r: Floats) -> None:
+        """b_a = mean r - w_a . mean x; the mean of all where an action has no events, or none that counts."""
+        self.intercept_ = np.zeros(len(weight))
+        if self.fit_intercept:
+            self.intercept_ = mean_r - np.einsum("kd,kd->k", self.coef_, mean_x)
+        unknown = weight == 0
+        self.coef_[unknown] = 0
+        self.intercept_[unknown] = weight @ mean_r / weight.sum() if weight.any() else 0.0
+
+    # sparse
+
+    def _fit_sparse(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Self:
+        weigher = self._weigher(log)
+        reader = log.reader(context=True, action=True, columns=weigher.columns)
+        passes = Passes(log, reader, threads, executor, progress)
+        first = partial(_sparse_sums, weigher, log.n_actions, log.n_features)
+        sums = _SparseSums.total(passes.run(first), log.n_actions, log.n_features)
+        self.remember(log, sums.events, sums.rewards, passes.skipped)
+        safe = np.where(sums.weight > 0, sums.weight, 1.0)
+        mean_x, mean_r = sums.x / safe, sums.r / safe
+        system = _Centred(sums.weight, mean_x if self.fit_intercept else np.zeros_like(mean_x), self.alpha, self.shared)
+        target, diagonal = system.columns(sums.xr - system.mean * sums.r), system.diagonal(sums.xx)
+        shape = target.shape
+
+        def multiply(flat: Floats) -> Floats:
+            v = np.ascontiguousarray(flat.reshape(shape))
+            out = np.zeros(shape)
+            for part in passes.run(partial(_sparse_product, weigher, v)):
+                out += part
+            return system.centre(out, v).reshape(-1)
+
+        size = target.size
+        operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=multiply, dtype=np.float64)
+        scale = scipy.sparse.linalg.LinearOperator((size, size), matvec=lambda x: x / diagonal.reshape(-1))
+        flat, status = scipy.sparse.linalg.cg(operator, target.reshape(-1), rtol=TOLERANCE, maxiter=MOST_STEPS, M=scale)
+        if status != 0:
+            raise ModelError(
+                f"Ridge: conjugate gradients did not converge in {MOST_STEPS} passes over {sums.events:,} events: a "
+                f"larger alpha than {self.alpha:g} makes the problem easier, as do features of like scale"
+            )
+        coef = flat.reshape(shape).T
+        self.coef_ = np.ascontiguousarray(np.repeat(coef, log.n_actions, axis=0) if self.shared else coef)
+        self.n_passes_ = passes.count
+        self._set_intercepts(sums.weight, mean_x.T, mean_r)
+        return self
+
+
+class _Weigher:
+    """The weights of events. It can be pickled."""
+
+    def __init__(self, kind: str | None, policy: FixedPolicy | None, n_actions: int) -> None:
+        self.kind, self.policy, self.n_actions = kind, policy, n_actions
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.policy.columns if self.policy else ()
+
+    def of(self, block: Block) -> Floats | None:
+        if self.kind is None:
+            return None
+        if self.policy is None:
+            return 1 / block.propensity
+        pi = np.empty((self.n_actions, len(block)))
+        self.policy.fill(block, pi)
+        logged = np.empty(len(block))
+        logged_probability(pi, block.action, logged)
+        return logged**2 * (1 - block.propensity) / block.propensity**2
+
+
+def _gather(
+    reader: Reader, weigher: _Weigher, actions: int, part: Part
+) -> tuple[Gram, tuple[float, float], Counter[str]]:
+    """The products of (x, r) of one part, for each action (of each fold), and the bad rows left out."""
+    skipped: Counter[str] = Counter()
+    folds = reader.folds.count if reader.folds else 1
+    gram = Gram(actions * folds, reader.n_features + 1)
+    rows = max(2048, BLOCK_BYTES // (8 * (reader.n_features + 1)))
+    low, high = np.inf, -np.inf
+    for batch in reader.batches(part, skipped):
+        for block in batch.blocks(rows):
+            execution.go_on()
+            group = block.action if reader.folds is None else block.fold * actions + block.action
+            gram.add(block.features, block.reward, group, weigher.of(block))
+        low, high = min(low, float(batch.reward.min())), max(high, float(batch.reward.max()))
+    return gram, (low, high), skipped
+
+
+def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
+    """w of (products + alpha I) w = target: by Cholesky, or the shortest solution where columns are collinear."""
+    if not len(products):
+        return np.zeros(0)
+    system = products + alpha * np.eye(len(products))
+    scale = 1 / np.sqrt(np.where(np.diag(system) > 0, np.diag(system), 1.0))  # else seconds would outweigh clicks
+    system, target = system * np.outer(scale, scale), target * scale
+    try:
+        factor = scipy.linalg.cho_factor(system, lower=True)
+        if (np.diag(factor[0]) ** 2).min() > COLLINEAR:
+            return scale * scipy.linalg.cho_solve(factor, target)
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = scipy.linalg.eigh(system)
+    keep = values > COLLINEAR * values[-1]
+    return scale * (vectors[:, keep] @ ((vectors[:, keep].T @ target) / values[keep]))
+
+
+class _SparseSums(NamedTuple):
+    """Of one part, for each action: weighted sums of 1, r, x, x r and x² (d, K)."""
+
+    events: int
+    rewards: tuple[float, float]
+    weight: Floats
+    r: Floats
+    x: Floats
+    xr: Floats
+    xx: Floats
+
+    @classmethod
+    def total(cls, parts: Iterator[_SparseSums], actions: int, features: int) -> _SparseSums:
+        matrices = (np.zeros((features, actions)) for _ in range(3))
+        total = cls(0, (np.inf, -np.inf), np.zeros(actions), np.zeros(actions), *matrices)
+        for part in parts:
+            low, high = min(total.rewards[0], part.rewards[0]), max(total.rewards[1], part.rewards[1])
+            for mine, other in zip(total[2:], part[2:], strict=True):
+                mine += other
+            total = total._replace(events=total.events + part.events, rewards=(low, high))
+        return total
+
+
+def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterator[Batch]) -> _SparseSums:
+    x, xr, xx = (np.zeros((features, actions)) for _ in range(3))
+    weight, r = np.zeros(actions), np.zeros(actions)
+    count, low, high = 0, np.inf, -np.inf
+    for block, rows in _sparse_blocks(batches):
+        w = _or_ones(weigher.of(block), block)
+        matrix = rows.indptr, rows.indices, rows.values
+        sparse.add_logged(w, block.action, *matrix, x)
+        sparse.add_logged(w * block.reward, block.action, *matrix, xr)
+        sparse.add_logged(w, block.action, rows.indptr, rows.indices, rows.values**2, xx)
+        weight += np.bincount(block.action, w, actions)
+        r += np.bincount(block.action, w * block.reward, actions)
+        count += len(block)
+        low, high = min(low, float(block.reward.min())), max(high, float(block.reward.max()))
+    return _SparseSums(count, (low, high), weight, r, x, xr, xx)
+
+
+def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> Floats:
+    """Σ w x (x . v[:, a]) of one part, for each action, or for all where v has one column."""
+    out = np.zeros(v.shape)
+    for block, rows in _sparse_blocks(batches):
+        action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)
+        matrix = rows.indptr, rows.indices, rows.values
+        products = np.empty(len(block))
+        sparse.logged_products(v, action, *matrix, products)
+        weight = weigher.of(block)
+        sparse.add_logged(products if weight is None else weight * products, action, *matrix, out)
+    return out
+
+
+def _sparse_blocks(batches: Iterator[Batch]) -> Iterator[tuple[Block, Csr]]:
+    for batch in batches:
+        execution.go_on()
+        for block in batch.blocks(len(batch)):
+            rows = block.sparse
+            assert rows is not None
+            yield block, rows
+
+
+def _or_ones(weight: Floats | None, block: Block) -> Floats:
+    return np.ones(len(block)) if weight is None else weight
+
+
+class _Centred(NamedTuple):
+    """The normal equations of rows less their action's mean, without making such rows, which are not sparse."""
+
+    weight: Floats  # (K)
+    mean: Floats  # (d, K)
+    alpha: float
+    shared: bool
+
+    def columns(self, matrix: Floats) -> Floats:
+        """(d, K), or its sum over actions (d, 1) where these share their weights."""
+        return matrix.sum(axis=1, keepdims=True) if self.shared else matrix
+
+    def centre(self, product: Floats, v: Floats) -> Floats:
+        """(Σ w x x' - W mean mean' + alpha) v."""
+        along = self.mean * (self.weight * (self.mean * v).sum(axis=0))
+        return product - self.columns(along) + self.alpha * v
+
+    def diagonal(self, squares: Floats) -> Floats:
+        found = self.columns(squares - self.weight * self.mean**2) + self.alpha
+        return np.where(found > 0, found, 1.0)

@@ -1,0 +1,96 @@
+"""What all models that are fitted to a log have in common: they know their parameters, labels, features and events."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from drstream.errors import LogError, ModelError
+from drstream.log import Log
+from drstream.log.batch import describe_labels
+from drstream.log.rows import Folds, Origin
+
+
+class Trained:
+    """A model of rewards or of propensities; `fit` sets what ends in an underscore, as in scikit-learn."""
+
+    role = "reward model"
+    kept: tuple[str, ...] = ("coef_", "intercept_")  # what a file must hold beside the parameters
+    labels_: Sequence[Any]
+    features_: tuple[str, ...] | None  # None: one column of lists, or sparse
+    n_features_: int
+    n_events_: int
+    reward_range_: tuple[float, float]
+    skipped_: dict[str, int]  # bad rows that were left out, by reason
+    fitted_on: Origin | None = None
+    n_actions: int | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """As given when it was made."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def fresh(self) -> Self:
+        """One like it, not fitted."""
+        return type(self)(**self.parameters())
+
+    @property
+    def fitted(self) -> bool:
+        return hasattr(self, "labels_")
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        raise NotImplementedError
+
+    def fit_folds(self, log: Log, folds: Folds, **how: Any) -> list[Self]:
+        """One model for each fold, fitted on all others."""
+        return [self.fresh().fit(log.part_of(folds.all_but(fold)), **how) for fold in range(folds.count)]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file; `drs.models.load` reads it. Models of scikit-learn need skops."""
+        from drstream.models.files import save
+
+        save(self, path)
+
+    def require_fit(self) -> None:
+        if not self.fitted:
+            raise ModelError(
+                f"the {self.role} {self!r} is not fitted: call .fit(log) on other events first, or pass crossfit=5 to "
+                "have it fitted on the folds that an event is not in"
+            )
+
+    def remember(
+        self, log: Log, events: int, rewards: tuple[float, float], skipped: Mapping[str, int] | None = None
+    ) -> None:
+        """What it was fitted on."""
+        if not events:
+            raise LogError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
+        self.n_actions, self.labels_, self.n_features_ = log.n_actions, log.labels, log.n_features
+        roles = log.roles
+        self.features_ = None if roles.listed or roles.sparse else roles.context
+        self.n_events_, self.reward_range_ = int(events), (float(rewards[0]), float(rewards[1]))
+        self.skipped_ = dict(skipped or {})
+        self.fitted_on = log.origin
+
+    def check_fits(self, log: Log) -> None:
+        """Are the log's features and labels those that the model was fitted on?"""
+        self.require_fit()
+        if log.n_features != self.n_features_:
+            raise ModelError(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
+        roles = log.roles
+        if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
+            raise ModelError(
+                f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
+                f"{', '.join(roles.context)}: open it with context= in that order"
+            )
+        if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
+            raise ModelError(
+                f"the {self.role} was fitted on {describe_labels(self.labels_)}; the log has "
+                f"{describe_labels(log.labels)}: open both with the same actions="
+            )
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self)).parameters
+        given = ", ".join(f"{n}={v!r}" for n, v in self.parameters().items() if v is not usual[n].default)
+        about = f", fitted on {self.n_events_:,} events of {self.fitted_on}" if self.fitted and self.fitted_on else ""
+        return f"{type(self).__name__}({given}){about}"
