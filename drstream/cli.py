@@ -8,17 +8,14 @@ import os
 import re
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from drstream.comparison import Replays
     from drstream.log import Log
-    from drstream.results import Evaluation
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -36,7 +33,33 @@ Context = Annotated[
 ]
 Action = Annotated[str | None, typer.Option(help="Column of the logged action.")]
 Reward = Annotated[str | None, typer.Option(help="Column of the reward.")]
-Propensity = Annotated[str | None, typer.Option(help="Column of the logged action's probability.")]
+Propensity = Annotated[str | None, typer.Option(help="Column of the logged action's probability; none: there is none.")]
+SparseContext = Annotated[
+    str | None,
+    typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
+]
+RewardModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Reward model: ridge[:ALPHA] or logistic[:C] (fitted by fold with --crossfit, else on the share --fit of "
+        "the log, which is then left out), a file of drstream fit, constant:VALUE, column:NAME[,NAME...] or "
+        "python:module:object."
+    ),
+]
+PropensityModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Propensities from a model, where the log has none or they are doubted: logistic[:C] (fitted as the "
+        "reward model), a file of drstream fit, or the logging policy itself: uniform or python:module:object."
+    ),
+]
+Inflation = Annotated[float | None, typer.Option(help="Factor on the propensity model's probabilities.")]
+PropensityFloor = Annotated[float | None, typer.Option(help="Least probability of the propensity model.")]
+Crossfit = Annotated[int | None, typer.Option(help="Fit models in so many folds, each on the other folds' events.")]
+Cluster = Annotated[str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in folds.")]
+FoldSeed = Annotated[int, typer.Option(help="Of the folds.")]
+Clamp = Annotated[str | None, typer.Option(help="Hold predictions within LOW,HIGH; range: of the rewards of the fit.")]
+FIT_HELP = "Share of the log to fit models on, without --crossfit."
 Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]
 OnBadRow = Annotated[str, typer.Option(help="What to do with events that cannot be used: error or skip.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads; all cores by default.")]
@@ -46,6 +69,7 @@ def main() -> None:
     """The entry point: bad input is one line on standard error and exit code 2."""
     from drstream.errors import DrstreamError
 
+    warnings.showwarning = _warn
     try:
         try:
             app()
@@ -68,6 +92,10 @@ def main() -> None:
         _fail(f"cannot write the result: {error.strerror}")
 
 
+def _warn(message: Any, *where: Any, **more: Any) -> None:
+    print(f"warning: {_as_options(str(message))}", file=sys.stderr)  # noqa: T201
+
+
 def _fail(message: str) -> None:
     print(f"error: {_as_options(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(BAD_INPUT)
@@ -77,8 +105,10 @@ def _as_options(message: str) -> str:
     """Messages speak of parameters; here these are options."""
     message = message.replace('on_bad_row="skip"', "--on-bad-row skip")
     message = re.sub(r'\b(tracker|method)="([\w-]+)"', r"--\1 \2", message).replace("c_max=", "--c-max ")
+    message = message.replace("propensity=drs.models.Propensity()", "--propensity-model logistic")
+    message = message.replace("propensity=None", "--propensity none")
     names = (
-        "action|actions|reward|propensity|context|model|cap|floor|confidence"
+        "action|actions|reward|propensity|context|model|cap|floor|confidence|crossfit|cluster|clamp|sparse"
         "|horizon|q|seed|replicates|shards|tracker|method|threads"
     )
     return re.sub(rf"(?<![\w-])({names})=", r"--\1 ", message)
@@ -97,6 +127,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
 def describe(
     log: LogPath,
     context: Context = None,
+    sparse: SparseContext = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -107,7 +138,7 @@ def describe(
     from drstream.errors import LogError
 
     try:
-        opened = _open(log, context, action, reward, propensity, actions, "error")
+        opened = _open(log, context, sparse, action, reward, propensity, actions, "error")
     except LogError:
         _show_columns(log)
         raise
@@ -120,6 +151,7 @@ def describe(
             "rows": opened.rows,
             "context": list(roles.context),
             "n_features": opened.n_features,
+            "sparse": roles.sparse is not None,
             "action": roles.action,
             "labels": list(opened.labels),
             "reward": roles.reward,
@@ -128,8 +160,10 @@ def describe(
         }
         typer.echo(js.dumps(about, indent=2))
         return
+    from drstream.tables import show_head
+
     typer.echo(repr(opened))
-    _show_head(opened)
+    show_head(opened)
 
 
 def _show_columns(log: list[str]) -> None:
@@ -142,30 +176,6 @@ def _show_columns(log: list[str]) -> None:
         typer.echo(f"  {column.name}: {column.type}")
 
 
-def _show_head(log: Log) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    roles = log.roles
-    scalars = (roles.action, roles.reward, roles.propensity)
-    names = [name for name in (*scalars, *roles.context[:6]) if name is not None]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for name in names:
-        table.add_column(Text(name))
-    for row in log.head(5).select(names).to_pylist():
-        table.add_row(*(Text(_cell(row[name])) for name in names))
-    _console().print(table)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list):
-        return ", ".join(_cell(v) for v in value[:4]) + (", ..." if len(value) > 4 else "")
-    return str(value)
-
-
 @app.command()
 def evaluate(
     log: LogPath,
@@ -176,14 +186,15 @@ def evaluate(
             "python:module:object; NAME=... gives it another name. May be given more than once."
         ),
     ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Reward model: ridge or ridge:ALPHA (fitted on the share of the log that --fit gives, evaluated on "
-            "the rest), constant:VALUE, column:NAME[,NAME...] or python:module:object."
-        ),
-    ] = None,
-    fit: Annotated[float, typer.Option(min=0, max=1, help="Share of the log to fit the model on.")] = 0.5,
+    model: RewardModel = None,
+    propensity_model: PropensityModel = None,
+    inflation: Inflation = None,
+    propensity_floor: PropensityFloor = None,
+    crossfit: Crossfit = None,
+    cluster: Cluster = None,
+    fold_seed: FoldSeed = 0,
+    clamp: Clamp = None,
+    fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.5,
     seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
     estimator: Annotated[
         list[str] | None,
@@ -193,6 +204,7 @@ def evaluate(
     floor: Annotated[float | None, typer.Option(help="Smallest propensity of the capped estimators.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     context: Context = None,
+    sparse: SparseContext = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -206,18 +218,25 @@ def evaluate(
     from drstream import specs
     from drstream.evaluation import evaluate as run
 
-    opened = _open(log, context, action, reward, propensity, actions, on_bad_row)
+    opened = _open(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     if output is not None:
         _check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    reward_model, opened = specs.model(model, opened, fit, seed, threads)
+    fitting = specs.Fitting(fit, seed, crossfit, cluster, threads)
+    limits = _given(inflation=inflation, floor=propensity_floor)
+    reward_model, logger, opened = specs.fitted_models(model, propensity_model, limits, opened, fitting)
     started = time.perf_counter()
     result = run(
         opened,
         policies,
         reward_model,
         names,
+        propensity=logger,
+        crossfit=crossfit,
+        cluster=cluster if crossfit else None,
+        fold_seed=fold_seed,
+        clamp=specs.clamp(clamp),
         cap=cap,
         floor=floor,
         confidence=confidence,
@@ -229,12 +248,74 @@ def evaluate(
         _write(result.to_arrow(), output)
     left_out = getattr(reward_model, "skipped_", None)
     if left_out:
-        typer.echo(f"bad rows skipped while the model was fitted: {_reasons(left_out)}", err=True)
+        from drstream.tables import reasons
+
+        typer.echo(f"bad rows skipped while the model was fitted: {reasons(left_out)}", err=True)
     if json:
         typer.echo(result.to_json())
     else:
-        _show(result)
+        from drstream.tables import show
+
+        show(result)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
+
+
+@app.command()
+def fit(
+    log: LogPath,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="ridge[:ALPHA] or logistic[:C] of the reward, propensity[:C] of the logged action (multinomial "
+            "logistic): a regression for each action, or of it."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write the model to, e.g. model.npz.")],
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Fit on this share of the rows; evaluate will use the others.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    cluster: Cluster = None,
+    weights: Annotated[str | None, typer.Option(help="Of the events, for ridge: 1/p.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="For ridge: the same weights for all actions.")] = False,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+) -> None:
+    """Fit a reward model or a propensity model, and write it to a file for --model or --propensity-model."""
+    from drstream import specs
+    from drstream.errors import DrstreamError
+
+    opened = _open(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    if weights == "mrdr":
+        raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')
+    _check_folder(output, opened)
+    if output.suffix != ".npz":
+        raise DrstreamError(f"--output {output}: the name must end in .npz")
+    made = specs.model_to_fit(model, weights=weights, shared=shared)
+    if share < 1:
+        opened = opened.split(share, seed, cluster)[0]
+    started = time.perf_counter()
+    made.fit(opened, threads=threads, progress=True)
+    seconds = time.perf_counter() - started
+    made.save(output)
+    if made.skipped_:
+        from drstream.tables import reasons
+
+        typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
+    typer.echo(f"{output}: {made!r}")
+    typer.echo(
+        f"{made.n_events_:,} events in {seconds:.2f} s: {made.n_events_ / seconds / 1e6:.2f} M events/s", err=True
+    )
+
+
+def _given(**parameters: Any) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 @app.command()
@@ -263,17 +344,19 @@ def replay(
     alpha: Annotated[float | None, typer.Option(help="Of linucb.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of the linear learners.")] = None,
     loss: Annotated[str | None, typer.Option(help="Of the linear learners: squared or logistic.")] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Reward model: ridge or ridge:ALPHA (fitted on the share of the log that --fit gives, replayed on the "
-            "rest), constant:VALUE, column:NAME[,NAME...] or python:module:object."
-        ),
-    ] = None,
-    fit: Annotated[float, typer.Option(min=0, max=1, help="Share of the log to fit the model on.")] = 0.2,
+    model: RewardModel = None,
+    propensity_model: PropensityModel = None,
+    inflation: Inflation = None,
+    propensity_floor: PropensityFloor = None,
+    crossfit: Crossfit = None,
+    cluster: Cluster = None,
+    fold_seed: FoldSeed = 0,
+    clamp: Clamp = None,
+    fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.2,
     fit_seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     context: Context = None,
+    sparse: SparseContext = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -289,7 +372,7 @@ def replay(
     from drstream.errors import DrstreamError
 
     levels, seeds = specs.numbers(q, "--q"), specs.numbers(seed, "--seed", int)
-    opened = _open(log, context, action, reward, propensity, actions, on_bad_row)
+    opened = _open(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     for path in (output, curve):
         if path is not None:
             _check_output(path, opened)
@@ -297,11 +380,13 @@ def replay(
         raise DrstreamError(f"--output and --curve are both {output}: give two files")
     parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
     parameters |= {"learning_rate": learning_rate, "loss": loss}  # type: ignore[dict-item]
-    given = {name: value for name, value in parameters.items() if value is not None}
+    given = _given(**parameters)
     from drstream.replaying import replay as run
 
     policies = specs.online_policies(policy, opened.labels, given)
-    reward_model, opened = specs.model(model, opened, fit, fit_seed, threads)
+    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, threads)
+    limits = _given(inflation=inflation, floor=propensity_floor)
+    reward_model, logger, opened = specs.fitted_models(model, propensity_model, limits, opened, fitting)
     started = time.perf_counter()
     try:
         result = run(
@@ -317,6 +402,11 @@ def replay(
             replicates=replicates,
             shards=shards,
             tracker=tracker,
+            propensity=logger,
+            crossfit=crossfit,
+            cluster=cluster if crossfit else None,
+            fold_seed=fold_seed,
+            clamp=specs.clamp(clamp),
             confidence=confidence,
             threads=threads,
             progress=True,
@@ -332,7 +422,9 @@ def replay(
     if json:
         typer.echo(result.to_json())
     else:
-        _show_replays(result)
+        from drstream.tables import show_replays
+
+        show_replays(result)
         events = max(one.events for one in result)
         typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
     if any(one.interrupted for one in result):
@@ -342,6 +434,7 @@ def replay(
 def _open(
     log: list[str],
     context: list[str] | None,
+    sparse: str | None,
     action: str | None,
     reward: str | None,
     propensity: str | None,
@@ -349,22 +442,35 @@ def _open(
     on_bad_row: str,
 ) -> Log:
     from drstream import specs
+    from drstream.errors import LogError
     from drstream.log import Log
 
     named = {"context": context, "action": action, "reward": reward, "propensity": propensity}
     given: dict[str, Any] = {role: name for role, name in named.items() if name}
     if context and len(context) == 1:
         given["context"] = context[0]
+    if sparse:
+        if context:
+            raise LogError("--sparse and --context are two ways to name the context: give one of them")
+        given["context"] = specs.sparse(sparse)
+    if propensity == "none":
+        given["propensity"] = None
     return Log(log[0] if len(log) == 1 else log, actions=specs.actions(actions), on_bad_row=on_bad_row, **given)
 
 
 def _check_output(path: Path, log: Log) -> None:
     from drstream.errors import DrstreamError
 
-    if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
-        raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
+    _check_folder(path, log)
     if path.suffix not in (".parquet", ".csv"):
         raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
+
+
+def _check_folder(path: Path, log: Log) -> None:
+    from drstream.errors import DrstreamError
+
+    if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
+        raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
     if not path.parent.is_dir():
         raise DrstreamError(f"--output {path}: there is no folder {str(path.parent)!r}")
 
@@ -387,109 +493,6 @@ def _write(table: Any, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
-    """A table that fits 80 columns for short names; with the true values beside the estimates, where they are known."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    interval = f"{100 * result.confidence:.6g} % interval"
-    last_column = "truth" if truth else "vs logging"
-    for name in ("policy", "estimator", "value", interval, last_column, "ess", "max w", "capped")[
-        : 8 if _any_capped(result) else 7
-    ]:
-        table.add_column(name, justify="left" if name in ("policy", "estimator") else "right", no_wrap=True)
-    last = None
-    for row in result.rows():
-        if last not in (None, row["policy"]):
-            table.add_section()
-        gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
-        cells = [
-            row["policy"] if row["policy"] != last else "",
-            row["estimator"],
-            _number(row["value"]),
-            f"{_number(row['low'])} .. {_number(row['high'])}",
-            _number(truth[row["policy"]]) if truth else gain,
-            _count(row["ess"]),
-            "" if row["max_weight"] != row["max_weight"] else f"{row['max_weight']:.4g}",
-        ]
-        if _any_capped(result):
-            cells.append(f"{row['capped']:.2%}" if row["capped"] else "")
-        table.add_row(*map(Text, cells))
-        last = row["policy"]
-    console = _console()
-    actions = f", {len(result.labels)} actions" if result.labels else ""
-    console.print(
-        f"{result.n:,} events{actions}; the logging policy's mean reward: {result.baseline}",
-        highlight=False,
-        markup=False,
-    )
-    console.print(table)
-    if result.skipped:
-        console.print(f"bad rows skipped: {_reasons(result.skipped)}", highlight=False, markup=False)
-
-
-def _show_replays(result: Replays) -> None:
-    """A table that fits 80 columns for short names; T stands above it."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    first, console = result.runs[0], _console()
-    several, wide = len(result.seeds) > 1, console.width >= 110
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
-    heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted"]
-    for head in [*heads, *(["c w > 1", "left over"] if wide else [])]:
-        table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
-    last = None
-    for one in result:
-        row = one.row()
-        interval = f"{_short(row['low'])} .. {_short(row['high'])}" if row["low"] == row["low"] else "none"
-        cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
-        cells += [*([str(one.seed)] if several else []), _short(row["value"]), interval]
-        cells += [*([f"{one.horizon:,}"] if wide else []), f"{one.complete:,}"]
-        cells += [f"{one.acceptance:.2%}", *([f"{one.violations:.2%}", f"{one.left_over:,}"] if wide else [])]
-        table.add_row(*map(Text, cells))
-        last = one.policy
-    events, actions = max(one.events for one in result), len(first.labels)
-    head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
-    console.print(head, highlight=False, markup=False)
-    console.print(table)
-    for note in result.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
-
-
-def _short(value: float) -> str:
-    """Five decimals, or four digits of what is smaller."""
-    return _number(value) if value != value or value == 0 or abs(value) >= 0.01 else f"{value:.4g}"
-
-
-def _reasons(skipped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} ({why})" for why, count in skipped.items())
-
-
-def _any_capped(result: Evaluation) -> bool:
-    return any(name.endswith("-capped") for name in result.estimators)
-
-
-def _console() -> Console:
-    """Wide enough for whole tables in a pipe, where there is no terminal to fit."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
-
-
-def _count(value: float) -> str:
-    return "" if value != value else f"{value:,.0f}"
-
-
-def _number(value: float) -> str:
-    return "undefined" if value != value else f"{value:.5f}"
-
-
 @app.command()
 def demo(
     rows: Annotated[int, typer.Option(min=1000, help="Events of the log.")] = 1_000_000,
@@ -508,7 +511,9 @@ def demo(
         world = demonstration.write_log(path, rows, seed)
         typer.echo("Fitting a reward model on one half of the log, evaluating three policies on the other ...")
         result, truth = demonstration.evaluate(world, path, threads)
-    _show(result, truth)
+    from drstream.tables import show
+
+    show(result, truth)
     missed = demonstration.missed(result, truth)
     typer.echo(
         f"{len(result.policies)} policies, {len(result.estimators)} estimators: "

@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 
 from drstream import models
 from drstream import policies as kinds
-from drstream.errors import DrstreamError, ModelError, PolicyError, near
-from drstream.log import Log
+from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
+from drstream.log import Log, Sparse
+from drstream.models.crossfit import to_be_fitted
+from drstream.models.propensity import PropensityModel
 
 POLICIES = ("uniform", "constant:LABEL", "column:NAME", "softmax:FILE.npz", "linear:FILE.npz", "python:MODULE:OBJECT")
 LEARNERS = {  # word -> class of drstream.policies, and its parameters
@@ -25,7 +28,10 @@ LEARNERS = {  # word -> class of drstream.policies, and its parameters
     "ucb1": ("UCB1", ("scale",)),
     "exp3": ("Exp3", ("gamma",)),
 }
-MODELS = ("ridge", "ridge:ALPHA", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
+TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
+MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
+PROPENSITIES = ("logistic", "logistic:C", "FILE.npz", "uniform", "python:MODULE:OBJECT")
+MODEL_FILES = (".npz", ".skops")
 
 
 def actions(text: str | None) -> int | list[Any] | None:
@@ -181,26 +187,114 @@ def _python(spec: str, kind: type[DrstreamError]) -> Any:
     return found
 
 
-def model(text: str | None, log: Log, share: float, seed: int, threads: int | None) -> tuple[Any, Log]:
-    """The reward model, and the log that is left to evaluate on."""
-    if text is None:
-        return None, log
+@dataclass(frozen=True)
+class Fitting:
+    """How models that are named by a word are fitted: by fold, or on a share of the log, which is then left out."""
+
+    share: float
+    seed: int
+    crossfit: int | None
+    cluster: str | None
+    threads: int | None
+
+
+def fitted_models(
+    model_text: str | None, propensity_text: str | None, limits: dict[str, Any], log: Log, how: Fitting
+) -> tuple[Any, Any, Log]:
+    """Reward model, propensity model, and the log that is left to evaluate on."""
+    model = None if model_text is None else _model(model_text)
+    propensity = None if propensity_text is None else _propensity(propensity_text, limits)
+    if limits and propensity is None:
+        raise ModelError(f"--{min(limits).replace('_', '-')} is about --propensity-model, and there is none")
+    for known in (model, propensity):
+        log = _less_what_it_knows(known, log)
+    waiting: list[Any] = [m for m in (model, propensity) if to_be_fitted(m)]
+    if waiting and how.crossfit is None:
+        train, log = log.split(how.share, how.seed, how.cluster)
+        for one in waiting:
+            one.fit(train, threads=how.threads, progress=True)
+    return model, propensity, log
+
+
+def _less_what_it_knows(model: Any, log: Log) -> Log:
+    """The rest of a log on a split of which the model was fitted: for models from files."""
+    origin = getattr(model, "fitted_on", None)
+    if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
+        return log
+    return log.part_of(origin.splits[-1].complement) if origin.splits else log
+
+
+def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:
+    """For `drstream fit`: ridge, logistic or propensity."""
     kind, _, rest = text.partition(":")
     if kind == "ridge":
-        train, test = log.split(share, seed)
-        fitted = models.Ridge(alpha=_number(rest, text) if rest else 1.0).fit(train, threads=threads, progress=True)
-        return fitted, test
+        return models.Ridge(_number(rest, text) if rest else 1.0, shared=shared, weights=weights)
+    if weights is not None or shared:
+        raise ModelError(f"--{'shared' if shared else 'weights'} is for --model ridge")
+    if kind in ("logistic", "propensity"):
+        made = models.Logistic if kind == "logistic" else models.Propensity
+        return made(_number(rest, text) if rest else 1.0)
+    raise ModelError(f"--model {text!r} cannot be fitted: one of {', '.join(TO_FIT)}")
+
+
+def _model(text: str) -> Any:
+    kind, _, rest = text.partition(":")
+    if kind in ("ridge", "logistic"):
+        return model_to_fit(text)
     if kind == "constant" and rest:
-        return models.Constant(_number(rest, text)), log
+        return models.Constant(_number(rest, text))
     if kind == "column" and rest:
-        return models.Column(*rest.split(",")), log
+        return models.Column(*rest.split(","))
     if kind == "python":
-        return _python(rest, ModelError), log
+        return _python(rest, ModelError)
+    if Path(text).suffix in MODEL_FILES or Path(text).is_file():
+        found = models.load(text)
+        if isinstance(found, PropensityModel):
+            raise ModelError(f"--model {text}: a {type(found).__name__} is for --propensity-model")
+        return found
     raise ModelError(f"--model {text!r} is not a model: one of {', '.join(MODELS)}")
+
+
+def _propensity(text: str, limits: dict[str, Any]) -> Any:
+    kind, _, rest = text.partition(":")
+    if kind == "logistic":
+        return models.Propensity(_number(rest, text) if rest else 1.0, **limits)
+    if Path(text).suffix in MODEL_FILES or Path(text).is_file():
+        found = models.load(text)
+        if not isinstance(found, PropensityModel):
+            raise ModelError(f"--propensity-model {text}: a {type(found).__name__} is for --model")
+        found.set_limits(limits.get("inflation", found.inflation), limits.get("floor", found.floor))
+        return found
+    if limits:
+        raise ModelError(f"--propensity-model {text}: inflation and floor are for models that are fitted")
+    if kind == "uniform" and not rest:
+        return kinds.Uniform()
+    if kind == "python":
+        return _python(rest, ModelError)
+    raise ModelError(f"--propensity-model {text!r} is not a model: one of {', '.join(PROPENSITIES)}")
+
+
+def sparse(text: str) -> Sparse:
+    """`indices,values,47236`, or `indices,47236`."""
+    *columns, dim = text.split(",")
+    if not 1 <= len(columns) <= 2 or not dim.strip().isdigit():
+        raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
+    names = [name.strip() for name in columns]
+    return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
+
+
+def clamp(text: str | None) -> Any:
+    """`0,1`, or `range`: that of the rewards that the model was fitted on."""
+    if text is None or text == "range":
+        return None if text is None else True
+    pair = numbers(text, "--clamp")
+    if len(pair) != 2:
+        raise DrstreamError(f"--clamp {text!r}: write LOW,HIGH or range")
+    return tuple(pair)
 
 
 def _number(text: str, spec: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ModelError(f"--model {spec!r}: {text!r} is not a number") from None
+        raise ModelError(f"model {spec!r}: {text!r} is not a number") from None

@@ -3,8 +3,8 @@
 import importlib.util
 import pickle
 import sys
-import zipfile
 import warnings
+import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 import drstream as drs
 from drstream import lanes, replaying, runs
+from drstream.models.binding import Used
 from tests import reference
 from tests.conftest import PLAIN
 from tests.logs import world
@@ -474,7 +475,7 @@ def test_python_policies_see_contexts_in_the_type_of_the_log_and_actions_as_numb
 
 
 def smallest(log):
-    return replaying.smallest_propensity(log, log.reader(action=True), 2)
+    return replaying.smallest_propensity(log, log.reader(action=True), Used(None, None, None, None), 2)
 
 
 def test_worst_case_c_of_rows_that_are_not_skipped():
