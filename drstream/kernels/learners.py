@@ -44,9 +44,10 @@ def _sparse_scores(state, indices, values, out):
     """Four entries at a time, added in the order of one at a time: that takes twice as long, waiting for out[k]."""
     actions = out.shape[0]
     entries = indices.shape[0]
+    whole = entries // 4 * 4
     for k in range(actions):
         out[k] = state[HEADER + k]
-    for j in range(0, entries - 3, 4):
+    for j in range(0, whole, 4):
         a = _weights(actions, indices[j])
         b = _weights(actions, indices[j + 1])
         c = _weights(actions, indices[j + 2])
@@ -55,7 +56,7 @@ def _sparse_scores(state, indices, values, out):
         for k in range(actions):
             i = np.uint64(k)
             out[k] = out[k] + x * state[a + i] + y * state[b + i] + z * state[c + i] + w * state[d + i]
-    for j in range(entries // 4 * 4, entries):
+    for j in range(whole, entries):
         a = _weights(actions, indices[j])
         x = values[j]
         for k in range(actions):
