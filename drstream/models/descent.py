@@ -8,6 +8,7 @@ passes are enough.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from drstream import execution
@@ -34,6 +34,8 @@ SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
 BLOCK_BYTES = 1 << 19  # of a block's features and scores, to stay in cache
 MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse contexts, their diagonal has to do
 MOST_PASSES = 1000
+TOLERANCE = 1e-4  # of the gradient in round coordinates, where 1 is about the standard error of a parameter
+MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
 NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
 
 
@@ -46,10 +48,11 @@ class Form(NamedTuple):
     intercept: bool
     penalty: float  # times |w|² / 2, beside the sum of losses
     unlogged: tuple[int, ...]  # actions of which there are no events
+    sparse: bool
 
     @property
     def block_rows(self) -> int:
-        return max(256, BLOCK_BYTES // (8 * (min(self.features, 1 << 10) + self.actions)))
+        return max(256, BLOCK_BYTES // (8 * ((0 if self.sparse else self.features) + self.actions)))
 
 
 class Slope(NamedTuple):
@@ -87,7 +90,7 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
             f"{who} takes rewards in [0, 1]; the log's run from {rewards.low:g} to {rewards.high:g}: use Ridge"
         )
     unlogged = tuple(np.flatnonzero(count == 0).tolist())
-    form = Form(choice, log.n_actions, log.n_features, intercept, penalty, unlogged)
+    form = Form(choice, log.n_actions, log.n_features, intercept, penalty, unlogged, log.roles.sparse is not None)
     theta = np.zeros((form.actions, form.features + 1))
     reader = log.reader(context=True, action=True)
     rows = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * (1 if log.roles.sparse else form.features + 1)))
@@ -97,10 +100,10 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
         part = log.part_of(Split(SAMPLE_SEED, 0.0, share))
         sample = Passes(part, part.reader(context=True, action=True), threads, None, False)
         # the sample's losses count as often as it takes to make up for the rows that are not in it
-        theta, _ = _descend(sample, form, theta, 1 / share, _curvature(sample, form, theta, 1 / share), 1e-3)
-        theta, slope = _descend(passes, form, theta, 1.0, _curvature(sample, form, theta, 1 / share), 1e-6)
+        theta, _ = _descend(sample, form, theta, 1 / share, _curvature(sample, form, theta, 1 / share), TOLERANCE * 100)
+        theta, slope = _descend(passes, form, theta, 1.0, _curvature(sample, form, theta, 1 / share), TOLERANCE)
     else:
-        theta, slope = _descend(passes, form, theta, 1.0, _curvature(passes, form, theta, 1.0), 1e-6)
+        theta, slope = _descend(passes, form, theta, 1.0, _curvature(passes, form, theta, 1.0), TOLERANCE)
     if slope is None:
         raise ModelError(
             f"{who} did not converge in {MOST_PASSES} passes over {count.sum():,} events: a smaller C makes the "
@@ -210,7 +213,7 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
 def _curvature(passes: Passes, form: Form, theta: Floats, times: float) -> Round:
     """Of the events, each counted `times` times: the matrix of each action, or of all their diagonals."""
     size = form.features + 1
-    whole = passes.log.roles.sparse is None and form.actions * size * size <= MOST_CURVATURE
+    whole = not form.sparse and form.actions * size * size <= MOST_CURVATURE
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
     for part in passes.run(partial(_part_curvature, form, theta, whole)):
         total += part
@@ -289,42 +292,69 @@ class Round:
 def _descend(
     passes: Passes, form: Form, theta: Floats, times: float, coordinates: Round, tolerance: float
 ) -> tuple[Floats, Slope | None]:
-    """L-BFGS from theta on, over the events counted `times` times, and the slope there; None if it found no end."""
+    """From theta on, over the events counted `times` times, and the slope at the end; None if it found no end."""
     last: list[Slope] = []
-    seen: dict[bytes, tuple[float, Floats]] = {}  # the start is asked for twice
 
-    def at(flat: Floats) -> tuple[float, Floats]:
-        known = seen.pop(flat.tobytes(), None)
-        return known or pass_at(flat)
-
-    def pass_at(flat: Floats) -> tuple[float, Floats]:
-        theta = coordinates.back(flat.reshape(form.actions, -1))
-        if not form.intercept:
-            theta[:, -1] = 0
+    def at(u: Floats) -> tuple[float, Floats]:
+        theta = coordinates.back(u)
         slope = _total(passes.run(partial(_slope, form, theta)))
         last[:] = [slope]
-        weights = theta[:, :-1]
         gradient = times * slope.gradient
-        gradient[:, :-1] += form.penalty * weights
+        gradient[:, :-1] += form.penalty * theta[:, :-1]
         gradient[:, -1] *= form.intercept
         gradient[list(form.unlogged)] = 0
-        loss = times * slope.loss + form.penalty / 2 * float((weights**2).sum())
-        return loss, coordinates.slope(gradient).reshape(-1)
+        loss = times * slope.loss + form.penalty / 2 * float((theta[:, :-1] ** 2).sum())
+        return loss, coordinates.slope(gradient)
 
-    start = coordinates.into(theta).reshape(-1)
-    minimise: Callable[..., Any] = scipy.optimize.minimize
-    # A loss of 1e6 has digits down to 1e-10, which is a slope of 1e-5 in round coordinates: less cannot be told from 0.
-    seen[start.tobytes()] = first = pass_at(start)
-    enough = max(tolerance, 4 * math.sqrt(1e-16 * max(abs(first[0]), 1.0)))
-    options = {"maxiter": MOST_PASSES, "maxfun": MOST_PASSES, "maxcor": 20, "ftol": 0.0, "gtol": enough}
-    found = minimise(at, start, jac=True, method="L-BFGS-B", options=options)
-    converged = (
-        np.abs(found.jac).max() <= 100 * enough
-    )  # a search that cannot go on for rounding ends higher than asked
-    theta = coordinates.back(found.x.reshape(form.actions, -1))
-    if not form.intercept:
-        theta[:, -1] = 0
-    return theta, last[0] if converged else None
+    u, converged = lbfgs(at, coordinates.into(theta), tolerance, MOST_PASSES)
+    return coordinates.back(u), last[0] if converged else None
+
+
+def lbfgs(
+    at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int
+) -> tuple[Floats, bool]:
+    """Where the gradient of a convex function is within the tolerance (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
+
+    SciPy's has bounds to look after: 200,000 parameters cost it more than a pass over 30,000 sparse events.
+    """
+    value, gradient = at(x)
+    history: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
+    for _ in range(most):
+        if np.abs(gradient).max(initial=0.0) <= tolerance:
+            return x, True
+        direction = -_smoothed(gradient, history)
+        slope = float(np.vdot(gradient, direction))
+        step = 1.0
+        for _ in range(MOST_HALVINGS):
+            new_value, new_gradient = at(x + step * direction)
+            flat = abs(new_value - value) <= ROUNDING * abs(value)  # then the gradients decide
+            new_slope = float(np.vdot(new_gradient, direction))
+            if new_value <= value + 1e-4 * step * slope or (flat and abs(new_slope) <= abs(slope)):
+                break
+            step /= 2
+        else:
+            return x, False
+        change = step * direction, new_gradient - gradient
+        bend = float(np.vdot(*change))
+        if bend > 0:
+            history.append((*change, 1 / bend))
+        x, value, gradient = x + change[0], new_value, new_gradient
+    return x, False
+
+
+def _smoothed(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) -> Floats:
+    """The inverse second derivatives, as far as they are known, times the gradient."""
+    out = gradient.copy()
+    factors = []
+    for change, bent, inverse in reversed(history):
+        factors.append(inverse * float(np.vdot(change, out)))
+        out -= factors[-1] * bent
+    if history:
+        _, bent, inverse = history[-1]
+        out /= inverse * float(np.vdot(bent, bent))
+    for (change, bent, inverse), factor in zip(history, reversed(factors), strict=True):
+        out += (factor - inverse * float(np.vdot(bent, out))) * change
+    return out
 
 
 def _total(parts: Iterator[Slope]) -> Slope:
