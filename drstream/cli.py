@@ -105,7 +105,13 @@ def _as_options(message: str) -> str:
     """Messages speak of parameters; here these are options."""
     message = message.replace('on_bad_row="skip"', "--on-bad-row skip")
     message = re.sub(r'\b(tracker|method)="([\w-]+)"', r"--\1 \2", message).replace("c_max=", "--c-max ")
-    message = message.replace("propensity=drs.models.Propensity()", "--propensity-model logistic")
+    from drstream.estimators import NO_PROPENSITIES
+
+    here = (
+        "and the log has none: name their column with --propensity, or give --propensity-model: logistic with "
+        "--crossfit 5, say, or uniform"
+    )
+    message = message.replace(NO_PROPENSITIES, here)
     message = message.replace("propensity=None", "--propensity none")
     names = (
         "action|actions|reward|propensity|context|model|cap|floor|confidence|crossfit|cluster|clamp|sparse"

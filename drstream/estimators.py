@@ -79,9 +79,8 @@ def named(name: str) -> Estimator:
 
 
 NO_PROPENSITIES = (
-    "and the log has none: name their column with propensity= where you open it, or have them estimated: "
-    "evaluate(..., propensity=drs.models.Propensity(), crossfit=5), or propensity= the logging policy itself, "
-    "e.g. drs.policies.Uniform()"
+    "and the log has none: name their column with propensity= where you open it; or pass propensity=, here a model, "
+    "e.g. drs.models.Propensity() with crossfit=5, or the logging policy itself, e.g. drs.policies.Uniform()"
 )
 
 

@@ -294,7 +294,7 @@ def _make_plan(
     if asked.method == "dm" and given.model is None:
         raise ModelError('method="dm" is r̂ alone: pass a reward model with model=')
     if log.roles.propensity is None and given.propensity is None:
-        raise LogError(f"replay needs propensities, {NO_PROPENSITIES.replace('evaluate', 'replay')}")
+        raise LogError(f"replay needs propensities, {NO_PROPENSITIES}")
     if given.propensity is not None:
         log = log.without_propensities()
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
