@@ -109,11 +109,11 @@ def check_parity(case: cases.Case) -> None:
     result = case.task.run(case.log.path)
     assert result.n == pq.read_metadata(case.log.path).num_rows
     if case.task is cases.COLUMN:
-        _agree(estimates(result), query_duckdb(case.log))
-        _agree(estimates(result), query_polars(case.log))
+        agree(estimates(result), query_duckdb(case.log))
+        agree(estimates(result), query_polars(case.log))
     else:
         head = ds.dataset(case.log.path).head(PARITY_ROWS)
-        _agree(estimates(case.task.run(head)), plain_numpy(case.task, head))
+        agree(estimates(case.task.run(head)), plain_numpy(case.task, head))
     if case.baseline in (cases.SCAN, cases.ROW_GROUPS):
         assert BASELINES[case.baseline](case.log) == result.n
 
@@ -123,37 +123,41 @@ def estimates(result: drs.Evaluation) -> Estimates:
     return {key: (e.value, e.stderr, e.low, e.high) for key in keys for e in [result[key]]}
 
 
-def _agree(ours: Estimates, other: Estimates) -> None:
+def agree(ours: Estimates, other: Estimates) -> None:
     assert ours.keys() == other.keys()
     for key, numbers in ours.items():
         np.testing.assert_allclose(numbers, other[key], rtol=PARITY, err_msg=str(key))
 
 
-def plain_numpy(task: cases.Task, table: pa.Table) -> Estimates:
-    """The formulas as they stand in a textbook; all of the log in memory."""
-    a, r, p = (table[name].to_numpy() for name in ("action", "reward", "propensity"))
-    X = _contexts(table)
-    rows = np.arange(len(X))
-    rhat = X @ cases.model().coef_.T + cases.model().intercept_
+def plain_numpy(task: cases.Task, table: pa.Table, rhat: np.ndarray | None = None) -> Estimates:
+    """All of the log in memory; predictions are those of the cases' model, unless they are given."""
+    events = tuple(table[name].to_numpy() for name in ("action", "reward", "propensity"))
+    X = contexts(table)
+    if rhat is None:
+        rhat = X @ cases.model().coef_.T + cases.model().intercept_
     found = {}
     for name, policy in task.policies.items():
-        pi = _probabilities(policy, X)
-        w = pi[rows, a] / p
-        b = (pi * rhat).sum(axis=1)
-        snips = (w * r).sum() / w.sum()
-        terms = {
-            "dm": b,
-            "ips": w * r,
-            "snips": snips + w * (r - snips) / w.mean(),  # its influence function
-            "dr": b + w * (r - rhat[rows, a]),
-        }
-        for estimator in task.estimators:
-            psi = terms[estimator]
-            found[name, estimator] = _numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi)))
+        values = textbook(_probabilities(policy, X), rhat, *events)
+        found |= {(name, estimator): values[estimator] for estimator in task.estimators}
     return found
 
 
-def _contexts(table: pa.Table) -> np.ndarray:
+def textbook(pi: np.ndarray, rhat: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> dict[str, Numbers]:
+    """The formulas as they stand in a textbook, from probabilities and predictions (n, K)."""
+    rows = np.arange(len(a))
+    w = pi[rows, a] / p
+    b = (pi * rhat).sum(axis=1)
+    snips = (w * r).sum() / w.sum()
+    terms = {
+        "dm": b,
+        "ips": w * r,
+        "snips": snips + w * (r - snips) / w.mean(),  # its influence function
+        "dr": b + w * (r - rhat[rows, a]),
+    }
+    return {name: _numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi))) for name, psi in terms.items()}
+
+
+def contexts(table: pa.Table) -> np.ndarray:
     if "x" in table.column_names:
         return np.array(table["x"].to_pylist(), dtype=np.float64)
     return np.column_stack([table[f"x{j}"].to_numpy() for j in range(cases.FEATURES)]).astype(np.float64)
@@ -163,5 +167,9 @@ def _probabilities(policy: Any, X: np.ndarray) -> np.ndarray:
     scores = X @ policy.weights.T + policy.intercept
     if isinstance(policy, drs.policies.Linear):
         return np.eye(scores.shape[1])[scores.argmax(axis=1)]
+    return softmax(scores)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
     exps = np.exp(scores - scores.max(axis=1, keepdims=True))
     return exps / exps.sum(axis=1, keepdims=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench import cases, replay_cases
+from bench import cases, model_cases, replay_cases
 
 BYTES_A_ROW = 120  # of a log on disk, rounded up
 
@@ -171,3 +171,31 @@ def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
     if cases.FULL_SIZE:
         assert growth <= cases.MEMORY_GROWTH
         assert exact_mb - long_mb <= allowed_mb
+
+
+@pytest.mark.parametrize("model", model_cases.MODELS)
+def bench_memory_of_fit(benchmark: Any, model: str, warm: Warm) -> None:
+    """One process each: a fit of 20 million takes half a minute."""
+    log = cases.WIDE
+    log.make()
+    long = make_long(log)
+    sklearn_mb = run_once(model_cases.SKLEARN[model], log.path, warm.folder).peak_mb
+    short_mb = run_once(f"fit-{model}", log.path, warm.folder).peak_mb
+    peaks: list[float] = []
+    benchmark.pedantic(lambda: peaks.append(run_once(f"fit-{model}", long.path, warm.folder).peak_mb), rounds=1)
+    growth = peaks[0] / short_mb
+    benchmark.extra_info |= {
+        "kind": "fit memory",
+        "name": model_cases.memory_name(model),
+        "model": model,
+        "log": str(log),
+        "rows": [log.rows, long.rows],
+        "peak_mb": [short_mb, peaks[0]],
+        "growth": growth,
+        "sklearn_mb": sklearn_mb,
+        "sklearn_kind": model_cases.SKLEARN[model].rpartition("-")[2],
+        "required": cases.MEMORY_GROWTH,
+        "passed": growth <= cases.MEMORY_GROWTH,
+    }
+    if cases.FULL_SIZE:
+        assert growth <= cases.MEMORY_GROWTH

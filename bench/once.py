@@ -1,4 +1,4 @@
-"""One evaluation or replay in a process of its own; prints as JSON how long each step took, and the peak memory.
+"""One evaluation, replay or fit in a process of its own; prints as JSON how long each step took, and the peak memory.
 
 usage: python -m bench.once TASK LOG SPAWNED
 
@@ -12,12 +12,19 @@ import sys
 import time
 from typing import Any
 
-TASKS = ("evaluate", "replay", "replay-long-sketch", "replay-long-exact")
+FITS = ("fit-Ridge", "fit-Logistic", "fit-Propensity")
+SKLEARN_FITS = ("sklearn-Ridge-float64", "sklearn-Logistic-float32", "sklearn-Propensity-float32")
+TASKS = ("evaluate", "replay", "replay-long-sketch", "replay-long-exact", *FITS, *SKLEARN_FITS)
+FEATURES = 20  # cases.FEATURES, which cannot be asked for without drstream
 
 
 def main() -> None:
     task, log, spawned = sys.argv[1], sys.argv[2], float(sys.argv[3])
     times = {"interpreter": time.monotonic() - spawned}
+    if task in SKLEARN_FITS:
+        fit_sklearn(task, log)
+        print(json.dumps({"times": times, "compiled": 0, "peak_mb": peak_memory(), "values": None}))  # noqa: T201
+        return
 
     started = time.monotonic()
     import numba  # noqa: F401
@@ -34,7 +41,7 @@ def main() -> None:
 
     if task == "evaluate":  # what is not asked for is not loaded, here as elsewhere
         from drstream import evaluate  # noqa: F401
-    else:
+    elif task.startswith("replay"):
         from drstream import replay  # noqa: F401
 
     times["kernels"] = time.monotonic() - started
@@ -63,12 +70,29 @@ def run(task: str, log: str) -> Any:
         from bench import cases
 
         return cases.FOUR.run(log)
+    if task in FITS:
+        from bench import model_cases
+
+        return model_cases.fit(task.removeprefix("fit-"), log)
     from bench import replay_cases
 
     if task == "replay":
         return replay_cases.replay_small(log)
     assert task in TASKS
     return replay_cases.replay_long(log, task.removeprefix("replay-long-"))
+
+
+def fit_sklearn(task: str, log: str) -> None:
+    """Two steps are enough for the peak: LogisticRegression's arrays are the same in each."""
+    import warnings
+
+    from bench import sklearn_fits
+
+    _, name, kind = task.split("-")
+    events = sklearn_fits.read(log, kind, FEATURES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it did not converge
+        sklearn_fits.fit(name, events, **({} if name == "Ridge" else {"max_iter": 2}))
 
 
 def peak_memory() -> float:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import cases, replay_cases, replay_report
+from bench import cases, model_cases, model_report, replay_cases, replay_report, sparse_cases, sparse_report
 from bench.markdown import millions, seconds, spread, table, verdict
 
 STEPS = {
@@ -21,7 +21,10 @@ STEPS = {
     "task": "evaluation",
     "exit": "exit",
 }
-KINDS = ("throughput", "memory", "start", "replay", "share", "tracker", "replay memory")
+REPLAY_KINDS = ("replay", "share", "tracker", "replay memory")
+MODEL_KINDS = ("fit", "fit memory", "crossfit")
+KINDS = ("throughput", "memory", "start", *REPLAY_KINDS, *MODEL_KINDS, "sparse")
+NAMES = [*cases.NAMES, *replay_cases.NAMES, *model_cases.NAMES, *sparse_cases.NAMES]
 
 
 def main() -> None:
@@ -52,6 +55,8 @@ def page(results: dict[str, Any]) -> str:
     if kinds["memory"]:
         parts += ["## Peak memory", MEMORY, memory(kinds["memory"], full)]
     parts += replay_report.sections(kinds, full)
+    parts += model_report.sections(kinds, full)
+    parts += sparse_report.sections(kinds["sparse"])
     if kinds["start"]:
         parts += ["## A fresh process", START]
         for info in kinds["start"]:
@@ -91,7 +96,7 @@ def about(results: dict[str, Any]) -> str:
 def missing(kinds: dict[str, list[dict[str, Any]]]) -> str:
     """A requirement that has no row must not look as if it were met."""
     found = {info["name"] for infos in kinds.values() for info in infos}
-    absent = [name for name in [*cases.NAMES, *replay_cases.NAMES] if name not in found]
+    absent = [name for name in NAMES if name not in found]
     return "\n".join(["**Not measured in this run:**", "", *(f"- {name}" for name in absent)]) if absent else ""
 
 

@@ -1,0 +1,67 @@
+"""The checks that drstream's models predict what scikit-learn's do, before anyone is timed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
+
+import drstream as drs
+from bench import cases, model_cases, sklearn_fits
+from bench.baselines import PARITY_ROWS, agree, contexts, estimates, plain_numpy
+
+CONVERGED = 1e-5  # of predictions, where scikit-learn goes on until tol=1e-8
+CONVERGED_ROWS = 150_000  # enough for drstream to begin with a sample, as it does for all of the log
+
+
+def fit_sklearn(case: model_cases.Fit) -> list:
+    """What is timed: reads the log, and fits it."""
+    pa.set_cpu_count(cases.THREADS)
+    with threadpool_limits(cases.THREADS):
+        return sklearn_fits.fit(case.model, sklearn_fits.read(case.log.path, case.kind, cases.FEATURES))
+
+
+def check_parity(case: model_cases.Fit) -> tuple[float, int]:
+    """The largest difference of predictions, and drstream's passes over the log."""
+    head = ds.dataset(case.log.path).head(PARITY_ROWS)
+    X = contexts(head)
+    model = model_cases.fit(case.model, case.log.path)
+    assert model.n_events_ == pq.read_metadata(case.log.path).num_rows
+    difference = _difference(case.model, model.predict(X), fit_sklearn(case), X.astype(case.kind))
+    assert difference <= case.parity, f"predictions differ by {difference:.2g}, more than {case.parity:g}"
+    if case.model != "Ridge":
+        off = _off(case)
+        assert off <= CONVERGED, f"predictions differ by {off:.2g} from those at tol=1e-8, more than {CONVERGED:g}"
+    return difference, getattr(model, "n_passes_", 1)  # Ridge takes one, where contexts are dense
+
+
+def _off(case: model_cases.Fit) -> float:
+    """How far drstream's predictions are from where scikit-learn's end."""
+    head = ds.dataset(case.log.path).head(CONVERGED_ROWS)
+    X = contexts(head)
+    events = X, head["action"].to_numpy(), head["reward"].to_numpy()
+    converged = sklearn_fits.fit(case.model, events, tol=1e-8, max_iter=1000)
+    return _difference(case.model, model_cases.fit(case.model, head).predict(X), converged, X)
+
+
+def _difference(name: str, ours: np.ndarray, models: list, X: np.ndarray) -> float:
+    theirs = sklearn_fits.predict(name, models, X)
+    scale = np.abs(theirs).max() if name == "Ridge" else 1.0  # others are probabilities
+    return float(np.abs(ours - theirs).max() / scale)
+
+
+def check_crossfit() -> None:
+    """By hand: scikit-learn's Ridge for each fold and action, on the folds that an event is not in."""
+    task = model_cases.CROSSFIT
+    head = ds.dataset(cases.WIDE.path).head(PARITY_ROWS)
+    X, action, reward = contexts(head), head["action"].to_numpy(), head["reward"].to_numpy()
+    fold = drs.Log(head).folds(model_cases.FOLDS).of(np.arange(len(head), dtype=np.uint64))
+    rhat = np.empty((len(head), cases.ACTIONS))
+    for f in range(model_cases.FOLDS):
+        others, mine = fold != f, fold == f
+        models = sklearn_fits.fit("Ridge", (X[others], action[others], reward[others]))
+        rhat[mine] = sklearn_fits.predict("Ridge", models, X[mine])
+    agree(estimates(task.run(head)), plain_numpy(task, head, rhat))
+    assert task.run(cases.WIDE.path).n == cases.FOUR.run(cases.WIDE.path).n == cases.WIDE.rows

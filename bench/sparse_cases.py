@@ -1,0 +1,56 @@
+"""The cases of sparse contexts: what is evaluated or replayed, against which baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import drstream as drs
+from bench import cases, replay_cases
+from bench.sparse_log import SPARSE, SparseFile, model, open_log
+
+ESTIMATORS = ("dm", "ips", "snips", "dr")
+LEARNER = drs.policies.EpsilonGreedy(replay_cases.EPSILON)
+SHARPNESS = 10  # of the softmax policy, times the model's weights
+
+
+@cache
+def policy() -> drs.policies.Softmax:
+    return drs.policies.Softmax(SHARPNESS * model().coef_)
+
+
+def evaluate(source: Any) -> drs.Evaluation:
+    return drs.evaluate(open_log(source), {"softmax": policy()}, model(), ESTIMATORS, threads=cases.THREADS)
+
+
+def replay(source: Any) -> drs.Replay:
+    how = {"q": replay_cases.Q, "threads": cases.THREADS}
+    return drs.replay(open_log(source), LEARNER, replay_cases.HORIZON, model(), **how)
+
+
+EVALUATE, REPLAY = "dm, ips, snips, dr of a softmax policy", "replay of an ε-greedy learner"
+TASKS = {EVALUATE: evaluate, REPLAY: replay}
+SCIPY = "SciPy and NumPy in memory"
+LOOP = "a loop by hand in Python and NumPy"
+
+
+@dataclass(frozen=True)
+class Case:
+    task: str
+    baseline: str
+    log: SparseFile = SPARSE
+    pairs: int = 5
+    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.log}, against {self.baseline}"
+
+
+CASES = [
+    Case(EVALUATE, cases.SCAN),
+    Case(EVALUATE, SCIPY, pairs=3),
+    Case(REPLAY, cases.SCAN),
+    Case(REPLAY, LOOP, pairs=3, baseline_rows=replay_cases.PEER_ROWS),
+]
+NAMES = [*map(str, CASES)]
