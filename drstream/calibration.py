@@ -44,8 +44,12 @@ class Calibration:
     def r2(self) -> float:
         """1 - Σ(r - r̂)² / Σ(r - mean r)² over the logged events; NaN where all rewards are the same."""
         events, first, second, misses = self.sums
-        spread = second - first**2 / events if events else 0.0
-        return float(1 - misses / spread) if spread > 0 else math.nan
+        if not events:
+            return math.nan
+        spread = second - first**2 / events
+        mean = self.pivot + first / events
+        rounding = max(1e-11 * second, events * (1e-14 * mean) ** 2)  # of sums about the pivot, and of the pivot itself
+        return float(1 - misses / spread) if spread > rounding else math.nan
 
     def deciles(self) -> pa.Table:
         """Events in the order of r̂, in ten parts about equally large: mean prediction and mean reward of each.

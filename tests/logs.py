@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 import drstream as drs
@@ -59,3 +60,27 @@ def arrays(table, features):
     """X, a, r, p of a table with columns x0, x1, ..."""
     X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(features)]).astype(float)
     return X, *(table[name].to_numpy() for name in ("action", "reward", "propensity"))
+
+
+def log_of(X, action, reward, propensity=None, *, sparse=False, path=None, **options):
+    """A log of these contexts (n, d): a column of lists, or, sparse, of indices and values of what is not 0.
+
+    With a path, it is a Parquet file of five row groups.
+    """
+    n, d = X.shape
+    columns = {
+        "action": np.asarray(action),
+        "reward": np.asarray(reward, float),
+        "propensity": np.full(n, 0.5) if propensity is None else np.asarray(propensity),
+    }
+    if sparse:
+        places = [np.flatnonzero(x).astype(np.int32) for x in X]
+        columns["at"] = pa.array(places, pa.list_(pa.int32()))
+        columns["value"] = pa.array([x[at] for x, at in zip(X, places, strict=True)], pa.list_(pa.float64()))
+    else:
+        columns["x"] = pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(X, float).reshape(-1), d)
+    table = pa.table(columns)
+    context = drs.Sparse("at", "value", dim=d) if sparse else "x"
+    if path is not None:
+        pq.write_table(table, path, row_group_size=max(1, n // 5))
+    return drs.Log(table if path is None else path, context=context, **options)

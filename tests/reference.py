@@ -322,3 +322,39 @@ class Exp3(Learner):
     def learn(self, x, action, reward):
         estimate = reward / self.choose(x)[action]
         self.weights[action] *= math.exp(self.gamma * estimate / self.K)
+
+
+# Models that are fitted
+
+
+def shared_ridge(X, a, r, n_actions, alpha, fit_intercept, weight=None):
+    """One w for all actions and an intercept for each, which is not penalised: X, and a column for each action.
+
+    An action without weight is predicted at the weighted mean reward.
+    """
+    weight = np.ones(len(r)) if weight is None else weight
+    known = [k for k in range(n_actions) if weight[a == k].sum() > 0]
+    hot = np.column_stack([a == k for k in known]) if fit_intercept else np.zeros((len(r), 0))
+    design = np.hstack([X, hot])
+    penalty = np.diag([alpha] * X.shape[1] + [0.0] * hot.shape[1])
+    w = np.linalg.solve(design.T @ (weight[:, None] * design) + penalty, design.T @ (weight * r))
+    coef, intercept = np.zeros((n_actions, X.shape[1])), np.full(n_actions, np.average(r, weights=weight))
+    coef[known] = w[: X.shape[1]]
+    intercept[known] = w[X.shape[1] :] if fit_intercept else 0.0
+    return coef, intercept
+
+
+def mrdr_weights(pi, a, p):
+    """π(a_k|x_k)² (1 - p_k) / p_k², one event at a time."""
+    return np.array([pi[k][a[k]] ** 2 * (1 - p[k]) / p[k] ** 2 for k in range(len(p))])
+
+
+def r_squared(predicted, r):
+    spread = math.fsum((v - mean(r)) ** 2 for v in r)
+    misses = math.fsum((v - q) ** 2 for v, q in zip(r, predicted, strict=True))
+    return 1 - misses / spread if spread > 0 else math.nan
+
+
+def fold(key, count, seed):
+    """Of a row's number, or of a cluster that is a whole number."""
+    return math.floor(uniform((seed + 0xA3EC647659359ACD) & MASK, key & MASK) * count)

@@ -34,8 +34,13 @@ class Given:
     clamp: Any = None
 
     def without(self, *, model: bool, propensity: bool) -> Given:
-        """The same, less what no estimator needs."""
-        return replace(self, model=None if model else self.model, propensity=None if propensity else self.propensity)
+        """The same, less what no estimator needs, and less folds if that is all that they are for."""
+        left = replace(self, model=None if model else self.model, propensity=None if propensity else self.propensity)
+        if any(map(to_be_fitted, (self.model, self.propensity))) and not any(
+            map(to_be_fitted, (left.model, left.propensity))
+        ):
+            return replace(left, crossfit=None, cluster=None)
+        return left
 
 
 @dataclass(frozen=True)

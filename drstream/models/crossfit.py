@@ -30,6 +30,8 @@ def make_folds(log: Log, crossfit: Any, seed: int, cluster: str | None) -> Folds
         return None
     if not isinstance(crossfit, Integral) or isinstance(crossfit, bool) or not 2 <= int(crossfit) <= 1000:
         raise DrstreamError(f"crossfit={crossfit!r}: a number of folds, at least 2")
+    if not isinstance(seed, Integral):
+        raise DrstreamError(f"fold_seed={seed!r}: a whole number")
     return log.folds(int(crossfit), seed, cluster)
 
 

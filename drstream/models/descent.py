@@ -33,7 +33,7 @@ SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # of the first, small problem
 SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
 BLOCK_BYTES = 1 << 19  # of a block's features and scores, to stay in cache
 MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse contexts, their diagonal has to do
-MOST_PASSES = 1000
+MOST_PASSES, PATIENCE = 1000, 50  # in all, and in the same coordinates
 TOLERANCE = 1e-4  # of the gradient in round coordinates, where 1 is about the standard error of a parameter
 MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
 NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
@@ -49,6 +49,13 @@ class Form(NamedTuple):
     penalty: float  # times |w|² / 2, beside the sum of losses
     unlogged: tuple[int, ...]  # actions of which there are no events
     sparse: bool
+
+    def plain(self, theta: Floats) -> Floats:
+        """Of a choice, what is added to all actions' scores changes nothing: less their mean, so that it stays."""
+        if self.choice:
+            logged = np.delete(np.arange(self.actions), self.unlogged)
+            theta[logged] -= theta[logged].mean(axis=0)
+        return theta
 
     @property
     def block_rows(self) -> int:
@@ -90,20 +97,27 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
             f"{who} takes rewards in [0, 1]; the log's run from {rewards.low:g} to {rewards.high:g}: use Ridge"
         )
     unlogged = tuple(np.flatnonzero(count == 0).tolist())
+    if choice and np.count_nonzero(count) == 2:
+        penalty *= 2  # scikit-learn then fits one w = w_1 - w_0; |w_0|² + |w_1|² is at least half of its square
     form = Form(choice, log.n_actions, log.n_features, intercept, penalty, unlogged, log.roles.sparse is not None)
     theta = np.zeros((form.actions, form.features + 1))
-    reader = log.reader(context=True, action=True)
     rows = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * (1 if log.roles.sparse else form.features + 1)))
     share = rows / count.sum()
-    passes = Passes(log, reader, threads, executor, progress)
+    passes = sample = Passes(log, log.reader(context=True, action=True), threads, executor, progress)
     if share < 0.5:
         part = log.part_of(Split(SAMPLE_SEED, 0.0, share))
         sample = Passes(part, part.reader(context=True, action=True), threads, None, False)
-        # the sample's losses count as often as it takes to make up for the rows that are not in it
-        theta, _ = _descend(sample, form, theta, 1 / share, _curvature(sample, form, theta, 1 / share), TOLERANCE * 100)
-        theta, slope = _descend(passes, form, theta, 1.0, _curvature(sample, form, theta, 1 / share), TOLERANCE)
     else:
-        theta, slope = _descend(passes, form, theta, 1.0, _curvature(passes, form, theta, 1.0), TOLERANCE)
+        share = 1.0
+    # the sample's losses count as often as it takes to make up for the rows that are not in it
+    around = partial(_curvature, sample, form, count, share)
+    theta, _ = _descend(sample, form, theta, 1 / share, around(theta), 100 * TOLERANCE)
+    for attempt in range(MOST_PASSES // PATIENCE):  # what was round at the start need not be so farther on
+        if attempt == 2:  # nor what is round in the sample, where few events make the difference
+            around = partial(_curvature, passes, form, count, 1.0)
+        theta, slope = _descend(passes, form, theta, 1.0, around(theta), TOLERANCE)
+        if slope is not None:
+            break
     if slope is None:
         raise ModelError(
             f"{who} did not converge in {MOST_PASSES} passes over {count.sum():,} events: a smaller C makes the "
@@ -121,7 +135,8 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
 
 
 def _census(log: Log, threads: int | None, executor: Any) -> tuple[NDArray[np.int64], Rewards]:
-    passes = Passes(log, log.reader(action=True), threads, executor, False)
+    contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
+    passes = Passes(log, log.reader(context=contexts, action=True), threads, executor, False)
     total, low, high, rewards = np.zeros(log.n_actions, np.int64), math.inf, -math.inf, 0.0
     for count, found in passes.run(partial(_count, log.n_actions)):
         total += count
@@ -210,14 +225,16 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
 # Second derivatives, and the coordinates that they give
 
 
-def _curvature(passes: Passes, form: Form, theta: Floats, times: float) -> Round:
-    """Of the events, each counted `times` times: the matrix of each action, or of all their diagonals."""
+def _curvature(sample: Passes, form: Form, count: NDArray[np.int64], share: float, theta: Floats) -> Round:
+    """Of a share of the events, as if it were all of them: the matrix of each action, or of all their diagonals."""
     size = form.features + 1
     whole = not form.sparse and form.actions * size * size <= MOST_CURVATURE
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
-    for part in passes.run(partial(_part_curvature, form, theta, whole)):
+    for part in sample.run(partial(_part_curvature, form, theta, whole)):
         total += part
-    total *= times
+    total /= share
+    if share < 1:
+        total = _lean(total, form, count, share)
     if not form.intercept:
         total[..., -1] = 0
         if whole:
@@ -227,10 +244,25 @@ def _curvature(passes: Passes, form: Form, theta: Floats, times: float) -> Round
     return Round(total, whole)
 
 
+def _lean(total: Floats, form: Form, count: NDArray[np.int64], share: float) -> Floats:
+    """An action with few events in the sample, or with one reward, has hardly a curvature there: it leans on others'.
+
+    Else a hundred passes would not do for an action that was clicked on in the log, and never in the sample.
+    """
+    whole = total.ndim == 3
+    bend = total[:, -1, -1] if whole else total[:, -1]  # Σ p (1 - p) of each action
+    typical = total.sum(axis=0) / max(bend.sum(), 1e-300)
+    expected = count * (1 - count / count.sum()) if form.choice else count * (bend.sum() / count.sum())
+    parameters = form.features + 1 if whole else 10
+    lean = (parameters / (parameters + share * count)).reshape(-1, *[1] * typical.ndim)
+    return (1 - lean) * total + lean * expected.reshape(lean.shape) * typical
+
+
 def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Batch]) -> Floats:
     size = form.features + 1
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
     weights = Weights(theta[:, :-1])
+    squares = np.zeros((form.features if form.sparse else 0, form.actions))
     for batch in batches:
         for block in batch.blocks(form.block_rows):
             execution.go_on()
@@ -241,19 +273,21 @@ def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Ba
                 scores = _logged_scores(weights, block) + theta[block.action, -1]
                 logistic.logistic(scores)
                 p[block.action, np.arange(len(block))] = scores
-            _add_curvature(p * (1 - p), block, whole, total)
+            bend = p * (1 - p)
+            rows = block.sparse
+            if rows is None:
+                _add_curvature(bend, block, whole, total)
+            else:
+                values = rows.values.astype(np.float64) ** 2
+                sparse.add_outer(np.ascontiguousarray(bend.T), rows.indptr, rows.indices, values, squares)
+                total[:, -1] += bend.sum(axis=1)
+    if form.sparse:
+        total[:, :-1] = squares.T
     return total
 
 
 def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> None:
-    """total[k] += Σ bend[k, i] x_i x_i', x with a 1 for the intercept; or its diagonal."""
-    rows = block.sparse
-    if rows is not None:
-        squares = np.zeros((rows.dim, len(bend)))
-        sparse.add_outer(np.ascontiguousarray(bend.T), rows.indptr, rows.indices, rows.values**2, squares)
-        total[:, :-1] += squares.T
-        total[:, -1] += bend.sum(axis=1)
-        return
+    """total[k] += Σ bend[k, i] x_i x_i', x with a 1 for the intercept; or its diagonal. Contexts are dense."""
     x = np.vstack([block.features, np.ones(len(block))])
     if not whole:
         total += bend @ (x**2).T
@@ -265,22 +299,29 @@ def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> No
 
 
 class Round:
-    """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action."""
+    """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action.
+
+    Of whole matrices the rows are taken in reverse, the intercept first: what is left is about the features' means.
+    """
 
     def __init__(self, curvature: Floats, whole: bool) -> None:
         self.whole = whole
         diagonal = np.einsum("kii->ki", curvature) if whole else curvature
-        diagonal[:] = np.where(diagonal > 0, diagonal * (1 + 1e-8), 1.0)  # flat directions stay as they are
-        self.factor = np.linalg.cholesky(curvature) if whole else np.sqrt(curvature)
+        diagonal[:] = np.where(diagonal > 0, diagonal, 1.0)  # flat directions stay as they are
+        if whole:
+            about_mean = diagonal[:, :-1] - curvature[:, -1, :-1] ** 2 / diagonal[:, -1:]
+            rounding = 1e-15 * curvature.shape[1] * diagonal[:, :-1]
+            diagonal[:, :-1] += 1e-8 * np.maximum(about_mean, 0) + rounding  # for features that are collinear
+        self.factor = np.linalg.cholesky(curvature[:, ::-1, ::-1]) if whole else np.sqrt(curvature)
 
     def into(self, theta: Floats) -> Floats:
-        return np.einsum("kji,kj->ki", self.factor, theta) if self.whole else self.factor * theta
+        return np.einsum("kji,kj->ki", self.factor, theta[:, ::-1]) if self.whole else self.factor * theta
 
     def back(self, u: Floats) -> Floats:
-        return self._solve(u, transposed=True)
+        return self._solve(u, transposed=True)[:, ::-1] if self.whole else self._solve(u, transposed=True)
 
     def slope(self, gradient: Floats) -> Floats:
-        return self._solve(gradient, transposed=False)
+        return self._solve(gradient[:, ::-1] if self.whole else gradient, transposed=False)
 
     def _solve(self, right: Floats, transposed: bool) -> Floats:
         if not self.whole:
@@ -296,23 +337,22 @@ def _descend(
     last: list[Slope] = []
 
     def at(u: Floats) -> tuple[float, Floats]:
-        theta = coordinates.back(u)
+        theta = form.plain(coordinates.back(u))
         slope = _total(passes.run(partial(_slope, form, theta)))
         last[:] = [slope]
         gradient = times * slope.gradient
         gradient[:, :-1] += form.penalty * theta[:, :-1]
         gradient[:, -1] *= form.intercept
         gradient[list(form.unlogged)] = 0
+        gradient = form.plain(gradient)
         loss = times * slope.loss + form.penalty / 2 * float((theta[:, :-1] ** 2).sum())
         return loss, coordinates.slope(gradient)
 
-    u, converged = lbfgs(at, coordinates.into(theta), tolerance, MOST_PASSES)
-    return coordinates.back(u), last[0] if converged else None
+    u, converged = lbfgs(at, coordinates.into(theta), tolerance, PATIENCE)
+    return form.plain(coordinates.back(u)), last[0] if converged else None
 
 
-def lbfgs(
-    at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int
-) -> tuple[Floats, bool]:
+def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int) -> tuple[Floats, bool]:
     """Where the gradient of a convex function is within the tolerance (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
 
     SciPy's has bounds to look after: 200,000 parameters cost it more than a pass over 30,000 sparse events.

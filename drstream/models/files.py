@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def _write(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> None:
     except OSError as error:
         raise ModelError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _about(model: Trained) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def load(path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
         with zipfile.ZipFile(path) as file:
             ours = "about.npy" in file.namelist()
             theirs = "schema.json" in file.namelist()
-    except (zipfile.BadZipFile, OSError):
+    except Exception:  # BadZipFile, OSError, NotImplementedError, ...: what a damaged file meets in zipfile is not one
         ours = theirs = False
     if theirs:
         state = _read_skops(name, [trusted] if isinstance(trusted, str) else list(trusted))
@@ -92,12 +94,19 @@ def load(path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         about = json.loads(str(arrays.pop("about")))
-    except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
+    except Exception as error:  # as above
         raise ModelError(f"{name} cannot be read: {error}. Fit the model again") from None
     return _restore(name, about, ARRAYS, arrays)
 
 
 def _restore(name: str, about: dict[str, Any], kinds: dict[str, type[Trained]], values: dict[str, Any]) -> Trained:
+    try:
+        return _model(name, about, kinds, values)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ModelError(f"{name} lacks what a saved model has ({error}): it is damaged. Fit the model again") from None
+
+
+def _model(name: str, about: dict[str, Any], kinds: dict[str, type[Trained]], values: dict[str, Any]) -> Trained:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else None
         raise ModelError(

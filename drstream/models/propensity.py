@@ -79,9 +79,7 @@ class Propensity(PropensityModel):
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         log = log if isinstance(log, Log) else Log(log)
         how = {"threads": threads, "executor": executor, "progress": progress}
-        # With two actions scikit-learn fits one w = w_1 - w_0; |w_0|² + |w_1|² is at least half of its square.
-        penalty = (2 if log.n_actions == 2 else 1) / self.C
-        found = descent.solve(log, "Propensity", choice=True, penalty=penalty, intercept=self.fit_intercept, **how)
+        found = descent.solve(log, "Propensity", choice=True, penalty=1 / self.C, intercept=self.fit_intercept, **how)
         self.remember(log, found.events, found.rewards[:2], found.skipped)
         self.coef_, self.intercept_ = found.coef, found.intercept
         self.n_passes_ = found.passes
@@ -90,7 +88,7 @@ class Propensity(PropensityModel):
     def probabilities(self, X: Any) -> Floats:
         self.require_fit()
         out = np.ascontiguousarray(Weights(self.coef_).of(X).T)
-        softmax(out, self.intercept_)
+        self._normalise(out)
         return out.T
 
     def bind(self, log: Log, name: str) -> Self:
@@ -100,7 +98,12 @@ class Propensity(PropensityModel):
 
     def fill(self, block: Block, out: Floats) -> None:
         self.products.fill(block, out)
-        softmax(out, self.intercept_)
+        self._normalise(out)
+
+    def _normalise(self, scores: Floats) -> None:
+        """From scores (K, n) to probabilities, in place."""
+        softmax(scores, self.intercept_)
+        scores[self.intercept_ == descent.NEVER] = 0  # softmax leaves 1e-304, and so a weight of 1e304
 
 
 class SklearnPropensity(PropensityModel):

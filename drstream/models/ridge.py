@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from drstream import execution
@@ -26,9 +25,9 @@ from drstream.policies.base import FixedPolicy, as_policy
 
 Floats = NDArray[np.float64]
 
-BLOCK_BYTES = 1 << 23  # of (x, r) sorted by action at a time
+BLOCK_BYTES = 1 << 22  # of (x, r) sorted by action at a time; twice as many take a third longer
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
-TOLERANCE = 1e-7  # of conjugate gradients, on the residual; predictions are then right to 1e-5 of the largest
+TOLERANCE = 1e-9  # of conjugate gradients, on the residual; predictions are then right to 1e-5 of the largest
 MOST_STEPS = 1000
 WEIGHTS = ("1/p", "mrdr")
 
@@ -58,13 +57,13 @@ class Ridge(LinearModel):
         weights: str | None = None,
         policy: Any = None,
     ) -> None:
-        if not 0 <= alpha < np.inf:
-            raise ModelError(f"Ridge: alpha={alpha} must be finite and not negative")
+        if not isinstance(alpha, int | float | np.number) or not 0 <= alpha < np.inf:
+            raise ModelError(f"Ridge: alpha={alpha!r} must be finite and not negative")
         if weights is not None and weights not in WEIGHTS:
             raise ModelError(f"Ridge: weights={weights!r}: {near(str(weights), WEIGHTS)}")
         if (policy is None) == (weights == "mrdr"):
             raise ModelError('Ridge: weights="mrdr" goes with policy=, the policy that is to be evaluated')
-        self.alpha, self.fit_intercept, self.shared = alpha, fit_intercept, shared
+        self.alpha, self.fit_intercept, self.shared = float(alpha), bool(fit_intercept), bool(shared)
         self.weights, self.policy = weights, policy
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
@@ -104,7 +103,10 @@ class Ridge(LinearModel):
 
     def _weigher(self, log: Log) -> _Weigher:
         if self.weights is not None and log.roles.propensity is None:
-            raise ModelError(f"Ridge: weights={self.weights!r} needs propensities, and the log has none")
+            raise ModelError(
+                f"Ridge: weights={self.weights!r} needs propensities in a column of the log, and it has none, or they "
+                "are not read because others were given with propensity=: fit it on a log that has them"
+            )
         policy = None if self.policy is None else as_policy(self.policy, "policy of Ridge").bind(log, "policy of Ridge")
         return _Weigher(self.weights, policy, log.n_actions)
 
@@ -140,30 +142,25 @@ class Ridge(LinearModel):
         passes = Passes(log, reader, threads, executor, progress)
         first = partial(_sparse_sums, weigher, log.n_actions, log.n_features)
         sums = _SparseSums.total(passes.run(first), log.n_actions, log.n_features)
-        self.remember(log, sums.events, sums.rewards, passes.skipped)
         safe = np.where(sums.weight > 0, sums.weight, 1.0)
         mean_x, mean_r = sums.x / safe, sums.r / safe
         system = _Centred(sums.weight, mean_x if self.fit_intercept else np.zeros_like(mean_x), self.alpha, self.shared)
         target, diagonal = system.columns(sums.xr - system.mean * sums.r), system.diagonal(sums.xx)
-        shape = target.shape
 
-        def multiply(flat: Floats) -> Floats:
-            v = np.ascontiguousarray(flat.reshape(shape))
-            out = np.zeros(shape)
+        def multiply(v: Floats) -> Floats:
+            out = np.zeros(v.shape)
             for part in passes.run(partial(_sparse_product, weigher, v)):
                 out += part
-            return system.centre(out, v).reshape(-1)
+            return system.centre(out, v)
 
-        size = target.size
-        operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=multiply, dtype=np.float64)
-        scale = scipy.sparse.linalg.LinearOperator((size, size), matvec=lambda x: x / diagonal.reshape(-1))
-        flat, status = scipy.sparse.linalg.cg(operator, target.reshape(-1), rtol=TOLERANCE, maxiter=MOST_STEPS, M=scale)
-        if status != 0:
+        found = conjugate_gradients(multiply, target, diagonal, system.columns(sums.xr))
+        if found is None:
             raise ModelError(
                 f"Ridge: conjugate gradients did not converge in {MOST_STEPS} passes over {sums.events:,} events: a "
                 f"larger alpha than {self.alpha:g} makes the problem easier, as do features of like scale"
             )
-        coef = flat.reshape(shape).T
+        self.remember(log, sums.events, sums.rewards, passes.skipped)
+        coef = found.T
         self.coef_ = np.ascontiguousarray(np.repeat(coef, log.n_actions, axis=0) if self.shared else coef)
         self.n_passes_ = passes.count
         self._set_intercepts(sums.weight, mean_x.T, mean_r)
@@ -185,10 +182,12 @@ class _Weigher:
             return None
         if self.policy is None:
             return 1 / block.propensity
-        pi = np.empty((self.n_actions, len(block)))
-        self.policy.fill(block, pi)
-        logged = np.empty(len(block))
-        logged_probability(pi, block.action, logged)
+        if self.policy.only_logged:
+            logged = self.policy.logged(block)
+        else:
+            pi, logged = np.empty((self.n_actions, len(block))), np.empty(len(block))
+            self.policy.fill(block, pi)
+            logged_probability(pi, block.action, logged)
         return logged**2 * (1 - block.propensity) / block.propensity**2
 
 
@@ -228,6 +227,34 @@ def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
     return scale * (vectors[:, keep] @ ((vectors[:, keep].T @ target) / values[keep]))
 
 
+def conjugate_gradients(
+    multiply: Callable[[Floats], Floats], target: Floats, diagonal: Floats, terms: Floats
+) -> Floats | None:
+    """x (d, K) of A_k x_k = target_k for each column by itself, all of them in the same passes; None: it found no end.
+
+    In coordinates in which the diagonal is 1, so that no feature counts less for its unit, and no action for its few
+    events. `terms` are what the target is a difference of: its digits below 1e-14 of them are rounding.
+    """
+    scale = 1 / np.sqrt(diagonal)
+    x, residual = np.zeros(target.shape), scale * target
+    along = residual.copy()
+    size = (residual**2).sum(axis=0)
+    enough = np.maximum(TOLERANCE**2 * size, ((1e-14 * scale * terms) ** 2).sum(axis=0))
+    for _ in range(MOST_STEPS):
+        going = size > enough
+        if not going.any():
+            return scale * x
+        along[:, ~going] = 0
+        product = scale * multiply(scale * along)
+        bend = (along * product).sum(axis=0)
+        step = np.where(bend > 0, size, 0.0) / np.where(bend > 0, bend, 1.0)
+        x += step * along
+        residual -= step * product
+        before, size = size, np.where(going, (residual**2).sum(axis=0), size)
+        along = residual + np.where(going, size / np.where(before > 0, before, 1.0), 0.0) * along
+    return None
+
+
 class _SparseSums(NamedTuple):
     """Of one part, for each action: weighted sums of 1, r, x, x r and x² (d, K)."""
 
@@ -260,7 +287,7 @@ def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterat
         matrix = rows.indptr, rows.indices, rows.values
         sparse.add_logged(w, block.action, *matrix, x)
         sparse.add_logged(w * block.reward, block.action, *matrix, xr)
-        sparse.add_logged(w, block.action, rows.indptr, rows.indices, rows.values**2, xx)
+        sparse.add_logged(w, block.action, rows.indptr, rows.indices, rows.values.astype(np.float64) ** 2, xx)
         weight += np.bincount(block.action, w, actions)
         r += np.bincount(block.action, w * block.reward, actions)
         count += len(block)
@@ -313,4 +340,4 @@ class _Centred(NamedTuple):
 
     def diagonal(self, squares: Floats) -> Floats:
         found = self.columns(squares - self.weight * self.mean**2) + self.alpha
-        return np.where(found > 0, found, 1.0)
+        return np.where(found > COLLINEAR * self.columns(squares), found, 1.0)  # a feature that is always the same

@@ -91,6 +91,11 @@ class Trained:
 
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
-        given = ", ".join(f"{n}={v!r}" for n, v in self.parameters().items() if v is not usual[n].default)
+        plain = bool, int, float, str  # what is equal to the default may be another object, e.g. from a file
+        given = ", ".join(
+            f"{n}={v!r}"
+            for n, v in self.parameters().items()
+            if v is not usual[n].default and not (isinstance(v, plain) and v == usual[n].default)
+        )
         about = f", fitted on {self.n_events_:,} events of {self.fitted_on}" if self.fitted and self.fitted_on else ""
         return f"{type(self).__name__}({given}){about}"
