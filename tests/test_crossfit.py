@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -520,3 +521,34 @@ def test_bad_rows_in_all_columns(table):
     assert (result.n, sum(result.skipped.values())) == (ROWS - 3, 3)
     other = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=M.Propensity())
     assert (other.n, sum(other.skipped.values())) == (ROWS - 2, 2)  # propensities are not looked at
+
+
+class ByHand(drs.models.RewardModel):
+    """A user's own model: the mean reward of each action."""
+
+    def fit(self, log):
+        sums = np.zeros((2, log.n_actions))
+        reader = log.reader(action=True)
+        for part in log.parts(reader.columns):
+            for batch in reader.batches(part, Counter()):
+                sums += [np.bincount(batch.action, minlength=log.n_actions), np.bincount(batch.action, batch.reward)]
+        self.means = sums[1] / sums[0]
+        return self
+
+    def predict(self, X):
+        return np.tile(self.means, (X.shape[0], 1))
+
+
+def test_a_model_of_the_users_own_is_cross_fitted():
+    table = world().table(400, seed=5)
+    result = drs.evaluate(table, drs.policies.Uniform(), ByHand(), "dm", crossfit=4)
+    log = drs.Log(table)
+    folds = log.folds(4)
+    fold = folds.of(np.arange(400, dtype=np.uint64))
+    action, reward = table["action"].to_numpy(), table["reward"].to_numpy()
+    total = 0.0
+    for f in range(4):
+        others = fold != f
+        means = [reward[others & (action == a)].mean() for a in range(log.n_actions)]
+        total += (~others).sum() * np.mean(means)
+    assert result["dm"].value == pytest.approx(total / 400, rel=1e-12)

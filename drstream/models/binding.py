@@ -15,7 +15,14 @@ from drstream.errors import ModelError
 from drstream.log import Block, Log
 from drstream.log.rows import Folds, Origin
 from drstream.models.base import RewardModel, as_model
-from drstream.models.crossfit import CrossFitted, CrossFittedPolicy, check_to_be_fitted, make_folds, to_be_fitted
+from drstream.models.crossfit import (
+    CrossFitted,
+    CrossFittedPolicy,
+    check_to_be_fitted,
+    fit_folds,
+    make_folds,
+    to_be_fitted,
+)
 from drstream.models.propensity import Logger, as_logger
 from drstream.policies.base import FixedPolicy
 
@@ -89,9 +96,9 @@ def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int) -> Use
     if folds is not None:
         check_to_be_fitted(model, policy)
         if to_be_fitted(policy):
-            policy = CrossFittedPolicy(policy.fit_folds(log, folds, **how))  # type: ignore[union-attr]
+            policy = CrossFittedPolicy(fit_folds(policy, log, folds, **how))
         if to_be_fitted(model):
-            model = CrossFitted(model.fit_folds(log, folds, **how))  # type: ignore[union-attr]
+            model = CrossFitted(fit_folds(model, log, folds, **how))
     for role, user in (("reward model", model), ("propensity model", policy)):
         _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, stacklevel + 1)
     clamp = _clamp(given.clamp, model)

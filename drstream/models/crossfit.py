@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Protocol
@@ -36,8 +37,17 @@ def make_folds(log: Log, crossfit: Any, seed: int, cluster: str | None) -> Folds
 
 
 def to_be_fitted(model: Any) -> bool:
-    """Whether it is a model that waits for its data."""
-    return isinstance(model, Trained) and not model.fitted
+    """Whether it is a model that waits for its data: one of ours, or a reward model with a `fit` of its own."""
+    if isinstance(model, Trained):
+        return not model.fitted
+    return isinstance(model, RewardModel) and type(model).fit is not RewardModel.fit and model.fitted_on is None
+
+
+def fit_folds(model: Any, log: Log, folds: Folds, **how: Any) -> list[Any]:
+    """One model for each fold, fitted on all others."""
+    if isinstance(model, Trained):
+        return model.fit_folds(log, folds, **how)
+    return [copy.deepcopy(model).fit(log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
 
 
 def check_to_be_fitted(*models: Any) -> None:
@@ -55,8 +65,10 @@ class CrossFitted(RewardModel):
         self.models = list(models)
         self.n_actions = self.models[0].n_actions
         self.uses_context = self.models[0].uses_context
-        low, high = zip(*(model.reward_range_ for model in self.models), strict=True)
-        self.reward_range_ = min(low), max(high)
+        self.columns = self.models[0].columns
+        if all(hasattr(model, "reward_range_") for model in self.models):
+            low, high = zip(*(model.reward_range_ for model in self.models), strict=True)
+            self.reward_range_ = min(low), max(high)
 
     def bind(self, log: Log) -> CrossFitted:
         bound = super().bind(log)

@@ -1,7 +1,7 @@
 """Logistic regressions by streaming: L-BFGS in coordinates in which the problem is round.
 
 A sample of the log that fits into memory is solved first. Its solution is where the passes over all of the log begin,
-and its second derivatives are the coordinates: there the log's own problem is nearly a sphere, so that about five
+and its second derivatives are the coordinates: there the log's own problem is nearly a sphere, so that about six
 passes are enough.
 """
 
