@@ -113,7 +113,8 @@ def replay(
     workers = execution.how_many(threads)
     if executor is not None and not hasattr(executor, "submit"):
         raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
-    given = Given(None if method == "rs" else model, propensity, crossfit, cluster, fold_seed, clamp)
+    given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
+    given = given.without(model=method == "rs", propensity=False)
     plan = _make_plan(log, named, given, asked, workers, debug, progress)
     with reporter(progress, log.rows) as report, execution.one_blas_thread():
         outcomes, sums = _run(plan, log, workers, executor, report)

@@ -34,7 +34,8 @@ SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
 BLOCK_BYTES = 1 << 19  # of a block's features and scores, to stay in cache
 MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse contexts, their diagonal has to do
 MOST_PASSES, PATIENCE = 1000, 50  # in all, and in the same coordinates
-TOLERANCE = 1e-4  # of the gradient in round coordinates, where 1 is about the standard error of a parameter
+TOLERANCE = 1e-5  # of the gradient in round coordinates, where 1 is about the standard error of a parameter ...
+PRECISE_ROWS = 20_000  # ... and more for more rows: predictions have a standard error that falls with their root
 MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
 NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
 
@@ -111,11 +112,12 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
         share = 1.0
     # the sample's losses count as often as it takes to make up for the rows that are not in it
     around = partial(_curvature, sample, form, count, share)
-    theta, _ = _descend(sample, form, theta, 1 / share, around(theta), 100 * TOLERANCE)
+    tolerance = TOLERANCE * max(1.0, math.sqrt(count.sum() / PRECISE_ROWS))
+    theta, _ = _descend(sample, form, theta, 1 / share, around(theta), 100 * tolerance)
     for attempt in range(MOST_PASSES // PATIENCE):  # what was round at the start need not be so farther on
         if attempt == 2:  # nor what is round in the sample, where few events make the difference
             around = partial(_curvature, passes, form, count, 1.0)
-        theta, slope = _descend(passes, form, theta, 1.0, around(theta), TOLERANCE)
+        theta, slope = _descend(passes, form, theta, 1.0, around(theta), tolerance)
         if slope is not None:
             break
     if slope is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
 from drstream.models.base import RewardModel
-from drstream.models.trained import Trained
+from drstream.models.trained import Trained, check_width
 from drstream.products import Weights
 
 Floats = NDArray[np.float64]
@@ -29,6 +29,7 @@ class LinearModel(Trained, RewardModel):
     def predict(self, X: Any) -> Floats:
         """r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse one of SciPy's."""
         self.require_fit()
+        check_width(X, self.n_features_)
         out = Weights(self.coef_).of(X) + self.intercept_
         self.link(out)
         return out

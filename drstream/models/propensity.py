@@ -15,7 +15,7 @@ from drstream.log import Block, Log
 from drstream.models import descent
 from drstream.models.logistic import positive
 from drstream.models.sample import draw, tidy
-from drstream.models.trained import Trained
+from drstream.models.trained import Trained, check_width
 from drstream.policies.base import FixedPolicy, as_policy, refuse
 from drstream.products import Weights
 
@@ -87,6 +87,7 @@ class Propensity(PropensityModel):
 
     def probabilities(self, X: Any) -> Floats:
         self.require_fit()
+        check_width(X, self.n_features_)
         out = np.ascontiguousarray(Weights(self.coef_).of(X).T)
         self._normalise(out)
         return out.T
@@ -139,6 +140,12 @@ class SklearnPropensity(PropensityModel):
         sample, skipped = draw(log, self.sample, self.seed, None, threads, executor, progress)
         if sample.seen:
             events = sample.events()
+            if (events.action == events.action[0]).all():
+                label = log.labels[int(events.action[0])]
+                raise ModelError(
+                    f"Propensity.from_sklearn: {label!r} is the only action that was logged, so its propensity is 1: "
+                    f"pass propensity=drs.policies.Constant({label!r})"
+                )
             self.classifier_ = clone(self.estimator).fit(tidy(events.X), events.action)
         rewards = (events.reward.min(), events.reward.max()) if sample.seen else (np.nan, np.nan)
         self.remember(log, len(events) if sample.seen else 0, rewards, skipped)

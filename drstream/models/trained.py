@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from drstream.errors import LogError, ModelError
 from drstream.log import Log
 from drstream.log.batch import describe_labels
@@ -99,3 +101,9 @@ class Trained:
         )
         about = f", fitted on {self.n_events_:,} events of {self.fitted_on}" if self.fitted and self.fitted_on else ""
         return f"{type(self).__name__}({given}){about}"
+
+
+def check_width(X: Any, features: int) -> None:
+    shape = getattr(X, "shape", None) or np.shape(X)
+    if len(shape) != 2 or shape[1] != features:
+        raise ModelError(f"contexts of shape {shape}: the model was fitted on {features}, they must be (n, {features})")
