@@ -26,6 +26,7 @@ class Calibration:
         self.sums = np.zeros(4)  # events, r - pivot, its square, (r - r̂)²
         self.predictions = 0  # of any action ...
         self.clamped = 0  # ... of which so many were outside of the range
+        self.least_propensity = math.inf  # of those that were not in the log
 
     def add(self, prediction: Floats, reward: Floats) -> None:
         kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
@@ -35,6 +36,7 @@ class Calibration:
         self.sums += other.sums
         self.predictions += other.predictions
         self.clamped += other.clamped
+        self.least_propensity = min(self.least_propensity, other.least_propensity)
 
     @property
     def clamped_share(self) -> float:
@@ -76,12 +78,16 @@ class WithModels:
     """What a result says of the models that were used."""
 
     crossfit: int | None  # folds that models were fitted by
+    _crossfitted: tuple[bool, bool]
     estimated_propensities: bool
+    least_propensity: float  # of those that a model, or a policy given as propensity=, says; NaN for the log's own
     _calibration: Calibration | None
 
     def _set_models(self, used: Used, calibration: Calibration) -> None:
         self.crossfit = None if used.folds is None else used.folds.count
-        self.estimated_propensities = used.logger is not None
+        self.estimated_propensities = used.logger is not None and used.logger.estimated
+        self.least_propensity = calibration.least_propensity if used.logger is not None else math.nan
+        self._crossfitted = used.crossfitted
         self._calibration = None if used.model is None else calibration
 
     @property
@@ -105,17 +111,16 @@ class WithModels:
         if table is not None:
             model = {"r2": self.r2, "clamped": self.clamped, "calibration": table.to_pylist()}
         said = {"crossfit": self.crossfit, "estimated_propensities": self.estimated_propensities}
-        return {**said, "model": model}
+        return {**said, "least_propensity": self.least_propensity, "model": model}
 
     def how(self) -> str:
         """The models, in words; nothing where there are none."""
+        by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self._crossfitted]
         said = []
         if self._calibration is not None:
-            said.append(f"reward model: R² {self.r2:.3g} on the logged events")
-            if self.clamped:
-                said.append(f"{self.clamped:.2%} of its predictions clamped")
-        if self.estimated_propensities:
-            said.append("propensities estimated")
-        if self.crossfit:
-            said.append(f"cross-fitted in {self.crossfit} folds")
-        return ", ".join(said)
+            clamped = f", {self.clamped:.2%} of its predictions clamped" if self.clamped else ""
+            said.append(f"reward model{by_fold[0]}: R² {self.r2:.3g} on the logged events{clamped}")
+        if not math.isnan(self.least_propensity):
+            whose = "estimated" if self.estimated_propensities else "of the policy given as propensity="
+            said.append(f"propensities {whose}{by_fold[1]}: at least {self.least_propensity:.3g}")
+        return "; ".join(said)

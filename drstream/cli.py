@@ -56,7 +56,9 @@ PropensityModel = Annotated[
 Inflation = Annotated[float | None, typer.Option(help="Factor on the propensity model's probabilities.")]
 PropensityFloor = Annotated[float | None, typer.Option(help="Least probability of the propensity model.")]
 Crossfit = Annotated[int | None, typer.Option(help="Fit models in so many folds, each on the other folds' events.")]
-Cluster = Annotated[str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in folds.")]
+Cluster = Annotated[
+    str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in folds (intervals ignore it).")
+]
 FoldSeed = Annotated[int, typer.Option(help="Of the folds.")]
 Clamp = Annotated[str | None, typer.Option(help="Hold predictions within LOW,HIGH; range: of the rewards of the fit.")]
 FIT_HELP = "Share of the log to fit models on, without --crossfit."
@@ -117,6 +119,9 @@ def _as_options(message: str) -> str:
         "action|actions|reward|propensity|context|model|cap|floor|confidence|crossfit|cluster|clamp|sparse"
         "|horizon|q|seed|replicates|shards|tracker|method|threads"
     )
+    message = message.replace("train, test = log.split(0.5)", "drstream fit --share 0.5")
+    message = message.replace("drs.models.Ridge()", "ridge")
+    message = re.sub(rf"(?<![\w-])({names})=(?=[ .,;:)])", r"--\1", message)
     return re.sub(rf"(?<![\w-])({names})=", r"--\1 ", message)
 
 
@@ -306,6 +311,8 @@ def fit(
     made = specs.model_to_fit(model, weights=weights, shared=shared)
     if share < 1:
         opened = opened.split(share, seed, cluster)[0]
+    elif cluster is not None:
+        raise DrstreamError(f"--cluster {cluster} is about the split of --share, and there is none")
     started = time.perf_counter()
     made.fit(opened, threads=threads, progress=True)
     seconds = time.perf_counter() - started

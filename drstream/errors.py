@@ -14,6 +14,10 @@ class LogError(DrstreamError):
     """The log cannot be read, or an event in it cannot be used."""
 
 
+class NoEventsError(LogError):
+    """There is no event to fit a model on."""
+
+
 class MissingFileError(LogError, FileNotFoundError):
     """There is no such file."""
 

@@ -20,7 +20,7 @@ from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
-from drstream.models.binding import Given, Used, most_actions, prepare
+from drstream.models.binding import Given, Used, most_actions, open_log, prepare
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, as_policies
 from drstream.results import Evaluation
@@ -56,7 +56,8 @@ def evaluate(
     estimators  of "dm", "ips", "snips", "dr", "sndr", "ips-capped", "dr-capped".
     propensity  a model of the propensities, or the logging policy itself, instead of what the log says.
     crossfit    so many folds of the log: for the events of each, models are fitted on the others.
-    cluster     a column, e.g. the user: all rows of one of its values are in one fold.
+    cluster     a column, e.g. the user: all rows of one of its values are in one fold. Intervals take events as
+                independent nevertheless.
     fold_seed   of the folds.
     clamp       hold predictions within (low, high), or, if True, within the rewards that the model was fitted on.
     cap, floor  of the capped estimators: w = min(cap, ν / max(floor, p)).
@@ -72,7 +73,7 @@ def evaluate(
     >>> result["always 1", "ips"].value
     0.5
     """
-    log = log if isinstance(log, Log) else Log(log)
+    log = open_log(log, propensity)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
     cap, floor = _limit("cap", cap, np.inf), _limit("floor", floor, 1)

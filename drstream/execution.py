@@ -36,6 +36,7 @@ def run(
     threads: int | None = None,
     executor: Executor | None = None,
     progress: Any = False,
+    text: str = "",
 ) -> Iterator[Result]:
     """`task(part)` for every part of the log, in order, whatever finishes first.
 
@@ -45,7 +46,7 @@ def run(
     parts = log.parts(columns)
     stop = threading.Event()
     with ExitStack() as stack:
-        report = stack.enter_context(reporter(progress, log.rows))
+        report = partial(_tell, stack.enter_context(reporter(progress, log.rows)), text)
         stack.enter_context(one_blas_thread())
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
@@ -67,6 +68,10 @@ def run(
                 yield _next(under_way, report)
         while under_way:
             yield _next(under_way, report)
+
+
+def _tell(report: Callable[..., None], text: str, done: int) -> None:
+    report(done, text)
 
 
 def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:

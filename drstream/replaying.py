@@ -31,7 +31,7 @@ from drstream.lanes import Chunk, Lane, Outcome, Settings, Sums, contexts_of, ma
 from drstream.log import Batch, Block, Csr, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import ParquetSource, Part
-from drstream.models.binding import Given, Used, most_actions, prepare
+from drstream.models.binding import Given, Used, most_actions, open_log, prepare
 from drstream.policies.base import PIECE, FixedPolicy, fill_by_pieces
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
@@ -102,7 +102,7 @@ def replay(
     >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
     (100, True, True)
     """
-    log = log if isinstance(log, Log) else Log(log)
+    log = open_log(log, propensity)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     several = isinstance(policies, Mapping) or not isinstance(q, Real) or not isinstance(seed, Integral)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
@@ -115,7 +115,8 @@ def replay(
         raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
     given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
     given = given.without(model=method == "rs", propensity=False)
-    plan = _make_plan(log, named, given, asked, workers, debug, progress)
+    how = {"threads": workers, "executor": executor, "progress": progress}
+    plan = _make_plan(log, named, given, asked, how, debug)
     with reporter(progress, log.rows) as report, execution.one_blas_thread():
         outcomes, sums = _run(plan, log, workers, executor, report)
     runs = [
@@ -246,6 +247,8 @@ class _Plan:
         if self.used.model is not None:
             predictions = _predict(self.used, block, self.n_actions, calibration)
         propensity = self._propensities(block)
+        if self.used.logger is not None:
+            calibration.least_propensity = float(propensity.min())
         fixed = {
             name: _probabilities(policy.policy, block, self.n_actions)
             for name, policy in self.policies.items()
@@ -284,7 +287,7 @@ def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
 
 
 def _make_plan(
-    log: Log, named: Mapping[Any, Any], given: Given, asked: _Asked, workers: int, debug: bool, progress: Any
+    log: Log, named: Mapping[Any, Any], given: Given, asked: _Asked, how: dict[str, Any], debug: bool
 ) -> _Plan:
     """Bind policies and models to the log, and find out what must be read of it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
@@ -314,7 +317,7 @@ def _make_plan(
             bound[name] = policy.bind(log) or policy
     compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
-    used = prepare(log, given, {"threads": workers, "progress": progress}, stacklevel=3)
+    used = prepare(log, given, how, stacklevel=3)
     users: list[Any] = [*fixed, used]
     reader = log.reader(
         context=compiled or python or any(u.uses_context for u in users),
@@ -324,7 +327,7 @@ def _make_plan(
     )
     c_max = float(asked.c_max)
     if asked.method in ("dr-ns-wc", "rs"):
-        c_max = min(c_max, smallest_propensity(log, reader, used, workers))
+        c_max = min(c_max, smallest_propensity(log, reader, used, how["threads"]))
     lanes = list(itertools.product(bound, asked.q, asked.seeds))
     settings = [
         Settings(

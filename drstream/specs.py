@@ -16,7 +16,7 @@ from drstream import models
 from drstream import policies as kinds
 from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
 from drstream.log import Log, Sparse
-from drstream.models.crossfit import to_be_fitted
+from drstream.models.crossfit import fit, to_be_fitted
 from drstream.models.propensity import PropensityModel
 
 POLICIES = ("uniform", "constant:LABEL", "column:NAME", "softmax:FILE.npz", "linear:FILE.npz", "python:MODULE:OBJECT")
@@ -212,7 +212,7 @@ def fitted_models(
     if waiting and how.crossfit is None:
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
-            one.fit(train, threads=how.threads, progress=True)
+            fit(one, train, threads=how.threads, progress=True)
     return model, propensity, log
 
 
@@ -257,7 +257,7 @@ def _model(text: str) -> Any:
 
 def _propensity(text: str, limits: dict[str, Any]) -> Any:
     kind, _, rest = text.partition(":")
-    if kind == "logistic":
+    if kind in ("logistic", "propensity"):
         return models.Propensity(_number(rest, text) if rest else 1.0, **limits)
     if Path(text).suffix in MODEL_FILES or Path(text).is_file():
         found = models.load(text)

@@ -99,6 +99,8 @@ def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
     room.fit(len(block))
     action, r = block.action, block.reward
     p = plan.used.propensities(block, room.pi, room.p) if plan.weighs else room.ones
+    if plan.used.logger is not None:
+        tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     room.terms[0] = r
     if plan.model is not None:
         plan.model.fill(block, room.rhat)

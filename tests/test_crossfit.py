@@ -1,5 +1,6 @@
 """Models by fold, estimated propensities, clamps and calibration: as done by hand, fold by fold and event by event."""
 
+import contextlib
 import math
 import warnings
 from collections import Counter
@@ -14,6 +15,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
+from drstream import execution
 from drstream.calibration import Calibration
 from tests import reference
 from tests.conftest import PLAIN
@@ -115,7 +117,10 @@ def test_clusters_do_not_straddle_folds(table):
     one_hot = {f"x{j}": (users == j).astype(float) for j in range(7)}
     log = drs.Log(pa.table({**columns, **one_hot}), context="x?")
     known = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4)
-    unknown = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4, cluster="user")
+    with pytest.warns(
+        UserWarning, match="crossfit=4: 2 of the folds are empty, as there are few values in column 'user'"
+    ):
+        unknown = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4, cluster="user")
     assert known.r2 > 0.999
     assert unknown.r2 < 0.5
     folds = log.folds(4, 0, "user")
@@ -204,7 +209,9 @@ def test_numbers_of_folds_that_are_none(table, crossfit):
         lambda: drs.evaluate(table, POLICY, M.Ridge(), crossfit=crossfit),
         lambda: drs.replay(table, POLICY, 10, M.Ridge(), crossfit=crossfit),
     ):
-        with pytest.raises(drs.DrstreamError, match=f"crossfit={crossfit!r}: a number of folds, at least 2"):
+        with pytest.raises(
+            drs.DrstreamError, match=f"crossfit={crossfit!r}: a number of folds, whole, at least 2 and at most 1000"
+        ):
             use()
 
 
@@ -224,7 +231,8 @@ def test_folds_need_something_to_fit(table):
     log = open_log(table)
     train, test = log.split(0.5)
     for model in (M.Constant(0.5), M.Ridge().fit(train)):
-        with pytest.raises(drs.ModelError, match="crossfit= fits models that are not yet fitted, and there is none"):
+        name = type(model).__name__
+        with pytest.raises(drs.ModelError, match=f"that are not yet fitted, and {name} can be used as it is"):
             drs.evaluate(test, POLICY, model, crossfit=3)
     with pytest.raises(drs.ModelError, match="there is none"):
         drs.evaluate(test, POLICY, crossfit=3)
@@ -272,13 +280,17 @@ def test_a_stream_that_is_read_once(table):
 def test_folds_without_events():
     """All rows in one fold leave none to fit on for it; more folds than rows are no trouble else."""
     rows = {"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5] * 2, "x0": [1.0, 2.0], "user": [1, 1]}
-    with pytest.raises(drs.LogError, match="there is no event to fit the reward model on"):
-        drs.evaluate(pa.table(rows), drs.policies.Uniform(), M.Ridge(), crossfit=3, cluster="user")
+    uniform = drs.policies.Uniform()
+    for model in (M.Ridge(), M.Logistic(), M.from_sklearn(SklearnRidge())):
+        with pytest.raises(
+            drs.LogError, match="fall into one fold, and the others have none: column 'user' has one value"
+        ):
+            drs.evaluate(drs.Log(pa.table(rows), context=["x0"]), uniform, model, crossfit=3, cluster="user")
     apart = {**rows, "user": [0, 1]}
     seed = next(s for s in range(99) if reference.fold(0, 50, s) != reference.fold(1, 50, s))
-    result = drs.evaluate(
-        drs.Log(pa.table(apart), context=["x0"]), drs.policies.Constant(0), M.Ridge(), "dm", crossfit=50, fold_seed=seed
-    )
+    log = drs.Log(pa.table(apart), context=["x0"])
+    with pytest.warns(UserWarning, match="crossfit=50: 48 of the folds are empty, as there are few rows"):
+        result = drs.evaluate(log, drs.policies.Constant(0), M.Ridge(), "dm", crossfit=50, fold_seed=seed)
     assert result["dm"].value == 0.5  # of an action that the other event has not: the other's mean reward, 0, then 1
 
 
@@ -526,6 +538,8 @@ def test_bad_rows_in_all_columns(table):
 class ByHand(drs.models.RewardModel):
     """A user's own model: the mean reward of each action."""
 
+    fitted = False
+
     def fit(self, log):
         sums = np.zeros((2, log.n_actions))
         reader = log.reader(action=True)
@@ -533,6 +547,7 @@ class ByHand(drs.models.RewardModel):
             for batch in reader.batches(part, Counter()):
                 sums += [np.bincount(batch.action, minlength=log.n_actions), np.bincount(batch.action, batch.reward)]
         self.means = sums[1] / sums[0]
+        self.fitted = True
         return self
 
     def predict(self, X):
@@ -552,3 +567,72 @@ def test_a_model_of_the_users_own_is_cross_fitted():
         means = [reward[others & (action == a)].mean() for a in range(log.n_actions)]
         total += (~others).sum() * np.mean(means)
     assert result["dm"].value == pytest.approx(total / 400, rel=1e-12)
+
+
+def test_a_model_of_the_users_own_that_is_fitted_is_left_alone():
+    table = world().table(400, seed=5)
+    train, test = drs.Log(table).split(0.5)
+    model = ByHand().fit(train)
+    with pytest.raises(drs.ModelError, match="ByHand can be used as it is: leave crossfit out"):
+        drs.evaluate(test, drs.policies.Uniform(), model, "dm", crossfit=2)
+    result = drs.evaluate(test, drs.policies.Uniform(), model, propensity=drs.models.Propensity(), crossfit=2)
+    assert result["dm"].value == pytest.approx(model.means.mean(), rel=1e-12)
+    assert "reward model: R²" in result.how()
+    assert "propensities estimated, cross-fitted in 2 folds: at least" in result.how()
+
+
+def test_models_of_the_wrong_kind(table):
+    """A model of propensities is none of rewards, nor the other way round; scikit-learn's are to be wrapped."""
+    log = open_log(table)
+    train, test = log.split(0.5)
+    mu = M.Propensity().fit(train)
+    for model, message in (
+        (mu, "gives probabilities, not rewards: it is for propensity="),
+        (SklearnRidge(), "an estimator of scikit-learn is wrapped"),
+    ):
+        with pytest.raises(drs.ModelError, match=message):
+            drs.evaluate(test, POLICY, model)
+    for propensity, message in (
+        (M.Ridge(), "predicts rewards: pass drs.models.Propensity"),
+        (LogisticRegression(), r"wrap it, drs.models.Propensity.from_sklearn\(LogisticRegression"),
+    ):
+        with pytest.raises(drs.ModelError, match=message):
+            drs.evaluate(log, POLICY, propensity=propensity, crossfit=2)
+    with pytest.raises(drs.ModelError, match="clamp=True is about a reward model"):
+        drs.evaluate(log, POLICY, clamp=True)
+
+
+def test_a_model_of_another_reward_draws_a_warning(table):
+    more = table.append_column("spend", pa.array(np.arange(float(table.num_rows))))
+    train, _ = drs.Log(more, context="x?", reward="spend", actions=K).split(0.5)
+    _, test = drs.Log(more, context="x?", actions=K).split(0.5)
+    with pytest.warns(UserWarning, match="fitted on the reward 'spend'; the log's is 'reward'"):
+        drs.evaluate(test, POLICY, M.Ridge().fit(train))
+
+
+def test_what_is_said_of_propensities(table):
+    bare = table.drop_columns(["propensity"])
+    given = drs.evaluate(bare, POLICY, propensity=drs.policies.Uniform())
+    assert not given.estimated_propensities
+    assert given.least_propensity == 1 / K
+    assert given.how() == f"propensities of the policy given as propensity=: at least {1 / K:.3g}"
+    estimated = drs.evaluate(bare, POLICY, propensity=M.Propensity(floor=0.1), crossfit=2)
+    assert estimated.estimated_propensities
+    assert estimated.least_propensity >= 0.1
+    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").least_propensity)
+
+
+def test_fits_report_their_passes(table, monkeypatch):
+    told = []
+
+    @contextlib.contextmanager
+    def reporter(progress, total):
+        yield lambda done, text="": told.append((progress, text))
+
+    monkeypatch.setattr(execution, "reporter", reporter)
+    M.Logistic().fit(open_log(table), progress=True)
+    assert (True, "pass 1") in told
+    assert (True, "pass 3") in told
+    told.clear()
+    drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=2, progress=True)
+    assert len(told) == 2  # a pass to fit, and one to evaluate

@@ -165,6 +165,7 @@ def test_files_that_are_something_else(tmp_path):
 
 GOOD = {
     "format": 1, "kind": "Ridge", "parameters": {"alpha": 1.0}, "labels": [0], "features": None, "n_features": 1,
+    "reward": "reward",
     "n_events": 1, "reward_range": [0, 1], "skipped": {}, "fitted_on": None,
 }  # fmt: skip
 

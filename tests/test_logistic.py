@@ -5,6 +5,7 @@ import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -392,3 +393,23 @@ def test_empty_row_groups_and_files(tmp_path):
     model = Logistic().fit(drs.Log(tmp_path, context="x"))
     assert model.n_events_ == ROWS
     close(model.predict(X), Logistic().fit(table).predict(X), 1e-9)
+
+
+def test_no_more_is_held_in_memory_than_was_said(monkeypatch, tmp_path):
+    """Of ten row groups, those that fit; the others are read again in every pass."""
+    X, a, r = draw(3)
+    pq.write_table(log_of(X, a, r).source.table, tmp_path / "log.parquet", row_group_size=-(-len(r) // 10))
+    log = drs.Log(tmp_path / "log.parquet")
+    reader = log.reader(context=True, action=True)
+    for limit, held in ((0, 0), (1 << 30, 10)):
+        monkeypatch.setattr(passes, "HOLD_BYTES", limit)
+        several = passes.Passes(log, reader, 2, None, False)
+        assert sum(several.run(lambda batches: sum(map(len, batches)))) == len(r)
+        assert len(several._held) == held
+    size = sum(passes._bytes(batch) for part in several._held.values() for batch in part)
+    monkeypatch.setattr(passes, "HOLD_BYTES", size // 2)
+    several = passes.Passes(log, reader, 2, None, False)
+    for _ in range(2):
+        assert sum(several.run(lambda batches: sum(map(len, batches)))) == len(r)
+        assert 3 <= len(several._held) <= 5
+        assert sum(passes._bytes(batch) for part in several._held.values() for batch in part) <= size // 2

@@ -428,7 +428,7 @@ def test_a_model_does_not_serve_other_labels_or_features(table):
         model.bind(drs.Log(table, context=["x0"]))
     with pytest.raises(drs.ModelError, match="knows 4 actions, the log and the policies have 6"):
         model.bind(drs.Log(table, context=["x2", "x1", "x0"], actions=6))
-    with pytest.raises(drs.ModelError, match=r"contexts of shape \(2, 5\); the model was fitted on 3 features"):
+    with pytest.raises(drs.ModelError, match=r"contexts of shape \(2, 5\): the model was fitted on 3 features"):
         model.predict(np.zeros((2, 5)))
 
 

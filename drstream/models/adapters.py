@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.errors import LogError, ModelError
+from drstream.errors import ModelError, NoEventsError
 from drstream.log import Block, Log, Reader
 from drstream.log.source import Part
 from drstream.models.base import Floats, RewardModel
 from drstream.models.sample import draw, tidy
-from drstream.models.trained import Trained
+from drstream.models.trained import Trained, check_width, open_log
 from drstream.progress import reporter
 
 AHEAD = 2  # batches of each part under way that wait to be learned from
@@ -92,7 +92,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         """Fit it to the log. An executor draws the sample and looks at the rewards; the estimator is fitted here."""
-        log = log if isinstance(log, Log) else Log(log)
+        log = open_log(log).without_propensities()
         if self.action == "separate" and not log.n_features:
             raise ModelError(
                 'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'
@@ -215,12 +215,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     def predict(self, X: Any) -> Floats:
         self.require_fit()
+        check_width(X, self.n_features_)
         X = tidy(X)
-        if X.ndim != 2 or X.shape[1] != self.n_features_:
-            raise ModelError(
-                f"from_sklearn: contexts of shape {X.shape}; the model was fitted on {self.n_features_} features, and "
-                f"contexts must be (n, {self.n_features_})"
-            )
         out = np.empty((X.shape[0], len(self.models_)))
         if not len(out):
             return out
@@ -289,8 +285,8 @@ def _check_whole(classifier: str, block: Block) -> None:
         )
 
 
-def _no_events() -> LogError:
-    return LogError("there is no event to fit the reward model on: the log, or the part of it, is empty")
+def _no_events() -> NoEventsError:
+    return NoEventsError("there is no event to fit the reward model on: the log, or the part of it, is empty")
 
 
 def _where(estimator: Any, events: int, which: str) -> str:

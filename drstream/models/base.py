@@ -15,13 +15,16 @@ from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import fill_by_pieces, fill_from
+from drstream.policies.base import FixedPolicy, fill_by_pieces, fill_from
 
 Floats = NDArray[np.float64]
 
 
 class RewardModel:
-    """r̂(x, a). Give `predict(X)`, which takes contexts (n, d) and returns (n, K)."""
+    """r̂(x, a). Give `predict(X)`, which takes contexts (n, d) and returns (n, K).
+
+    One that also gives `fit(log)`, and `fitted`, which is False before, can be cross-fitted.
+    """
 
     n_actions: int | None = None
     uses_context = True
@@ -40,7 +43,7 @@ class RewardModel:
         if self.n_actions not in (None, log.n_actions):
             raise ModelError(
                 f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
-                "open the log that it is fitted on with actions= as well"
+                "open the logs that it is fitted on and used on with the same actions="
             )
         bound = copy.copy(self)
         bound.fitted_on = None  # not needed any more, and not always to be pickled
@@ -139,12 +142,19 @@ class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.mode
         return np.asarray(self.function(X))
 
 
+def _is_sklearn(model: Any) -> bool:
+    """Its predict gives (n,), not (n, K)."""
+    return type(model).__module__.partition(".")[0] == "sklearn"
+
+
 def as_model(model: Any) -> RewardModel:
     if isinstance(model, RewardModel):
         return model
-    if callable(getattr(model, "predict", None)) and not isinstance(model, type):
+    if isinstance(model, FixedPolicy):
+        raise ModelError(f"model={type(model).__name__}(...) gives probabilities, not rewards: it is for propensity=")
+    if callable(getattr(model, "predict", None)) and not isinstance(model, type) and not _is_sklearn(model):
         return from_function(model.predict)
     raise ModelError(
         f"model={model!r} is not a reward model: pass one of drstream.models, fitted, or an object with "
-        "predict(X) -> (n, K)"
+        "predict(X) -> (n, K); an estimator of scikit-learn is wrapped: drs.models.from_sklearn(...)"
     )

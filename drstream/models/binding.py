@@ -24,6 +24,7 @@ from drstream.models.crossfit import (
     to_be_fitted,
 )
 from drstream.models.propensity import Logger, as_logger
+from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
 
 Floats = NDArray[np.float64]
@@ -82,6 +83,19 @@ class Used:
         self.logger.fill(block, pi, out)
         return out
 
+    @property
+    def crossfitted(self) -> tuple[bool, bool]:
+        """Whether the reward model was fitted by fold, and whether the propensity model was."""
+        logger = None if self.logger is None else self.logger.policy
+        return isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)
+
+
+def open_log(source: Any, propensity: Any) -> Log:
+    """Propensities that are given need not be in the log."""
+    if isinstance(source, Log):
+        return source
+    return Log(source) if propensity is None else Log(source, propensity=None)
+
 
 def most_actions(given: Given) -> int:
     """K, where a model knows it."""
@@ -101,6 +115,8 @@ def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int) -> Use
             model = CrossFitted(fit_folds(model, log, folds, **how))
     for role, user in (("reward model", model), ("propensity model", policy)):
         _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, stacklevel + 1)
+    if isinstance(model, Trained):
+        model.require_fit()
     clamp = _clamp(given.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
     return Used(None if model is None else model.bind(log), bound, folds, clamp)
@@ -127,8 +143,10 @@ def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, stacklevel: in
 
 
 def _clamp(clamp: Any, model: RewardModel | None) -> tuple[float, float] | None:
-    if clamp is None or clamp is False or model is None:
+    if clamp is None or clamp is False:
         return None
+    if model is None:
+        raise ModelError(f"clamp={clamp!r} is about a reward model's predictions, and no estimator uses one")
     if clamp is True:
         found: tuple[float, float] | None = getattr(model, "reward_range_", None)
         if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError, ModelError
+from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError
 from drstream.log import Block, Log
 from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
@@ -30,31 +31,55 @@ def make_folds(log: Log, crossfit: Any, seed: int, cluster: str | None) -> Folds
             raise DrstreamError(f"cluster={cluster!r} is about folds: pass crossfit=5, too")
         return None
     if not isinstance(crossfit, Integral) or isinstance(crossfit, bool) or not 2 <= int(crossfit) <= 1000:
-        raise DrstreamError(f"crossfit={crossfit!r}: a number of folds, at least 2")
+        raise DrstreamError(f"crossfit={crossfit!r}: a number of folds, whole, at least 2 and at most 1000")
     if not isinstance(seed, Integral):
         raise DrstreamError(f"fold_seed={seed!r}: a whole number")
     return log.folds(int(crossfit), seed, cluster)
 
 
 def to_be_fitted(model: Any) -> bool:
-    """Whether it is a model that waits for its data: one of ours, or a reward model with a `fit` of its own."""
-    if isinstance(model, Trained):
-        return not model.fitted
-    return isinstance(model, RewardModel) and type(model).fit is not RewardModel.fit and model.fitted_on is None
+    """Whether it is a model that waits for its data: one of ours, or a user's that says so with fitted = False."""
+    return isinstance(model, Trained | RewardModel) and not getattr(model, "fitted", True)
+
+
+def fit(model: Any, log: Log, **how: Any) -> Any:
+    """The model, fitted; only ours know of threads and progress."""
+    return model.fit(log, **how) if isinstance(model, Trained) else model.fit(log)
 
 
 def fit_folds(model: Any, log: Log, folds: Folds, **how: Any) -> list[Any]:
     """One model for each fold, fitted on all others."""
     if isinstance(model, Trained):
-        return model.fit_folds(log, folds, **how)
-    return [copy.deepcopy(model).fit(log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
+        try:
+            models = model.fit_folds(log, folds, **how)
+        except NoEventsError:
+            why = "it is too small" if folds.cluster is None else f"column {folds.cluster!r} has one value only"
+            raise LogError(f"all rows of the log fall into one fold, and the others have none: {why}") from None
+        _warn_of_empty_folds(models, folds)
+        return models
+    return [fit(copy.deepcopy(model), log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
 
 
 def check_to_be_fitted(*models: Any) -> None:
-    if not any(to_be_fitted(model) for model in models):
-        raise ModelError(
-            "crossfit= fits models that are not yet fitted, and there is none: pass e.g. model=drs.models.Ridge(), or "
-            "leave crossfit out"
+    if any(to_be_fitted(model) for model in models):
+        return
+    known = [type(model).__name__ for model in models if model is not None]
+    found = f"{' and '.join(known)} can be used as it is" if known else "there is none"
+    raise ModelError(
+        f"crossfit= fits models that are not yet fitted, and {found}: leave crossfit out, or pass an unfitted model, "
+        "e.g. drs.models.Ridge()"
+    )
+
+
+def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
+    events = sum(model.n_events_ for model in models) // (folds.count - 1)  # each is in all fits but one
+    empty = sum(model.n_events_ == events for model in models)
+    if empty:
+        what = "rows" if folds.cluster is None else f"values in column {folds.cluster!r}"
+        warnings.warn(
+            f"crossfit={folds.count}: {empty} of the folds are empty, as there are few {what}: predictions of the "
+            "others extrapolate. Take fewer folds, or another cluster",
+            stacklevel=6,
         )
 
 
@@ -81,6 +106,8 @@ class CrossFitted(RewardModel):
 
 class CrossFittedPolicy(FixedPolicy):
     """A model of the logging policy for each fold."""
+
+    estimated = True
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)

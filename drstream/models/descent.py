@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.errors import LogError, ModelError
+from drstream.errors import ModelError, NoEventsError
 from drstream.kernels import logistic, sparse
 from drstream.kernels.scores import softmax
 from drstream.log import Batch, Block, Log
@@ -64,10 +64,11 @@ class Form(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Loss and gradient of some events; theta and gradient are (K, d + 1), intercepts last."""
+    """Loss of some events, and its gradient by weights (d, K) and intercepts (K)."""
 
     loss: float
     gradient: Floats
+    intercepts: Floats
     events: int
 
 
@@ -92,7 +93,7 @@ def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, 
     threads, executor, progress = how.get("threads"), how.get("executor"), how.get("progress") or False
     count, rewards = _census(log, threads, executor)
     if not count.sum():
-        raise LogError(f"there is no event to fit {who} on: the log, or the part of it, is empty")
+        raise NoEventsError(f"there is no event to fit {who} on: the log, or the part of it, is empty")
     if not choice and not 0 <= rewards.low <= rewards.high <= 1:
         raise ModelError(
             f"{who} takes rewards in [0, 1]; the log's run from {rewards.low:g} to {rewards.high:g}: use Ridge"
@@ -159,8 +160,7 @@ def _count(actions: int, batches: Iterator[Batch]) -> tuple[NDArray[np.int64], R
 # Loss and gradient
 
 
-def _slope(form: Form, theta: Floats, batches: Iterator[Batch]) -> Slope:
-    weights = Weights(theta[:, :-1])
+def _slope(form: Form, weights: Weights, intercept: Floats, batches: Iterator[Batch]) -> Slope:
     gradient = np.zeros((form.features, form.actions))
     intercepts = np.zeros(form.actions)
     loss, events = 0.0, 0
@@ -168,9 +168,9 @@ def _slope(form: Form, theta: Floats, batches: Iterator[Batch]) -> Slope:
     for batch in batches:
         for block in batch.blocks(form.block_rows):
             execution.go_on()
-            loss += errors_of(form, weights, theta[:, -1], block, gradient, intercepts)
+            loss += errors_of(form, weights, intercept, block, gradient, intercepts)
             events += len(block)
-    return Slope(loss, np.column_stack([gradient.T, intercepts]), events)
+    return Slope(loss, gradient, intercepts, events)
 
 
 def _binary_errors(
@@ -340,9 +340,11 @@ def _descend(
 
     def at(u: Floats) -> tuple[float, Floats]:
         theta = form.plain(coordinates.back(u))
-        slope = _total(passes.run(partial(_slope, form, theta)))
+        weights = Weights(theta[:, :-1])
+        weights.by_feature  # noqa: B018  # made here, and not once for each part
+        slope = _total(form, passes.run(partial(_slope, form, weights, theta[:, -1])))
         last[:] = [slope]
-        gradient = times * slope.gradient
+        gradient = times * np.column_stack([slope.gradient.T, slope.intercepts])
         gradient[:, :-1] += form.penalty * theta[:, :-1]
         gradient[:, -1] *= form.intercept
         gradient[list(form.unlogged)] = 0
@@ -399,12 +401,12 @@ def _smoothed(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) ->
     return out
 
 
-def _total(parts: Iterator[Slope]) -> Slope:
-    loss: list[float] = []
-    gradient: Any = 0.0
-    events = 0
+def _total(form: Form, parts: Iterator[Slope]) -> Slope:
+    total = Slope(0.0, np.zeros((form.features, form.actions)), np.zeros(form.actions), 0)
+    losses = []
     for part in parts:
-        loss.append(part.loss)
-        gradient = gradient + part.gradient
-        events += part.events
-    return Slope(math.fsum(loss), gradient, events)
+        losses.append(part.loss)
+        total.gradient[:] += part.gradient
+        total.intercepts[:] += part.intercepts
+        total = total._replace(events=total.events + part.events)
+    return total._replace(loss=math.fsum(losses))

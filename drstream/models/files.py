@@ -64,6 +64,7 @@ def _about(model: Trained) -> dict[str, Any]:
         "labels": [label if isinstance(label, str) else int(label) for label in model.labels_],
         "features": None if model.features_ is None else list(model.features_),
         "n_features": model.n_features_,
+        "reward": model.reward_,
         "n_events": model.n_events_,
         "reward_range": list(model.reward_range_),
         "skipped": model.skipped_,
@@ -130,7 +131,7 @@ def _model(name: str, about: dict[str, Any], kinds: dict[str, type[Trained]], va
     model.features_ = None if about["features"] is None else tuple(about["features"])
     model.n_features_, model.n_events_ = about["n_features"], about["n_events"]
     model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
-    model.skipped_ = about["skipped"]
+    model.skipped_, model.reward_ = about["skipped"], about["reward"]
     model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
     return model
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from drstream.errors import ModelError
 from drstream.kernels.logistic import logistic
-from drstream.log import Log
 from drstream.models import descent
 from drstream.models.linear import LinearModel
+from drstream.models.trained import open_log
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ class Logistic(LinearModel):
         self.C, self.fit_intercept = positive("Logistic", C), fit_intercept
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        log = log if isinstance(log, Log) else Log(log)
+        log = open_log(log).without_propensities()
         how = {"threads": threads, "executor": executor, "progress": progress}
         found = descent.solve(log, "Logistic", choice=False, penalty=1 / self.C, intercept=self.fit_intercept, **how)
         self.remember(log, found.events, found.rewards[:2], found.skipped)

@@ -34,7 +34,7 @@ class Passes:
     def run(self, task: Task[Result]) -> Iterator[Result]:
         work = _Elsewhere(self.reader, task) if self.executor is not None else partial(self._work, task)
         skipped: Counter[str] = Counter()
-        form = self.reader.columns, self.threads, self.executor, self.progress
+        form = self.reader.columns, self.threads, self.executor, self.progress, f"pass {self.count + 1}"
         for result, left_out in execution.run(work, self.log, *form):
             skipped += left_out
             yield result

@@ -13,9 +13,10 @@ from drstream.kernels.scores import softmax
 from drstream.kernels.terms import first_improper, logged_probability
 from drstream.log import Block, Log
 from drstream.models import descent
+from drstream.models.base import RewardModel
 from drstream.models.logistic import positive
 from drstream.models.sample import draw, tidy
-from drstream.models.trained import Trained, check_width
+from drstream.models.trained import Trained, check_width, open_log
 from drstream.policies.base import FixedPolicy, as_policy, refuse
 from drstream.products import Weights
 
@@ -29,6 +30,7 @@ class PropensityModel(Trained, FixedPolicy):
     """
 
     role = "propensity model"
+    estimated = True
     inflation: float
     floor: float
 
@@ -77,7 +79,7 @@ class Propensity(PropensityModel):
         return SklearnPropensity(classifier, **options)
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        log = log if isinstance(log, Log) else Log(log)
+        log = open_log(log).without_propensities()
         how = {"threads": threads, "executor": executor, "progress": progress}
         found = descent.solve(log, "Propensity", choice=True, penalty=1 / self.C, intercept=self.fit_intercept, **how)
         self.remember(log, found.events, found.rewards[:2], found.skipped)
@@ -136,7 +138,7 @@ class SklearnPropensity(PropensityModel):
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         from sklearn.base import clone
 
-        log = log if isinstance(log, Log) else Log(log)
+        log = open_log(log).without_propensities()
         sample, skipped = draw(log, self.sample, self.seed, None, threads, executor, progress)
         if sample.seen:
             events = sample.events()
@@ -165,6 +167,7 @@ class Logger:
         self.policy = policy
         self.inflation = getattr(policy, "inflation", 1.0)
         self.floor = getattr(policy, "floor", 0.0)
+        self.estimated = getattr(policy, "estimated", False)  # else the logging policy was given
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -197,4 +200,9 @@ def as_logger(propensity: Any) -> FixedPolicy:
             f"propensity={propensity!r}: pass a model, e.g. drs.models.Propensity().fit(other_events), or the logging "
             "policy, e.g. drs.policies.Uniform(); a column is named where the log is opened"
         )
+    if hasattr(propensity, "fit") and hasattr(propensity, "predict_proba"):
+        name = type(propensity).__name__
+        raise ModelError(f"propensity={name}(...): wrap it, drs.models.Propensity.from_sklearn({name}(...))")
+    if isinstance(propensity, RewardModel):
+        raise ModelError(f"propensity={type(propensity).__name__}(...) predicts rewards: pass drs.models.Propensity()")
     return as_policy(propensity, "propensity")

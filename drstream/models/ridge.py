@@ -21,6 +21,7 @@ from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
+from drstream.models.trained import open_log
 from drstream.policies.base import FixedPolicy, as_policy
 
 Floats = NDArray[np.float64]
@@ -67,7 +68,8 @@ class Ridge(LinearModel):
         self.weights, self.policy = weights, policy
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        log = log if isinstance(log, Log) else Log(log)
+        log = open_log(log)
+        log = log if self.weights else log.without_propensities()
         if log.roles.sparse is not None:
             return self._fit_sparse(log, threads, executor, progress)
         gram, rewards, skipped = self._gather(log, None, threads, executor, progress)
@@ -101,7 +103,14 @@ class Ridge(LinearModel):
             low, high = min(low, rewards[0]), max(high, rewards[1])
         return total, (low, high), skipped
 
+    def bind(self, log: Log) -> Self:
+        bound = super().bind(log)
+        bound.policy = None  # of the fit only, and not always to be pickled
+        return bound
+
     def _weigher(self, log: Log) -> _Weigher:
+        if self.weights == "mrdr" and self.policy is None:
+            raise ModelError('Ridge: the policy of weights="mrdr" is not kept in files: make a new Ridge with policy=')
         if self.weights is not None and log.roles.propensity is None:
             raise ModelError(
                 f"Ridge: weights={self.weights!r} needs propensities in a column of the log, and it has none, or they "
@@ -180,8 +189,9 @@ class _Weigher:
     def of(self, block: Block) -> Floats | None:
         if self.kind is None:
             return None
-        if self.policy is None:
+        if self.kind == "1/p":
             return 1 / block.propensity
+        assert self.policy is not None
         if self.policy.only_logged:
             logged = self.policy.logged(block)
         else:

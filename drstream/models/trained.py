@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import LogError, ModelError
+from drstream.errors import LogError, ModelError, NoEventsError
 from drstream.log import Log
 from drstream.log.batch import describe_labels
 from drstream.log.rows import Folds, Origin
@@ -23,6 +24,7 @@ class Trained:
     labels_: Sequence[Any]
     features_: tuple[str, ...] | None  # None: one column of lists, or sparse
     n_features_: int
+    reward_: str  # the column, with a minus if it was negated
     n_events_: int
     reward_range_: tuple[float, float]
     skipped_: dict[str, int]  # bad rows that were left out, by reason
@@ -66,9 +68,10 @@ class Trained:
     ) -> None:
         """What it was fitted on."""
         if not events:
-            raise LogError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
+            raise NoEventsError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
         self.n_actions, self.labels_, self.n_features_ = log.n_actions, log.labels, log.n_features
         roles = log.roles
+        self.reward_ = _reward_of(log)
         self.features_ = None if roles.listed or roles.sparse else roles.context
         self.n_events_, self.reward_range_ = int(events), (float(rewards[0]), float(rewards[1]))
         self.skipped_ = dict(skipped or {})
@@ -84,6 +87,12 @@ class Trained:
             raise ModelError(
                 f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
                 f"{', '.join(roles.context)}: open it with context= in that order"
+            )
+        if self.role == "reward model" and self.reward_ != _reward_of(log):
+            warnings.warn(
+                f"the reward model was fitted on the reward {self.reward_!r}; the log's is {_reward_of(log)!r}: is "
+                "it the same quantity?",
+                stacklevel=5,
             )
         if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
             raise ModelError(
@@ -103,7 +112,21 @@ class Trained:
         return f"{type(self).__name__}({given}){about}"
 
 
+def _reward_of(log: Log) -> str:
+    return f"-{log.roles.reward}" if log.roles.negated else log.roles.reward
+
+
+def open_log(source: Any) -> Log:
+    """A log, or what one can be read from: with or without propensities, which most fits do not look at."""
+    if isinstance(source, Log):
+        return source
+    try:
+        return Log(source)
+    except LogError:
+        return Log(source, propensity=None)
+
+
 def check_width(X: Any, features: int) -> None:
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2 or shape[1] != features:
-        raise ModelError(f"contexts of shape {shape}: the model was fitted on {features}, they must be (n, {features})")
+        raise ModelError(f"contexts of shape {shape}: the model was fitted on {features} features")
