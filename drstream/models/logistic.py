@@ -20,7 +20,8 @@ class Logistic(LinearModel):
     """r̂(x, a) = 1 / (1 + exp(-w_a . x - b_a)), a logistic regression for each action, of rewards in [0, 1].
 
     Minimises C Σ log-loss + |w|² / 2; objective and names are scikit-learn's. It streams: one look at actions and
-    rewards, one pass that takes a sample, and then about six, over memory if the contexts fit. The same result for any
+    rewards, one pass that takes a sample, and then six or seven on a dense log that is much longer than the sample, some
+    dozens on a short or sparse one, over memory if the contexts fit. The same result for any
     number of threads. An action that was never logged is predicted at the mean reward of all events.
     """
 
