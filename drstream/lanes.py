@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from drstream.calibration import Calibration
 from drstream.errors import PolicyError
 from drstream.kernels import replay as kernels
-from drstream.kernels import sparse
 from drstream.log import Block, Csr
 from drstream.policies.online import Compiled, Fixed
 from drstream.quantiles import Exact, Sketch
@@ -100,6 +99,8 @@ def contexts_of(block: Block) -> NDArray[Any] | Csr:
     rows = block.sparse
     if rows is None:
         return block.by_row
+    from drstream.kernels import sparse  # compiled only where contexts are
+
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
         return rows
     size = int(rows.indptr[-1] - rows.indptr[0])
@@ -299,7 +300,9 @@ class CompiledLane(Lane):
             self.learner = self.learner._replace(x=np.empty(most))
         columns: list[NDArray[Any]] = [contexts.indptr, contexts.indices, contexts.values]
         rows = kernels.Rows(*map(read_only, columns))
-        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
+        from drstream.kernels.replay_sparse import learn_sparse
+
+        return int(learn_sparse(events, rows, lane, self.learner, *self.functions))
 
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
         before = self.state[0].all_events

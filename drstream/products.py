@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.kernels import sparse
 from drstream.kernels.scores import affine_rows
 from drstream.log import Block, Csr
 
@@ -46,6 +45,8 @@ class Weights:
             out[:] = self._of_sparse(rows, intercept)
 
     def _of_sparse(self, rows: Csr, intercept: Floats) -> Floats:
+        from drstream.kernels import sparse  # compiled only where contexts are
+
         out = np.empty((len(rows), len(self.matrix)))
         sparse.affine(self.by_feature, intercept, rows.indptr, rows.indices, rows.values, out)
         return out

@@ -8,6 +8,7 @@ from numba.core.types import Array, FunctionType, float32, float64, int32, int64
 from numba.core.types.containers import NamedTuple
 
 __all__ = [
+    "DOUBLE",
     "F4_IN",
     "F4_IN2",
     "F8",
@@ -18,6 +19,7 @@ __all__ = [
     "I4_IN",
     "I8",
     "I8_IN",
+    "SINGLE",
     "U1_IN",
     "U8",
     "U8_IN",
@@ -42,6 +44,9 @@ U1_IN = Array(uint8, 1, "C", readonly=True)
 U8 = Array(uint64, 1, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)
+
+
+SINGLE, DOUBLE = (I8_IN, I4_IN, F4_IN), (I8_IN, I4_IN, F8_IN)  # sparse rows: indptr, indices, values
 
 
 def record(dtype: np.dtype) -> Array:

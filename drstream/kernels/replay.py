@@ -25,7 +25,6 @@ from drstream.kernels._types import (
     record,
     void,
 )
-from drstream.kernels.sparse import DOUBLE, SINGLE
 from drstream.kernels.sums import two_sum
 from drstream.kernels.terms import TOLERANCE
 
@@ -313,7 +312,7 @@ def _predictions(predictions, i, a, pi):
 
 
 @helper
-def _learn(events, contexts, rows, lane, learner, probabilities, update):
+def learn_with(events, contexts, rows, lane, learner, probabilities, update):
     """The loop for contexts (n, d), without rows, or for sparse rows, without contexts.
 
     Numba leaves out what stands under the test of an argument that is None: there is one loop, and no branch in it.
@@ -356,7 +355,6 @@ def _learn(events, contexts, rows, lane, learner, probabilities, update):
 
 
 _LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
-_SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE)
 
 
 @kernel(
@@ -365,16 +363,7 @@ _SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_
 )
 def learn(events, contexts, lane, learner, probabilities, update):
     """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad."""
-    return _learn(events, contexts, None, lane, learner, probabilities, update)
-
-
-@kernel(
-    int64(EVENTS_TYPE, named(Rows, *SINGLE), LANE_TYPE, *_SPARSE_LEARNER),
-    int64(EVENTS_TYPE, named(Rows, *DOUBLE), LANE_TYPE, *_SPARSE_LEARNER),
-)
-def learn_sparse(events, rows, lane, learner, probabilities, update):
-    """The same for sparse contexts; learner.x has room for the values of any row."""
-    return _learn(events, None, rows, lane, learner, probabilities, update)
+    return learn_with(events, contexts, None, lane, learner, probabilities, update)
 
 
 @kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64))

@@ -5,9 +5,7 @@ feature: what one entry needs of them, the K actions', stands together in memory
 """
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, int64, void
-
-SINGLE, DOUBLE = (I8_IN, I4_IN, F4_IN), (I8_IN, I4_IN, F8_IN)  # indptr, indices, values
+from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, SINGLE, int64, void
 
 
 @inlined

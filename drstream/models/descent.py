@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import ModelError, NoEventsError
-from drstream.kernels import logistic, sparse
 from drstream.kernels.scores import softmax
 from drstream.log import Batch, Block, Log
 from drstream.log.rows import Split
@@ -177,6 +176,8 @@ def _binary_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
     """The loss of r given (x, a); adds to the gradients (d, K) and (K)."""
+    from drstream.kernels import logistic, sparse  # compiled only for such fits
+
     rows, action = block.sparse, block.action
     scores = _logged_scores(weights, block)
     scores += intercept[action]
@@ -190,6 +191,8 @@ def _binary_errors(
 
 
 def _logged_scores(weights: Weights, block: Block) -> Floats:
+    from drstream.kernels import logistic, sparse  # compiled only for such fits
+
     rows = block.sparse
     scores = np.zeros(len(block))
     if rows is None:
@@ -203,6 +206,8 @@ def _choice_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
     """The loss of a given x; adds to the gradients (d, K) and (K)."""
+    from drstream.kernels import logistic, sparse  # compiled only for such fits
+
     p = _probabilities(form, weights, intercept, block)
     loss = float(logistic.choice_errors(p, block.action))
     rows = block.sparse
@@ -261,6 +266,8 @@ def _lean(total: Floats, form: Form, count: NDArray[np.int64], share: float) -> 
 
 
 def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Batch]) -> Floats:
+    from drstream.kernels import logistic, sparse  # compiled only for such fits
+
     size = form.features + 1
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
     weights = Weights(theta[:, :-1])

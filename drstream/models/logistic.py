@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.errors import ModelError
-from drstream.kernels.logistic import logistic
 from drstream.models import descent
 from drstream.models.linear import LinearModel
 from drstream.models.trained import open_log
@@ -20,9 +19,9 @@ class Logistic(LinearModel):
     """r̂(x, a) = 1 / (1 + exp(-w_a . x - b_a)), a logistic regression for each action, of rewards in [0, 1].
 
     Minimises C Σ log-loss + |w|² / 2; objective and names are scikit-learn's. It streams: one look at actions and
-    rewards, one pass that takes a sample, and then six or seven on a dense log that is much longer than the sample, some
-    dozens on a short or sparse one, over memory if the contexts fit. The same result for any
-    number of threads. An action that was never logged is predicted at the mean reward of all events.
+    rewards, one pass that takes a sample, and then six or seven on a dense log much longer than that, some dozens on a
+    short or sparse one, over memory if the contexts fit. The same result for any number of threads. An action that was
+    never logged is predicted at the mean reward of all events.
     """
 
     def __init__(self, C: float = 1.0, fit_intercept: bool = True) -> None:
@@ -38,6 +37,8 @@ class Logistic(LinearModel):
         return self
 
     def link(self, scores: Floats) -> None:
+        from drstream.kernels.logistic import logistic  # compiled only for such models
+
         logistic(scores.reshape(-1))
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import ModelError, near
-from drstream.kernels import sparse
 from drstream.kernels.terms import logged_probability
 from drstream.log import Batch, Block, Csr, Log, Reader
 from drstream.log.rows import Folds
@@ -289,6 +288,8 @@ class _SparseSums(NamedTuple):
 
 
 def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterator[Batch]) -> _SparseSums:
+    from drstream.kernels import sparse  # compiled only where contexts are
+
     x, xr, xx = (np.zeros((features, actions)) for _ in range(3))
     weight, r = np.zeros(actions), np.zeros(actions)
     count, low, high = 0, np.inf, -np.inf
@@ -307,6 +308,8 @@ def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterat
 
 def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> Floats:
     """Σ w x (x . v[:, a]) of one part, for each action, or for all where v has one column."""
+    from drstream.kernels import sparse  # compiled only where contexts are
+
     out = np.zeros(v.shape)
     for block, rows in _sparse_blocks(batches):
         action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)
