@@ -234,20 +234,15 @@ def evaluate(
         _check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    fitting = specs.Fitting(fit, seed, crossfit, cluster, threads)
-    limits = _given(inflation=inflation, floor=propensity_floor)
-    reward_model, logger, opened = specs.fitted_models(model, propensity_model, limits, opened, fitting)
+    fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
+    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    models, opened = specs.fitted_models(*wanted, opened, fitting)
     started = time.perf_counter()
     result = run(
         opened,
         policies,
-        reward_model,
-        names,
-        propensity=logger,
-        crossfit=crossfit,
-        cluster=cluster if crossfit else None,
-        fold_seed=fold_seed,
-        clamp=specs.clamp(clamp),
+        estimators=names,
+        **models,
         cap=cap,
         floor=floor,
         confidence=confidence,
@@ -257,7 +252,7 @@ def evaluate(
     seconds = time.perf_counter() - started
     if output is not None:
         _write(result.to_arrow(), output)
-    left_out = getattr(reward_model, "skipped_", None)
+    left_out = getattr(models["model"], "skipped_", None)
     if left_out:
         from drstream.tables import reasons
 
@@ -327,10 +322,6 @@ def fit(
     )
 
 
-def _given(**parameters: Any) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
 @app.command()
 def replay(
     log: LogPath,
@@ -393,20 +384,20 @@ def replay(
         raise DrstreamError(f"--output and --curve are both {output}: give two files")
     parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
     parameters |= {"learning_rate": learning_rate, "loss": loss}  # type: ignore[dict-item]
-    given = _given(**parameters)
+    given = {name: value for name, value in parameters.items() if value is not None}
     from drstream.replaying import replay as run
 
     policies = specs.online_policies(policy, opened.labels, given)
-    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, threads)
-    limits = _given(inflation=inflation, floor=propensity_floor)
-    reward_model, logger, opened = specs.fitted_models(model, propensity_model, limits, opened, fitting)
+    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
+    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    models, opened = specs.fitted_models(*wanted, opened, fitting)
     started = time.perf_counter()
     try:
         result = run(
             opened,
             policies,
             horizon,
-            reward_model,
+            **models,
             method=method,
             q=levels,
             c_max=c_max,
@@ -415,11 +406,6 @@ def replay(
             replicates=replicates,
             shards=shards,
             tracker=tracker,
-            propensity=logger,
-            crossfit=crossfit,
-            cluster=cluster if crossfit else None,
-            fold_seed=fold_seed,
-            clamp=specs.clamp(clamp),
             confidence=confidence,
             threads=threads,
             progress=True,
@@ -493,17 +479,15 @@ def _write(table: Any, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
-        write(table, unfinished)
-        unfinished.replace(path)
-    except OSError as error:
-        from drstream.errors import DrstreamError
+    from drstream.errors import DrstreamError
+    from drstream.writing import whole
 
+    write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
+    try:
+        with whole(path) as unfinished:
+            write(table, unfinished)
+    except OSError as error:
         raise DrstreamError(f"--output {path}: cannot write: {error}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @app.command()

@@ -16,11 +16,11 @@ from drstream.calibration import Calibration
 from drstream.errors import DrstreamError, LogError, PolicyError
 from drstream.estimators import Estimator
 from drstream.intervals import z_score
-from drstream.log import Log, Reader
+from drstream.log import Log, Reader, as_log
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
-from drstream.models.binding import Given, Used, most_actions, open_log, prepare
+from drstream.models.binding import Given, Used, most_actions, prepare
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, as_policies
 from drstream.results import Evaluation
@@ -73,7 +73,7 @@ def evaluate(
     >>> result["always 1", "ips"].value
     0.5
     """
-    log = open_log(log, propensity)
+    log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
     cap, floor = _limit("cap", cap, np.inf), _limit("floor", floor, 1)
@@ -114,7 +114,7 @@ class Plan:
     def model(self) -> RewardModel | None:
         return self.used.model
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Whether any estimator needs propensities."""
         return any(estimator.weight for estimator in self.estimators)
@@ -161,12 +161,7 @@ def make_plan(
     how: dict[str, Any],
 ) -> Plan:
     """Bind policies and models to the log, and find out what must be read of it."""
-    given = given.without(
-        model=not any(e.needs_model for e in chosen),
-        propensity=not any(e.weight for e in chosen),
-    )
-    if given.propensity is not None:
-        log = log.without_propensities()
+    given = given.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_models = given.model is not None or given.propensity is not None
     with_actions = with_models or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:

@@ -46,7 +46,7 @@ def run(
     parts = log.parts(columns)
     stop = threading.Event()
     with ExitStack() as stack:
-        report = partial(_tell, stack.enter_context(reporter(progress, log.rows)), text)
+        report = partial(stack.enter_context(reporter(progress, log.rows)), text=text)
         stack.enter_context(one_blas_thread())
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
@@ -68,10 +68,6 @@ def run(
                 yield _next(under_way, report)
         while under_way:
             yield _next(under_way, report)
-
-
-def _tell(report: Callable[..., None], text: str, done: int) -> None:
-    report(done, text)
 
 
 def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:

@@ -28,11 +28,11 @@ from drstream.estimators import NO_PROPENSITIES
 from drstream.intervals import z_score
 from drstream.kernels.checks import first_not_finite
 from drstream.lanes import Chunk, Lane, Outcome, Settings, Sums, contexts_of, make_lane, read_only
-from drstream.log import Batch, Block, Csr, Log, Reader
+from drstream.log import Block, Csr, Log, Reader, as_log
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import ParquetSource, Part
-from drstream.models.binding import Given, Used, most_actions, open_log, prepare
-from drstream.policies.base import PIECE, FixedPolicy, fill_by_pieces
+from drstream.models.binding import Given, Used, most_actions, prepare
+from drstream.policies.base import FixedPolicy, fill_by_pieces
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
 from drstream.runs import Replay
@@ -102,7 +102,7 @@ def replay(
     >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
     (100, True, True)
     """
-    log = open_log(log, propensity)
+    log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     several = isinstance(policies, Mapping) or not isinstance(q, Real) or not isinstance(seed, Integral)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
@@ -114,7 +114,7 @@ def replay(
     if executor is not None and not hasattr(executor, "submit"):
         raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
     given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
-    given = given.without(model=method == "rs", propensity=False)
+    given = given.needed(model=method != "rs", propensity=True)
     how = {"threads": workers, "executor": executor, "progress": progress}
     plan = _make_plan(log, named, given, asked, how, debug)
     with reporter(progress, log.rows) as report, execution.one_blas_thread():
@@ -246,7 +246,7 @@ class _Plan:
         predictions, calibration = np.empty((len(block), 0)), Calibration(self.typical_reward)
         if self.used.model is not None:
             predictions = _predict(self.used, block, self.n_actions, calibration)
-        propensity = self._propensities(block)
+        propensity = self.used.propensities_of_many(block, self.n_actions)
         if self.used.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {
@@ -255,15 +255,6 @@ class _Plan:
             if isinstance(policy, Fixed)
         }
         return Chunk(block, contexts, rows, uniforms, propensity, predictions, fixed, calibration)
-
-    def _propensities(self, block: Block) -> Floats:
-        if self.used.logger is None:
-            return block.propensity
-        out = np.empty(len(block))
-        for piece in block.pieces(PIECE):
-            place = slice(piece.start - block.start, piece.stop - block.start)
-            self.used.propensities(piece, np.empty((self.n_actions, len(piece))), out[place])
-        return out
 
 
 def _predict(used: Used, block: Block, n_actions: int, calibration: Calibration) -> Floats:
@@ -299,8 +290,6 @@ def _make_plan(
         raise ModelError('method="dm" is r̂ alone: pass a reward model with model=')
     if log.roles.propensity is None and given.propensity is None:
         raise LogError(f"replay needs propensities, {NO_PROPENSITIES}")
-    if given.propensity is not None:
-        log = log.without_propensities()
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
     most = [getattr(p, "n_actions", None) or 0 for p in (*fixed, *policies.values())]
     log = log.with_actions_up_to(max(most_actions(given), *most))
@@ -395,16 +384,10 @@ class _Smallest:
     used: Used
 
     def __call__(self, part: Part) -> float:
-        return min((self._of(batch) for batch in self.reader.batches(part, Counter())), default=1.0)
-
-    def _of(self, batch: Batch) -> float:
-        if self.used.logger is None:
-            return float(batch.propensity.min())
-        room = np.empty((len(self.reader.labels), PIECE)), np.empty(PIECE)
-        return min(
-            float(self.used.propensities(block, room[0][:, : len(block)].copy(), room[1][: len(block)]).min())
-            for block in batch.blocks(PIECE)
-        )
+        batches = self.reader.batches(part, Counter())
+        blocks = (Block(batch, 0, len(batch)) for batch in batches)
+        actions = len(self.reader.labels)
+        return min((float(self.used.propensities_of_many(block, actions).min()) for block in blocks), default=1.0)
 
 
 def _run(

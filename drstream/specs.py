@@ -195,13 +195,21 @@ class Fitting:
     seed: int
     crossfit: int | None
     cluster: str | None
+    fold_seed: int
     threads: int | None
 
 
 def fitted_models(
-    model_text: str | None, propensity_text: str | None, limits: dict[str, Any], log: Log, how: Fitting
-) -> tuple[Any, Any, Log]:
-    """Reward model, propensity model, and the log that is left to evaluate on."""
+    model_text: str | None,
+    propensity_text: str | None,
+    inflation: float | None,
+    floor: float | None,
+    clamped: str | None,
+    log: Log,
+    how: Fitting,
+) -> tuple[dict[str, Any], Log]:
+    """What `evaluate` and `replay` are told of models, and the log that is left for them."""
+    limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
     model = None if model_text is None else _model(model_text)
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
     if limits and propensity is None:
@@ -213,7 +221,10 @@ def fitted_models(
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
             fit(one, train, threads=how.threads, progress=True)
-    return model, propensity, log
+    told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}
+    if how.crossfit is not None:
+        told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
+    return told, log
 
 
 def _less_what_it_knows(model: Any, log: Log) -> Log:
@@ -283,7 +294,7 @@ def sparse(text: str) -> Sparse:
     return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
 
 
-def clamp(text: str | None) -> Any:
+def _clamp(text: str | None) -> Any:
     """`0,1`, or `range`: that of the rewards that the model was fitted on."""
     if text is None or text == "range":
         return None if text is None else True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.policies.base import FixedPolicy, as_policy
+from drstream.writing import whole
 
 Floats = NDArray[np.float64]
 CHUNK = 1 << 18
@@ -118,12 +118,7 @@ class World:
         row_group_rows: int = CHUNK,
     ) -> None:
         """Write a log to a Parquet file; the file appears when it is complete."""
-        unfinished = Path(f"{os.fspath(path)}.part")
-        try:
-            schema = self.table(1, layout=layout).schema
-            with pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
-                for table in self.tables(rows, seed=seed, layout=layout):
-                    writer.write_table(table, row_group_size=row_group_rows)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        schema = self.table(1, layout=layout).schema
+        with whole(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
+            for table in self.tables(rows, seed=seed, layout=layout):
+                writer.write_table(table, row_group_size=row_group_rows)

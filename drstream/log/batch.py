@@ -119,10 +119,10 @@ class Block:
         """Some of the events, copied."""
         places = events + self.start
         batch, context = self.batch, self.batch.context
-        if isinstance(context, Csr | np.ndarray):
-            context = context.take(places) if isinstance(context, Csr) else context[places]
-        else:
+        if isinstance(context, list):
             context = [column[places] for column in context]
+        else:
+            context = context.take(places) if isinstance(context, Csr) else context[places]
         taken = replace(
             batch,
             rows=self.rows[events],

@@ -248,6 +248,13 @@ class Log:
         return "\n".join(lines)
 
 
+def as_log(source: Any, *, propensities: bool = True) -> Log:
+    """A log, or what one can be read from; without propensities, none are looked for, nor at."""
+    if isinstance(source, Log):
+        return source if propensities else source.without_propensities()
+    return Log(source) if propensities else Log(source, propensity=None)
+
+
 def _check_on_bad_row(on_bad_row: str) -> None:
     if on_bad_row not in ("error", "skip"):
         raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import ModelError, NoEventsError
-from drstream.log import Block, Log, Reader
+from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
 from drstream.models.base import Floats, RewardModel
 from drstream.models.sample import draw, tidy
-from drstream.models.trained import Trained, check_width, open_log
+from drstream.models.trained import Trained, check_width
 from drstream.progress import reporter
 
 AHEAD = 2  # batches of each part under way that wait to be learned from
@@ -92,7 +92,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         """Fit it to the log. An executor draws the sample and looks at the rewards; the estimator is fitted here."""
-        log = open_log(log).without_propensities()
+        log = as_log(log, propensities=False)
         if self.action == "separate" and not log.n_features:
             raise ModelError(
                 'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'

@@ -25,7 +25,7 @@ from drstream.models.crossfit import (
 )
 from drstream.models.propensity import Logger, as_logger
 from drstream.models.trained import Trained
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import PIECE, FixedPolicy
 
 Floats = NDArray[np.float64]
 
@@ -41,14 +41,17 @@ class Given:
     seed: int = 0  # of the folds
     clamp: Any = None
 
-    def without(self, *, model: bool, propensity: bool) -> Given:
-        """The same, less what no estimator needs, and less folds if that is all that they are for."""
-        left = replace(self, model=None if model else self.model, propensity=None if propensity else self.propensity)
-        if any(map(to_be_fitted, (self.model, self.propensity))) and not any(
-            map(to_be_fitted, (left.model, left.propensity))
-        ):
+    def needed(self, *, model: bool, propensity: bool) -> Given:
+        """Only what estimators need; without folds, if all that was to be fitted by them is not."""
+        left = replace(self, model=self.model if model else None, propensity=self.propensity if propensity else None)
+        if self.waits and not left.waits:
             return replace(left, crossfit=None, cluster=None)
         return left
+
+    @property
+    def waits(self) -> bool:
+        """Whether some model is yet to be fitted."""
+        return to_be_fitted(self.model) or to_be_fitted(self.propensity)
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,21 @@ class Used:
         self.logger.fill(block, pi, out)
         return out
 
+    def propensities_of_many(self, block: Block, n_actions: int) -> Floats:
+        """The same for a block of any length, piece by piece."""
+        if self.logger is None:
+            return block.propensity
+        out = np.empty(len(block))
+        for piece in block.pieces(PIECE):
+            place = slice(piece.start - block.start, piece.stop - block.start)
+            self.logger.fill(piece, np.empty((n_actions, len(piece))), out[place])
+        return out
+
     @property
     def crossfitted(self) -> tuple[bool, bool]:
         """Whether the reward model was fitted by fold, and whether the propensity model was."""
         logger = None if self.logger is None else self.logger.policy
         return isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)
-
-
-def open_log(source: Any, propensity: Any) -> Log:
-    """Propensities that are given need not be in the log."""
-    if isinstance(source, Log):
-        return source
-    return Log(source) if propensity is None else Log(source, propensity=None)
 
 
 def most_actions(given: Given) -> int:

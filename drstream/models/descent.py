@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from drstream import execution
 from drstream.errors import ModelError, NoEventsError
 from drstream.kernels.scores import softmax
-from drstream.log import Batch, Block, Log
+from drstream.log import Batch, Block, Log, as_log
 from drstream.log.rows import Split
 from drstream.models.passes import Passes
+from drstream.models.trained import Trained
 from drstream.products import Weights
 
 Floats = NDArray[np.float64]
@@ -87,7 +88,30 @@ class Solution:
     rewards: Rewards
 
 
-def solve(log: Log, who: str, *, choice: bool, penalty: float, intercept: bool, **how: Any) -> Solution:
+class Regression(Trained):
+    """A model that is fitted so; `choice` says of what."""
+
+    choice: bool
+    coef_: Floats
+    intercept_: Floats
+
+    def __init__(self, C: Any, fit_intercept: bool) -> None:
+        if not isinstance(C, int | float | np.number) or not 0 < C < np.inf:
+            raise ModelError(f"{type(self).__name__}: C={C!r} must be a positive number")
+        self.C, self.fit_intercept = float(C), bool(fit_intercept)
+
+    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        log = as_log(log, propensities=False)
+        how = {"threads": threads, "executor": executor, "progress": progress}
+        form = self.choice, 1 / self.C, self.fit_intercept
+        found = solve(log, type(self).__name__, *form, **how)
+        self.remember(log, found.events, found.rewards[:2], found.skipped)
+        self.coef_, self.intercept_ = found.coef, found.intercept
+        self.n_passes_ = found.passes
+        return self
+
+
+def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, **how: Any) -> Solution:
     """Minimise Σ loss + penalty |w|² / 2 over the log's events; `how` is threads, executor and progress."""
     threads, executor, progress = how.get("threads"), how.get("executor"), how.get("progress") or False
     count, rewards = _census(log, threads, executor)

@@ -7,7 +7,6 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from drstream.models.logistic import Logistic
 from drstream.models.propensity import Propensity, SklearnPropensity
 from drstream.models.ridge import Ridge
 from drstream.models.trained import Trained
+from drstream.writing import whole
 
 FORMAT = 1
 ARRAYS: dict[str, type[Trained]] = {kind.__name__: kind for kind in (Ridge, Logistic, Propensity)}
@@ -40,16 +40,11 @@ def save(model: Trained, path: str | os.PathLike[str]) -> None:
 
 
 def _write(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> None:
-    unfinished = Path(f"{os.fspath(path)}.part")
     try:
-        with unfinished.open("wb") as file:
+        with whole(path) as unfinished, unfinished.open("wb") as file:
             write(file)
-        unfinished.replace(path)
     except OSError as error:
         raise ModelError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
 
 
 def _about(model: Trained) -> dict[str, Any]:

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.errors import ModelError
-from drstream.kernels.scores import softmax
 from drstream.kernels.terms import first_improper, logged_probability
-from drstream.log import Block, Log
-from drstream.models import descent
+from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
-from drstream.models.logistic import positive
+from drstream.models.descent import NEVER, Regression
 from drstream.models.sample import draw, tidy
-from drstream.models.trained import Trained, check_width, open_log
+from drstream.models.trained import Trained, check_width
 from drstream.policies.base import FixedPolicy, as_policy, refuse
-from drstream.products import Weights
+from drstream.policies.fixed import Softmax
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +51,7 @@ class PropensityModel(Trained, FixedPolicy):
         return bound
 
 
-class Propensity(PropensityModel):
+class Propensity(Regression, PropensityModel):
     """μ̂(a|x) by multinomial logistic regression: minimises C Σ log-loss + |w|² / 2, as scikit-learn does.
 
     C, fit_intercept  of the regression.
@@ -63,14 +61,13 @@ class Propensity(PropensityModel):
     and its value should be the log's mean reward.
     """
 
-    coef_: Floats
-    intercept_: Floats
-    products: Weights  # once it is bound
+    choice = True
+    softmax: FixedPolicy  # once it is bound
 
     def __init__(
         self, C: float = 1.0, fit_intercept: bool = True, *, inflation: float = 1.0, floor: float = 0.0
     ) -> None:
-        self.C, self.fit_intercept = positive("Propensity", C), fit_intercept
+        super().__init__(C, fit_intercept)
         self.set_limits(inflation, floor)
 
     @staticmethod
@@ -78,35 +75,21 @@ class Propensity(PropensityModel):
         """The same from any classifier of scikit-learn with predict_proba; options are those of SklearnPropensity."""
         return SklearnPropensity(classifier, **options)
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        log = open_log(log).without_propensities()
-        how = {"threads": threads, "executor": executor, "progress": progress}
-        found = descent.solve(log, "Propensity", choice=True, penalty=1 / self.C, intercept=self.fit_intercept, **how)
-        self.remember(log, found.events, found.rewards[:2], found.skipped)
-        self.coef_, self.intercept_ = found.coef, found.intercept
-        self.n_passes_ = found.passes
-        return self
-
     def probabilities(self, X: Any) -> Floats:
         self.require_fit()
         check_width(X, self.n_features_)
-        out = np.ascontiguousarray(Weights(self.coef_).of(X).T)
-        self._normalise(out)
-        return out.T
+        out = Softmax(self.coef_, self.intercept_).probabilities(X)
+        out[:, self.intercept_ == NEVER] = 0
+        return out
 
     def bind(self, log: Log, name: str) -> Self:
         bound = super().bind(log, name)
-        bound.products = Weights(self.coef_)
+        bound.softmax = Softmax(self.coef_, self.intercept_).bind(log, name)
         return bound
 
     def fill(self, block: Block, out: Floats) -> None:
-        self.products.fill(block, out)
-        self._normalise(out)
-
-    def _normalise(self, scores: Floats) -> None:
-        """From scores (K, n) to probabilities, in place."""
-        softmax(scores, self.intercept_)
-        scores[self.intercept_ == descent.NEVER] = 0  # softmax leaves 1e-304, and so a weight of 1e304
+        self.softmax.fill(block, out)
+        out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, and so a weight of 1e304
 
 
 class SklearnPropensity(PropensityModel):
@@ -138,7 +121,7 @@ class SklearnPropensity(PropensityModel):
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         from sklearn.base import clone
 
-        log = open_log(log).without_propensities()
+        log = as_log(log, propensities=False)
         sample, skipped = draw(log, self.sample, self.seed, None, threads, executor, progress)
         if sample.seen:
             events = sample.events()

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from drstream import execution
 from drstream.errors import ModelError, near
 from drstream.kernels.terms import logged_probability
-from drstream.log import Batch, Block, Csr, Log, Reader
+from drstream.log import Batch, Block, Csr, Log, Reader, as_log
 from drstream.log.rows import Folds
 from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
-from drstream.models.trained import open_log
 from drstream.policies.base import FixedPolicy, as_policy
 
 Floats = NDArray[np.float64]
@@ -67,8 +66,7 @@ class Ridge(LinearModel):
         self.weights, self.policy = weights, policy
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        log = open_log(log)
-        log = log if self.weights else log.without_propensities()
+        log = as_log(log, propensities=self.weights is not None)
         if log.roles.sparse is not None:
             return self._fit_sparse(log, threads, executor, progress)
         gram, rewards, skipped = self._gather(log, None, threads, executor, progress)
@@ -124,9 +122,9 @@ class Ridge(LinearModel):
         self.coef_ = np.zeros((len(gram.count), d))
         known = np.flatnonzero(gram.weight).tolist()
         products = [gram.products[g] if self.fit_intercept else gram.about_zero(g) for g in known]
-        if self.shared and len(known):
-            products = [np.sum(products, axis=0)] * len(known)
-            self.coef_[:] = solve_ridge(products[0][:d, :d], products[0][:d, d], self.alpha)
+        if self.shared and known:
+            total = np.sum(products, axis=0)
+            self.coef_[:] = solve_ridge(total[:d, :d], total[:d, d], self.alpha)
         elif not self.shared:
             for g, p in zip(known, products, strict=True):
                 self.coef_[g] = solve_ridge(p[:d, :d], p[:d, d], self.alpha)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import LogError, ModelError, NoEventsError
+from drstream.errors import ModelError, NoEventsError
 from drstream.log import Log
 from drstream.log.batch import describe_labels
 from drstream.log.rows import Folds, Origin
@@ -114,16 +114,6 @@ class Trained:
 
 def _reward_of(log: Log) -> str:
     return f"-{log.roles.reward}" if log.roles.negated else log.roles.reward
-
-
-def open_log(source: Any) -> Log:
-    """A log, or what one can be read from: with or without propensities, which most fits do not look at."""
-    if isinstance(source, Log):
-        return source
-    try:
-        return Log(source)
-    except LogError:
-        return Log(source, propensity=None)
 
 
 def check_width(X: Any, features: int) -> None:
