@@ -26,7 +26,7 @@ _WHERE = {
     "ModelError": "drstream.errors",
     "NotEnoughEventsError": "drstream.errors",
 }
-_MODULES = ("models", "policies", "synth")
+_MODULES = ("models", "optimize", "policies", "synth")
 
 __all__ = [
     "DrstreamError",
@@ -42,6 +42,7 @@ __all__ = [
     "Sparse",
     "evaluate",
     "models",
+    "optimize",
     "policies",
     "replay",
     "synth",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from drstream import models, policies, synth
+    from drstream import models, optimize, policies, synth
     from drstream.comparison import Replays
     from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
     from drstream.evaluation import evaluate

@@ -22,7 +22,7 @@ from drstream.log.source import Part
 from drstream.models.base import RewardModel
 from drstream.models.binding import Given, Used, most_actions, prepare
 from drstream.moments import Layout
-from drstream.policies.base import FixedPolicy, as_policies
+from drstream.policies.base import FixedPolicy, as_policies, warn_if_learned_here
 from drstream.results import Evaluation
 from drstream.terms import Room, Tally, block_terms, term_names
 
@@ -166,6 +166,8 @@ def make_plan(
     with_actions = with_models or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
         log = log.with_actions_up_to(max(most_actions(given), *(p.n_actions or 0 for p in policies.values())))
+    for name, policy in policies.items():
+        warn_if_learned_here(policy, name, log, stacklevel=3)
     bound = [policy.bind(log, name) for name, policy in policies.items()]
     if given.model is not None:
         _require_all_probabilities(bound)

@@ -32,7 +32,7 @@ from drstream.log import Block, Csr, Log, Reader, as_log
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import ParquetSource, Part
 from drstream.models.binding import Given, Used, most_actions, prepare
-from drstream.policies.base import FixedPolicy, fill_by_pieces
+from drstream.policies.base import FixedPolicy, fill_by_pieces, warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
 from drstream.runs import Replay
@@ -297,6 +297,7 @@ def _make_plan(
     for name, policy in policies.items():
         bound[name] = policy
         if isinstance(policy, Fixed):
+            warn_if_learned_here(policy.policy, name, log, stacklevel=3)
             bound[name] = Fixed(policy.policy.bind(log, name))
             if bound[name].policy.only_logged:
                 raise PolicyError(

@@ -62,6 +62,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     fitted_rows_: str
     models_: list[Any]
     kept = ("models_", "fitted_rows_")
+    estimators = True
 
     def __init__(
         self,

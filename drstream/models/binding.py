@@ -108,7 +108,7 @@ def most_actions(given: Given) -> int:
     return max(getattr(user, "n_actions", None) or 0 for user in (given.model, given.propensity, 0))
 
 
-def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int) -> Used:
+def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int, use: str = "evaluated on") -> Used:
     """Fit by fold what is to be, and bind all of it to the log; `how` is threads, executor and progress of fits."""
     model = None if given.model is None else as_model(given.model)
     policy = None if given.propensity is None else as_logger(given.propensity)
@@ -120,7 +120,7 @@ def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int) -> Use
         if to_be_fitted(model):
             model = CrossFitted(fit_folds(model, log, folds, **how))
     for role, user in (("reward model", model), ("propensity model", policy)):
-        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, stacklevel + 1)
+        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use, stacklevel + 1)
     if isinstance(model, Trained):
         model.require_fit()
     clamp = _clamp(given.clamp, model)
@@ -137,12 +137,12 @@ def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
     return Logger(bound)
 
 
-def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, stacklevel: int) -> None:
+def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str, stacklevel: int) -> None:
     if origin is None or not origin.shares_rows_with(log.origin):
         return
     why = "flatters DM and DR" if role == "reward model" else "breaks the independence that IPS and DR rest on"
     warnings.warn(
-        f"the {role} was fitted on events that it is now evaluated on, which {why}: pass an unfitted one with "
+        f"the {role} was fitted on events that it is now {use}, which {why}: pass an unfitted one with "
         "crossfit=5, or fit it on other events, e.g. train, test = log.split(0.5)",
         stacklevel=stacklevel + 1,
     )

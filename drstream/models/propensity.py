@@ -100,6 +100,7 @@ class SklearnPropensity(PropensityModel):
 
     classifier_: Any
     kept = ("classifier_",)
+    estimators = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from drstream.log.source import Part
 
 Floats = NDArray[np.float64]
 Check = Callable[[Block], None]
+More = Callable[[Block], Floats]  # of n events, (n, m)
 SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # samples draw other numbers than splits, folds and replays of the same seed
 
 
@@ -29,6 +30,7 @@ class Events:
     reward: Floats
     row: NDArray[np.int64]  # the number in the log
     lot: Floats  # the random number
+    more: Floats  # (n, m): what else was asked for
 
     def __len__(self) -> int:
         return len(self.row)
@@ -42,7 +44,7 @@ def _join(pieces: Sequence[Events]) -> Events:
 
     X = [piece.X for piece in pieces]
     matrix = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
-    others = ("action", "reward", "row", "lot")
+    others = ("action", "reward", "row", "lot", "more")
     return Events(matrix, *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in others))
 
 
@@ -60,6 +62,7 @@ class Sample:
     """Of all events added to it, those that are drawn. Which they are depends on their rows alone."""
 
     lottery: Lottery
+    more: More | None = None
     seen: int = 0
     pieces: list[Events] = field(default_factory=list)
     held: int = 0
@@ -70,7 +73,8 @@ class Sample:
         places = np.flatnonzero(lot <= self.lottery.limit)
         if len(places):
             rows = block.action[places], block.reward[places], block.rows[places], lot[places]
-            self._add(Events(block.matrix[places], *rows))
+            more = np.empty((len(places), 0)) if self.more is None else self.more(block.take(places))
+            self._add(Events(block.matrix[places], *rows, more))
 
     def merge(self, other: Sample) -> None:
         self.seen += other.seen
@@ -98,22 +102,36 @@ class Sample:
 
 
 def draw(
-    log: Log, most: int, seed: int, check: Check | None, threads: int | None, executor: Any, progress: Any
+    log: Log,
+    most: int,
+    seed: int,
+    check: Check | None,
+    threads: int | None,
+    executor: Any,
+    progress: Any,
+    *,
+    reader: Reader | None = None,
+    more: More | None = None,
 ) -> tuple[Sample, Counter[str]]:
-    """A sample of at most so many events of the log, and the bad rows left out; all events pass the check."""
-    reader = log.reader(context=True, action=True)
+    """A sample of at most so many events of the log, and the bad rows left out; all events pass the check.
+
+    `more` is asked for what else is to be kept of the events that are drawn.
+    """
+    reader = log.reader(context=True, action=True) if reader is None else reader
     lottery = Lottery(most, seed + SAMPLE_SEED)
     sample, skipped = Sample(lottery), Counter[str]()
-    task = partial(_draw, reader, lottery, check)
+    task = partial(_draw, reader, lottery, check, more)
     for drawn, left_out in execution.run(task, log, reader.columns, threads, executor, progress):
         sample.merge(drawn)
         skipped += left_out
     return sample, skipped
 
 
-def _draw(reader: Reader, lottery: Lottery, check: Check | None, part: Part) -> tuple[Sample, Counter[str]]:
+def _draw(
+    reader: Reader, lottery: Lottery, check: Check | None, more: More | None, part: Part
+) -> tuple[Sample, Counter[str]]:
     skipped: Counter[str] = Counter()
-    sample = Sample(replace(lottery))  # with the limit so far
+    sample = Sample(replace(lottery), more)  # with the limit so far
     for batch in reader.batches(part, skipped):
         execution.go_on()
         block = Block(batch, 0, len(batch))

@@ -10,16 +10,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import ModelError, NoEventsError
+from drstream.errors import DrstreamError, ModelError, NoEventsError
 from drstream.log import Log
 from drstream.log.batch import describe_labels
 from drstream.log.rows import Folds, Origin
 
 
 class Trained:
-    """A model of rewards or of propensities; `fit` sets what ends in an underscore, as in scikit-learn."""
+    """A model of rewards or of propensities, or a policy; `fit` sets what ends in an underscore, as in scikit-learn."""
 
     role = "reward model"
+    error: type[DrstreamError] = ModelError
+    estimators = False  # whether what is kept are estimators of scikit-learn
     kept: tuple[str, ...] = ("coef_", "intercept_")  # what a file must hold beside the parameters
     labels_: Sequence[Any]
     features_: tuple[str, ...] | None  # None: one column of lists, or sparse
@@ -34,6 +36,20 @@ class Trained:
     def parameters(self) -> dict[str, Any]:
         """As given when it was made."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def kept_parameters(self) -> dict[str, Any]:
+        """The same for a file; a policy is any object, which only a new fit would need."""
+        parameters = self.parameters()
+        return {**parameters, "policy": None} if "policy" in parameters else parameters
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """One like it, from a file; its parameters were checked when it was made."""
+        if cls.estimators:
+            return cls(**parameters)
+        made = object.__new__(cls)
+        made.__dict__.update(parameters)
+        return made
 
     def fresh(self) -> Self:
         """One like it, not fitted."""
@@ -51,16 +67,17 @@ class Trained:
         return [self.fresh().fit(log.part_of(folds.all_but(fold)), **how) for fold in range(folds.count)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file; `drs.models.load` reads it. Models of scikit-learn need skops."""
-        from drstream.models.files import save
+        """Write it to a file, for `drs.models.load` or, a policy, `drs.optimize.load`; scikit-learn's need skops."""
+        from drstream.saving import save
 
         save(self, path)
 
     def require_fit(self) -> None:
         if not self.fitted:
-            raise ModelError(
-                f"the {self.role} {self!r} is not fitted: call .fit(log) on other events first, or pass crossfit=5 to "
-                "have it fitted on the folds that an event is not in"
+            or_by_fold = ", or pass crossfit=5 to have it fitted on the folds that an event is not in"
+            raise self.error(
+                f"the {self.role} {self!r} is not fitted: call .fit(log) on other events first"
+                f"{or_by_fold if self.role.endswith('model') else ''}"
             )
 
     def remember(
@@ -81,10 +98,10 @@ class Trained:
         """Are the log's features and labels those that the model was fitted on?"""
         self.require_fit()
         if log.n_features != self.n_features_:
-            raise ModelError(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
+            raise self.error(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
         roles = log.roles
         if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
-            raise ModelError(
+            raise self.error(
                 f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
                 f"{', '.join(roles.context)}: open it with context= in that order"
             )
@@ -95,7 +112,7 @@ class Trained:
                 stacklevel=5,
             )
         if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
-            raise ModelError(
+            raise self.error(
                 f"the {self.role} was fitted on {describe_labels(self.labels_)}; the log has "
                 f"{describe_labels(log.labels)}: open both with the same actions="
             )

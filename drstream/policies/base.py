@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.log import Block, Log
+from drstream.log.rows import Origin
 
 Floats = NDArray[np.float64]
 PIECE = 2048  # events to fill in at a time, so that it stays in cache
@@ -28,6 +30,7 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # of the log that the policy reads
     only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `logged`
+    learned_on: Origin | None = None  # the events, where it was learned from a log
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
@@ -122,6 +125,16 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
         f"policy {name!r} is a {type(policy).__name__}: a policy is an object with probabilities(X), or a "
         "function of X, that returns (n, K)"
     )
+
+
+def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log, stacklevel: int) -> None:
+    """A policy looks better than it is on the events that it was chosen by."""
+    if policy.learned_on is not None and policy.learned_on.shares_rows_with(log.origin):
+        warnings.warn(
+            f"policy {name!r} was learned from events that it is now evaluated on, which flatters it: learn on one "
+            "part and evaluate on the other, train, test = log.split(0.7)",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def as_policies(policies: Any) -> dict[str, FixedPolicy]:

@@ -147,6 +147,7 @@ class Epsilon(FixedPolicy):
         self.n_actions = self.base.n_actions
         self.uses_context = self.base.uses_context
         self.columns = self.base.columns
+        self.learned_on = self.base.learned_on
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]

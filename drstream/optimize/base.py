@@ -1,0 +1,43 @@
+"""What all policies that are learned from a log have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from drstream.errors import PolicyError
+from drstream.log import Log
+from drstream.log.rows import Origin
+from drstream.models.trained import Trained
+from drstream.policies.base import FixedPolicy
+
+
+class Learned(Trained, FixedPolicy):
+    """A learner before `fit`, a fixed policy after it.
+
+    It remembers the events that it was learned from: evaluated on one of them, it warns.
+    """
+
+    role = "policy"
+    error = PolicyError
+
+    def fit(
+        self,
+        log: Any,
+        model: Any = None,
+        *,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+    ) -> Self:
+        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'."""
+        raise NotImplementedError
+
+    @property
+    def learned_on(self) -> Origin | None:  # type: ignore[override]
+        return self.fitted_on
+
+    def bind(self, log: Log, name: str) -> Self:
+        self.check_fits(log)
+        bound: Self = super().bind(log, name)  # type: ignore[assignment]
+        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        return bound

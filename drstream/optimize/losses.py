@@ -1,0 +1,232 @@
+"""Losses of all actions, completed from those of the logged ones: what cost-sensitive learners learn from."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from drstream import execution
+from drstream.calibration import Calibration
+from drstream.errors import DrstreamError, LogError, near
+from drstream.estimators import NO_PROPENSITIES
+from drstream.kernels.checks import first_not_finite
+from drstream.log import Block, Log, Reader, Sparse, as_log
+from drstream.log.source import Part
+from drstream.models.base import Column
+from drstream.models.binding import Given, Used, most_actions, prepare
+from drstream.models.crossfit import to_be_fitted
+from drstream.terms import bad_prediction
+from drstream.writing import whole
+
+Floats = NDArray[np.float64]
+
+ESTIMATORS = ("ips", "dm", "dr")
+SIGNS = {"costs": -1.0, "rewards": 1.0}
+AHEAD = 2  # batches of each part under way that wait to be taken
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The formula of section 4.1.3, with its models bound to a log. It can be pickled if the models can.
+
+    r_a' = r̂(x, a') + 1[a' = a] (r - r̂(x, a')) / p; DM leaves the second term out, and IPS has r̂ = 0.
+    """
+
+    used: Used
+    estimator: str
+    sign: float  # -1: costs
+    n_actions: int
+
+    def fill(self, block: Block, out: Floats) -> None:
+        """out[a, i] <- the loss of action a in event i."""
+        if self.used.model is None:
+            out[:] = 0
+        else:
+            self.used.model.fill(block, out)
+            self.used.hold(out, Calibration(0.0))
+            action, event = divmod(int(first_not_finite(out.reshape(-1))), out.shape[1])
+            if action >= 0:
+                raise bad_prediction(out[action, event], action, block.row(event))
+        if self.estimator != "dm":
+            logged = block.action, np.arange(len(block))
+            out[logged] += (block.reward - out[logged]) / self.used.propensities_of_many(block, self.n_actions)
+        if self.sign < 0:
+            np.negative(out, out=out)
+
+    def of(self, block: Block) -> Floats:
+        """The same as (n, K)."""
+        out = np.empty((self.n_actions, len(block)))
+        self.fill(block, out)
+        return np.ascontiguousarray(out.T)
+
+
+class Completed(NamedTuple):
+    """Some events with what all actions cost, or earned, by estimate."""
+
+    X: Any  # contexts (n, d), as the log has them; sparse ones as a csr_array
+    losses: Floats  # (n, K)
+    rows: NDArray[np.int64]  # numbers in the log
+
+
+class Losses:
+    """Completed losses of a log's events, made by `impute`; iterated over, they come in batches (X, losses, rows).
+
+    Nothing is kept: each time that they are gone through, the log is read.
+    """
+
+    def __init__(self, log: Log, reader: Reader, completion: Completion) -> None:
+        self.log, self.reader, self.completion = log, reader, completion
+
+    @property
+    def costs(self) -> bool:
+        """Whether small is good."""
+        return self.completion.sign < 0
+
+    def as_costs(self) -> Losses:
+        """The same events, with costs."""
+        used, estimator, _, n_actions = vars(self.completion).values()
+        return Losses(self.log, self.reader, Completion(used, estimator, SIGNS["costs"], n_actions))
+
+    @classmethod
+    def known(cls, X: Any, costs: Any) -> Losses:
+        """Data in memory of which every action's cost is known, as in cost-sensitive classification.
+
+        X      contexts (n, d), an array or a sparse one of SciPy's.
+        costs  (n, K)
+        """
+        costs = np.ascontiguousarray(costs, dtype=np.float64)
+        if costs.ndim != 2 or X.shape[0] != len(costs):
+            raise LogError(f"contexts of shape {X.shape} and costs of shape {costs.shape}: (n, d) and (n, K) are needed")
+        n, actions = costs.shape
+        columns: dict[str, Any] = {"action": np.zeros(n, np.int32), "reward": np.zeros(n)}
+        columns["rewards"] = pa.FixedSizeListArray.from_arrays(pa.array(-costs.reshape(-1)), actions)
+        context: Any = "x"
+        if hasattr(X, "tocsr"):
+            rows = X.tocsr()
+            bounds = pa.array(rows.indptr.astype(np.int64))
+            columns["indices"] = pa.LargeListArray.from_arrays(bounds, pa.array(rows.indices.astype(np.int32)))
+            columns["values"] = pa.LargeListArray.from_arrays(bounds, pa.array(rows.data))
+            context = Sparse("indices", "values", X.shape[1])
+        else:
+            X = np.ascontiguousarray(X)
+            columns["x"] = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), X.shape[1])
+        log = Log(pa.table(columns), context, propensity=None, actions=actions)
+        return impute(log, Column("rewards"), estimator="dm")
+
+    def __iter__(self) -> Iterator[Completed]:
+        return self.batches()
+
+    def batches(self, threads: int | None = None) -> Iterator[Completed]:
+        parts = self.log.parts(self.reader.columns)
+        produce = partial(_complete, self.reader, self.completion)
+        with closing(execution.stream(produce, parts, execution.how_many(threads), AHEAD)) as stream:
+            yield from stream
+
+    def collect(self) -> Completed:
+        """All of them, in memory."""
+        from scipy import sparse
+
+        found = list(self)
+        if not found:
+            raise LogError("the log is empty: there is no event to complete")
+        X, losses, rows = zip(*found, strict=True)
+        joined = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
+        return Completed(joined, np.concatenate(losses), np.concatenate(rows))
+
+    def to_arrow(self) -> pa.Table:
+        """Columns `row` and `losses`, a list of K numbers."""
+        return pa.Table.from_batches(map(self._record_batch, self), self._schema)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """The same as a Parquet file, which appears when it is complete."""
+        with whole(path) as unfinished, pq.ParquetWriter(unfinished, self._schema) as writer:
+            for batch in self:
+                writer.write_batch(self._record_batch(batch))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return pa.schema({"row": pa.int64(), "losses": pa.list_(pa.float64(), self.completion.n_actions)})
+
+    def _record_batch(self, batch: Completed) -> pa.RecordBatch:
+        losses = pa.FixedSizeListArray.from_arrays(pa.array(batch.losses.reshape(-1)), self.completion.n_actions)
+        return pa.record_batch([pa.array(batch.rows), losses], schema=self._schema)
+
+    def __repr__(self) -> str:
+        what = "costs" if self.costs else "rewards"
+        return f"Losses, {what} of {self.completion.n_actions} actions by {self.completion.estimator}: {self.log.origin}"
+
+
+def impute(
+    log: Any,
+    model: Any = None,
+    *,
+    losses: str = "costs",
+    estimator: str | None = None,
+    propensity: Any = None,
+    crossfit: int | None = 5,
+    cluster: str | None = None,
+    fold_seed: int = 0,
+    clamp: Any = None,
+    threads: int | None = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> Losses:
+    """What every action would have cost in every event of a log, by estimate (section 4.1.3); streamed.
+
+    model       a reward model, fitted on other events, or not yet fitted: then it is fitted in `crossfit` folds.
+                Without one, r̂ is 0.
+    losses      "costs": minus the rewards, or the log's own costs where it has such a column; or "rewards".
+    estimator   "dr" (with a model the default), "ips" (the default without one), or "dm", the model's predictions
+                alone.
+
+    The other parameters are those of `evaluate`.
+
+    >>> table = pa.table({"action": [0, 1], "cost": [1.0, 0.5], "propensity": [0.25, 0.5]})
+    >>> impute(Log(table)).collect().losses + 0.0
+    array([[4., 0.],
+           [0., 1.]])
+    """
+    if losses not in SIGNS:
+        raise DrstreamError(f"losses={losses!r}: {near(str(losses), SIGNS)}")
+    estimator = ("ips" if model is None else "dr") if estimator is None else estimator
+    if estimator not in ESTIMATORS:
+        raise DrstreamError(f"estimator={estimator!r}: {near(str(estimator), ESTIMATORS)}")
+    if estimator != "ips" and model is None:
+        raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge()')
+    log = as_log(log, propensities=propensity is None and estimator != "dm")
+    if estimator != "dm" and log.roles.propensity is None and propensity is None:
+        raise LogError(f"{estimator} needs propensities, {NO_PROPENSITIES}")
+    folds = crossfit if to_be_fitted(model) or to_be_fitted(propensity) else None
+    given = Given(model, propensity, folds, cluster if folds else None, fold_seed, clamp)
+    given = given.needed(model=estimator != "ips", propensity=estimator != "dm")
+    log = log.with_actions_up_to(most_actions(given))
+    how = {"threads": threads, "executor": executor, "progress": progress}
+    used = prepare(log, given, how, stacklevel=2, use="completing the rewards of")
+    reader = log.reader(context=True, action=True, columns=used.columns, folds=used.folds)
+    return Losses(log, reader, Completion(used, estimator, SIGNS[losses], log.n_actions))
+
+
+def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
+    """Costs, from a log and perhaps a model, or from `Losses`; `how` is threads, executor and progress."""
+    if not isinstance(log, Losses):
+        return impute(log, model, **how)
+    if model is not None:
+        raise DrstreamError("these losses were completed already: give the reward model to impute(), or pass the log")
+    return log.as_costs()
+
+
+def _complete(reader: Reader, completion: Completion, part: Part) -> Iterator[Completed]:
+    skipped: Counter[str] = Counter()
+    for batch in reader.batches(part, skipped):
+        block = Block(batch, 0, len(batch))
+        yield Completed(block.matrix, completion.of(block), block.rows)

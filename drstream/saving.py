@@ -1,0 +1,158 @@
+"""What was fitted to a log, as files: arrays and JSON in an .npz for ours, skops for what holds estimators of
+scikit-learn; never a pickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drstream.errors import DrstreamError, near
+from drstream.log.rows import Origin
+from drstream.writing import whole
+
+if TYPE_CHECKING:
+    from drstream.models.trained import Trained
+
+FORMAT = 1
+
+
+def save(model: Trained, path: str | os.PathLike[str]) -> None:
+    """Write what was fitted; the file appears when it is complete."""
+    model.require_fit()
+    kept = {name: getattr(model, name) for name in model.kept}
+    if model.estimators:
+        data = _skops(model.error).dumps({**_about(model), **kept})
+        _write(path, lambda file: file.write(data), model.error)
+    else:
+        about = np.array(json.dumps(_about(model)))
+        _write(path, lambda file: np.savez(file, about=about, **kept), model.error)
+
+
+def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type[DrstreamError]) -> None:
+    try:
+        with whole(path) as unfinished, unfinished.open("wb") as file:
+            write(file)
+    except OSError as error:
+        raise kind(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def _about(model: Trained) -> dict[str, Any]:
+    """All but arrays and estimators."""
+    return {
+        "format": FORMAT,
+        "kind": type(model).__name__,
+        "parameters": model.kept_parameters(),
+        "labels": [label if isinstance(label, str) else int(label) for label in model.labels_],
+        "features": None if model.features_ is None else list(model.features_),
+        "n_features": model.n_features_,
+        "reward": model.reward_,
+        "n_events": model.n_events_,
+        "reward_range": list(model.reward_range_),
+        "skipped": model.skipped_,
+        "fitted_on": None if model.fitted_on is None else model.fitted_on.to_dict(),
+    }
+
+
+class Shelf:
+    """The kinds of one sort, "model" or "policy", that can be read from a file."""
+
+    def __init__(self, sort: str, kinds: Mapping[str, type[Trained]], error: type[DrstreamError], again: str) -> None:
+        self.sort, self.kinds, self.error = sort, kinds, error
+        self.again = again  # what to do with a file that cannot be read
+
+    def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
+        """What `save` wrote. Types that skops does not know as harmless are refused unless named in `trusted`."""
+        name = os.fspath(path)
+        if not Path(path).is_file():
+            raise self.error(f"no such file: {name!r}")
+        try:
+            with zipfile.ZipFile(path) as file:
+                ours = "about.npy" in file.namelist()
+                theirs = "schema.json" in file.namelist()
+        except Exception:  # BadZipFile, OSError, NotImplementedError, ...: a damaged file meets many in zipfile
+            ours = theirs = False
+        if theirs:
+            state = self._read_skops(name, [trusted] if isinstance(trusted, str) else list(trusted))
+            return self._restore(name, state, state, estimators=True)
+        if not ours:
+            raise self.error(
+                f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
+                f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            about = json.loads(str(arrays.pop("about")))
+        except Exception as error:  # as above
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        return self._restore(name, about, arrays, estimators=False)
+
+    def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
+        try:
+            return self._model(name, about, values, estimators)
+        except (KeyError, TypeError, IndexError) as error:
+            raise self.error(
+                f"{name} lacks what a saved {self.sort} has ({error}): it is damaged. {self.again}"
+            ) from None
+
+    def _model(self, name: str, about: Any, values: dict[str, Any], estimators: bool) -> Trained:
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            found = about.get("format") if isinstance(about, dict) else None
+            raise self.error(
+                f"{name} has format {found!r} of saved {self.sort}s, and this drstream reads {FORMAT}: "
+                f"{self.again[0].lower()}{self.again[1:]}, or use the drstream that wrote it"
+            )
+        kinds = {key: kind for key, kind in self.kinds.items() if kind.estimators == estimators}
+        if about["kind"] not in kinds:
+            raise self.error(
+                f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {near(about['kind'], kinds)}"
+            )
+        kind = kinds[about["kind"]]
+        model = kind.from_parameters(about["parameters"])
+        missing = [key for key in kind.kept if key not in values]
+        if missing:
+            raise self.error(f"{name} lacks {missing[0]!r}: it is damaged. {self.again}")
+        for key in kind.kept:
+            setattr(model, key, values[key])
+        model.labels_, model.n_actions = about["labels"], len(about["labels"])
+        model.features_ = None if about["features"] is None else tuple(about["features"])
+        model.n_features_, model.n_events_ = about["n_features"], about["n_events"]
+        model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
+        model.skipped_, model.reward_ = about["skipped"], about["reward"]
+        model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
+        return model
+
+    def _read_skops(self, name: str, trusted: list[str]) -> dict[str, Any]:
+        skops = _skops(self.error)
+        data = Path(name).read_bytes()
+        try:
+            unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
+        except Exception as error:
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        if unknown:
+            raise self.error(
+                f"{name} holds types that could do harm in a file from someone else: {', '.join(unknown)}. If you "
+                f"trust who wrote it, pass trusted={unknown}"
+            )
+        state = skops.loads(data, trusted=trusted)
+        if not isinstance(state, dict):
+            raise self.error(f"{name} was not written by {self.sort}.save()")
+        return state
+
+
+def _skops(kind: type[DrstreamError]) -> Any:
+    try:
+        return importlib.import_module("skops.io")
+    except ImportError:
+        raise kind(
+            "estimators of scikit-learn are saved and loaded with skops only, as a pickle can run any code when it is "
+            "read: pip install skops"
+        ) from None
