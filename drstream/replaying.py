@@ -35,6 +35,7 @@ from drstream.models.binding import Given, Used, most_actions, prepare
 from drstream.policies.base import FixedPolicy, fill_by_pieces, warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.progress import reporter
+from drstream.recording import Recorded
 from drstream.runs import Replay
 from drstream.terms import bad_prediction
 
@@ -44,6 +45,7 @@ METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
 TRACKERS = ("auto", "exact", "sketch")
 CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
 AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
+LONGEST = 2**62 - 1  # steps
 SPARSE_FEATURES = 100  # that are not 0 in a sparse context, for these sizes
 PATIENCE = 2.0  # s, for shards in an executor to end after Ctrl-C
 
@@ -133,6 +135,49 @@ def replay(
     return result
 
 
+def record(
+    log: Log,
+    policy: Any,
+    horizon: int | None,
+    given: Given,
+    *,
+    q: float,
+    c_max: float,
+    seed: int,
+    snapshots: int,
+    threads: int | None,
+    executor: Executor | None,
+    progress: Any,
+) -> tuple[Replay, Recorded]:
+    """One replicate of DR-ns, with the states in which its blocks found the policy.
+
+    Without a horizon it goes on to the end of the log, and is never complete. The executor is for the fit of models.
+    """
+    asked = asked_once(horizon, q, c_max, seed, snapshots)
+    workers = execution.how_many(threads)
+    how = {"threads": workers, "executor": executor, "progress": progress}
+    plan = _make_plan(log, {"policy": policy}, given, asked, how, False, stacklevel=4)
+    with reporter(progress, log.rows) as report, execution.one_blas_thread():
+        (outcome,), sums = _run(plan, log, workers, None, report)
+    settings = plan.settings[0] if horizon is not None else replace(plan.settings[0], horizon=1)  # for the message
+    run = Replay(settings, outcome, plan.reader.labels, sums, 0.95, 1, plan.used)
+    if run.interrupted:
+        stop = KeyboardInterrupt()
+        stop.add_note(f"before the replay had ended: {run.how_far}")
+        raise stop
+    if outcome.recorded is None or (horizon is not None and not run.complete):
+        raise run.failure
+    return run, outcome.recorded
+
+
+def asked_once(horizon: int | None, q: float, c_max: float, seed: int, snapshots: int) -> _Asked:
+    """The parameters of `record`, checked."""
+    steps = LONGEST if horizon is None else horizon
+    asked = _Asked("dr-ns", steps, (q,), c_max, (seed,), False, 1, 1, "auto", snapshots)
+    asked.check()
+    return asked
+
+
 def _listed(name: str, value: Any) -> list[Any]:
     if isinstance(value, Real):
         return [value]
@@ -154,16 +199,17 @@ class _Asked:
     replicates: int | None
     shards: int
     tracker: str
+    snapshots: int | None = None
 
     def check(self) -> None:
         if self.method not in METHODS:
             raise DrstreamError(f"method={self.method!r}: {near(str(self.method), METHODS)}")
         if self.tracker not in TRACKERS:
             raise DrstreamError(f"tracker={self.tracker!r}: {near(str(self.tracker), TRACKERS)}")
-        for name in ("horizon", "replicates", "shards"):
+        for name in ("horizon", "replicates", "shards", "snapshots"):
             value = getattr(self, name)
             whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if not (whole and 1 <= value < 2**62) and not (name == "replicates" and value is None):
+            if not (whole and 1 <= value <= LONGEST) and not (name in ("replicates", "snapshots") and value is None):
                 raise DrstreamError(f"{name}={value!r}: a whole number, at least 1")
         for q in self.q:
             if not isinstance(q, Real) or not 0 <= q <= 1:
@@ -278,7 +324,13 @@ def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
 
 
 def _make_plan(
-    log: Log, named: Mapping[Any, Any], given: Given, asked: _Asked, how: dict[str, Any], debug: bool
+    log: Log,
+    named: Mapping[Any, Any],
+    given: Given,
+    asked: _Asked,
+    how: dict[str, Any],
+    debug: bool,
+    stacklevel: int = 3,
 ) -> _Plan:
     """Bind policies and models to the log, and find out what must be read of it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
@@ -297,7 +349,7 @@ def _make_plan(
     for name, policy in policies.items():
         bound[name] = policy
         if isinstance(policy, Fixed):
-            warn_if_learned_here(policy.policy, name, log, stacklevel=3)
+            warn_if_learned_here(policy.policy, name, log, stacklevel)
             bound[name] = Fixed(policy.policy.bind(log, name))
             if bound[name].policy.only_logged:
                 raise PolicyError(
@@ -307,7 +359,7 @@ def _make_plan(
             bound[name] = policy.bind(log) or policy
     compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
-    used = prepare(log, given, how, stacklevel=3)
+    used = prepare(log, given, how, stacklevel)
     users: list[Any] = [*fixed, used]
     reader = log.reader(
         context=compiled or python or any(u.uses_context for u in users),
@@ -331,6 +383,7 @@ def _make_plan(
             tracker=asked.tracker,
             most_replicates=asked.replicates,
             unit_rewards=bool(getattr(bound[name], "unit_rewards", False)),
+            snapshots=int(asked.snapshots or 0),
         )
         for name, level, seed in lanes
     ]

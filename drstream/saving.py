@@ -64,9 +64,17 @@ def _about(model: Trained) -> dict[str, Any]:
 class Shelf:
     """The kinds of one sort, "model" or "policy", that can be read from a file."""
 
-    def __init__(self, sort: str, kinds: Mapping[str, type[Trained]], error: type[DrstreamError], again: str) -> None:
+    def __init__(
+        self,
+        sort: str,
+        kinds: Mapping[str, type[Trained]],
+        error: type[DrstreamError],
+        again: str,
+        checked: Sequence[str] = (),
+    ) -> None:
         self.sort, self.kinds, self.error = sort, kinds, error
         self.again = again  # what to do with a file that cannot be read
+        self.checked = checked  # types that skops does not know as harmless, and that `check_loaded` looks into
 
     def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
         """What `save` wrote. Types that skops does not know as harmless are refused unless named in `trusted`."""
@@ -80,8 +88,12 @@ class Shelf:
         except Exception:  # BadZipFile, OSError, NotImplementedError, ...: a damaged file meets many in zipfile
             ours = theirs = False
         if theirs:
-            state = self._read_skops(name, [trusted] if isinstance(trusted, str) else list(trusted))
-            return self._restore(name, state, state, estimators=True)
+            trusted = [trusted] if isinstance(trusted, str) else list(trusted)
+            state, left = self._read_skops(name, trusted)
+            model = self._restore(name, state, state, estimators=True)
+            if left:
+                model.check_loaded(name, left)
+            return model
         if not ours:
             raise self.error(
                 f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
@@ -130,22 +142,27 @@ class Shelf:
         model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
         return model
 
-    def _read_skops(self, name: str, trusted: list[str]) -> dict[str, Any]:
+    def _read_skops(self, name: str, trusted: list[str]) -> tuple[dict[str, Any], list[str]]:
+        """What stands in the file, and the types that are yet to be checked."""
         skops = _skops(self.error)
         data = Path(name).read_bytes()
         try:
             unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
         except Exception as error:
             raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
-        if unknown:
-            raise self.error(
-                f"{name} holds types that could do harm in a file from someone else: {', '.join(unknown)}. If you "
-                f"trust who wrote it, pass trusted={unknown}"
-            )
-        state = skops.loads(data, trusted=trusted)
+        if not set(unknown) <= set(self.checked):
+            raise untrusted(name, unknown, self.error)
+        state = skops.loads(data, trusted=[*trusted, *unknown])
         if not isinstance(state, dict):
             raise self.error(f"{name} was not written by {self.sort}.save()")
-        return state
+        return state, unknown
+
+
+def untrusted(name: str, types: Sequence[str], kind: type[DrstreamError]) -> DrstreamError:
+    return kind(
+        f"{name} holds types that could do harm in a file from someone else: {', '.join(types)}. If you trust who "
+        f"wrote it, pass trusted={list(types)}"
+    )
 
 
 def _skops(kind: type[DrstreamError]) -> Any:

@@ -1,5 +1,6 @@
 """Naive versions of everything, in plain Python and NumPy, one event at a time: slow and obviously right."""
 
+import copy
 import math
 
 import numpy as np
@@ -358,3 +359,103 @@ def r_squared(predicted, r):
 def fold(key, count, seed):
     """Of a row's number, or of a cluster that is a whole number."""
     return math.floor(uniform((seed + 0xA3EC647659359ACD) & MASK, key & MASK) * count)
+
+
+# Policies that are trees of classifiers: an action, or a pair of two such; a node is a pair
+
+
+def balanced_tree(actions):
+    """The first half is on the left, which has one more if they are odd."""
+    if len(actions) == 1:
+        return actions[0]
+    half = (len(actions) + 1) // 2
+    return balanced_tree(actions[:half]), balanced_tree(actions[half:])
+
+
+def tree_nodes(tree):
+    """From the leaves up, left before right."""
+    return [*tree_nodes(tree[0]), *tree_nodes(tree[1]), tree] if isinstance(tree, tuple) else []
+
+
+def tree_winner(tree, goes_right):
+    """The action at the end of the way down, and how many nodes were met."""
+    met = 0
+    while isinstance(tree, tuple):
+        tree = tree[1] if goes_right(tree) else tree[0]
+        met += 1
+    return tree, met
+
+
+def filter_tree_example(node, costs, goes_right):
+    """What one event says at a node: whether right is better, and how important it is; None if it says nothing."""
+    left, right = (tree_winner(side, goes_right)[0] for side in node)
+    if costs[left] == costs[right]:
+        return None
+    return costs[right] < costs[left], abs(costs[left] - costs[right])
+
+
+def offset_tree_example(node, a, r, p, offset, goes_right):
+    """The same from a logged action, its reward and its propensity."""
+    left, right = (tree_winner(side, goes_right)[0] for side in node)
+    if a not in (left, right) or r == offset:
+        return None
+    if r > offset:
+        return a == right, (r - offset) / p
+    return a != right, (offset - r) / p
+
+
+# Losses of all actions, and direct loss minimisation
+
+
+def completed_costs(a, r, p, rhat):
+    """Section 4.1.3, one event and one action at a time; costs are minus rewards."""
+    return np.array(
+        [
+            [-(rhat[k][b] + ((r[k] - rhat[k][b]) / p[k] if b == a[k] else 0.0)) for b in range(len(rhat[k]))]
+            for k in range(len(r))
+        ]
+    )
+
+
+def toward_better(X, costs, theta, epsilon, rate):
+    """One batch update of appendix D, and the loss of the weights before it; theta is (K, d)."""
+    move = np.zeros_like(theta)
+    loss = 0.0
+    for x, cost in zip(X, costs, strict=True):
+        scores = [float(w @ x) for w in theta]
+        a2 = max(range(len(scores)), key=lambda b: scores[b])
+        a1 = max(range(len(scores)), key=lambda b: scores[b] - epsilon * cost[b])
+        loss += cost[a2]
+        move[a1] += x
+        move[a2] -= x
+    return theta + rate * move / len(X), loss / len(X)
+
+
+# The progressive validation policy
+
+
+def progressive(events, rhat, u, policy, horizon, q, c_max, X):
+    """DR-ns with a naive policy for `horizon` steps (None: as many as there are), and π_PV at contexts X (the last
+    appendix), from copies of the policy as it was in each block."""
+    policy.reset()
+    c, Q, blocks, block = c_max, [], [], []
+    for k, (x, a, r, p) in enumerate(events):
+        if len(blocks) == horizon:
+            break
+        pi = np.asarray(policy.probabilities(np.array([x])))[0]
+        expected = 0.0 if rhat is None else math.fsum(pi * rhat[k])
+        block.append(expected + pi[a] / p * (r - (0.0 if rhat is None else rhat[k][a])))
+        Q.append(p / pi[a] if pi[a] > 0 else math.inf)
+        if pi[a] > 0 and u[k] <= c * pi[a] / p:
+            blocks.append((copy.deepcopy(policy), c * len(block), c * math.fsum(block), len(block)))
+            policy.update(np.asarray(x), a, r)
+            c, block = exact_c(Q, q, c_max), []
+    V, C, N = (math.fsum(b[j] for b in blocks) for j in (2, 1, 3))
+    mixture = sum(weight / C * np.asarray(was.probabilities(X)) for was, weight, *_ in blocks)
+    return {"pi": mixture, "value": V / C, "weight": C, "steps": len(blocks), "events": int(N), "c_max": c_max}
+
+
+def progressive_bound(found, delta, M, error, variance):
+    """The theorem at the end of the paper, for rewards in [0, 1]."""
+    N, C, log = found["events"], found["weight"], math.log(2 / delta)
+    return N * found["c_max"] / C * 2 * max((1 + M) * log / N, math.sqrt((variance + M * error) * log / N))

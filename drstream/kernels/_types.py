@@ -16,7 +16,9 @@ __all__ = [
     "F8_IN",
     "F8_IN2",
     "I4",
+    "I4_2",
     "I4_IN",
+    "I4_IN2",
     "I8",
     "I8_IN",
     "SINGLE",
@@ -34,12 +36,14 @@ __all__ = [
 F8 = Array(float64, 1, "C")
 F8_2 = Array(float64, 2, "C")
 I4 = Array(int32, 1, "C")
+I4_2 = Array(int32, 2, "C")
 I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
 F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
+I4_IN2 = Array(int32, 2, "C", readonly=True)
 U1_IN = Array(uint8, 1, "C", readonly=True)
 U8 = Array(uint64, 1, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)

@@ -42,6 +42,7 @@ LANE = np.dtype(
         ("carry", "i8"),  # 1: Q is kept when a replicate ends
         ("most_replicates", "i8"),  # then the lane is done; -1: as many as there are
         ("bin_steps", "i8"),  # steps of simulated time to a point of the curve
+        ("room", "i8"),  # blocks that `learn` may take down before it returns; 0: it takes none down
         # the replicate under way
         ("t", "i8"),  # events accepted
         ("c", "f8"),
@@ -55,6 +56,8 @@ LANE = np.dtype(
         ("block_carry", "f8"),
         ("block_events", "i8"),
         ("block_mass", "f8"),  # sum of (c w - 1)+ since then
+        ("last_weight", "f8"),  # c |B| of the block that the last acceptance ended
+        ("noted", "i8"),  # blocks taken down in this call
         # over all replicates
         ("replicates", "i8"),  # complete
         ("reported", "i8"),  # of these, in earlier calls
@@ -140,11 +143,12 @@ class Learner(NamedTuple):
     initial: Any
     x: Any  # the context of the event; where it is sparse, room for its values
     pi: Any  # π_t(·|x)
+    notes: Any  # (room, S + 1): the state that a block found, and the block's weight
 
 
 EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN2)
 LANE_TYPE = named(Lane, record(LANE), quantiles.TRACKER, F8, F8, F8_2, record(REPLICATE))
-LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8)
+LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8, F8_2)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward
 SPARSE_PROBABILITIES = void(F8, I4_IN, F8_IN, F8)  # state, indices, values, out
@@ -196,6 +200,7 @@ def accept(lane, r, row):
     s.weight, error = two_sum(s.weight, weight)  # step (3)
     s.weight_carry += error
     _note(lane, reward, weight)
+    s.last_weight = weight
     s.block = 0.0
     s.block_carry = 0.0
     s.block_events = 0
@@ -340,6 +345,8 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         expected, logged = _predictions(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         if step(s, lane.tracker[0], lane.low, lane.high, event):
+            if s.room > 0:
+                learner.notes[s.noted, :-1] = learner.state
             if contexts is not None:
                 update(learner.state, x, np.int64(a), r)
             if rows is not None:
@@ -349,8 +356,11 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
             accept(lane, r, events.row[i])
             if s.t == 0:
                 learner.state[:] = learner.initial
-                if s.replicates == s.most_replicates:
-                    return i + 1
+            if s.room > 0:
+                learner.notes[s.noted, -1] = s.last_weight
+                s.noted += 1
+            if s.replicates == s.most_replicates or (s.room > 0 and s.noted == s.room):
+                return i + 1
     return events.action.shape[0]
 
 
@@ -362,7 +372,9 @@ _LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
     int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
 )
 def learn(events, contexts, lane, learner, probabilities, update):
-    """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad."""
+    """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad,
+    or, where blocks are taken down, there was no more room.
+    """
     return learn_with(events, contexts, None, lane, learner, probabilities, update)
 
 

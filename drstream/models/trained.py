@@ -72,6 +72,9 @@ class Trained:
 
         save(self, path)
 
+    def check_loaded(self, name: str, types: Sequence[str]) -> None:
+        """An error if what was read from the file `name` could do harm, as it holds objects of these types."""
+
     def require_fit(self) -> None:
         if not self.fitted:
             or_by_fold = ", or pass crossfit=5 to have it fitted on the folds that an event is not in"

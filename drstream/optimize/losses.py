@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.source import Part
 from drstream.models.base import Column
 from drstream.models.binding import Given, Used, most_actions, prepare
-from drstream.models.crossfit import to_be_fitted
 from drstream.terms import bad_prediction
 from drstream.writing import whole
 
@@ -32,6 +31,7 @@ Floats = NDArray[np.float64]
 
 ESTIMATORS = ("ips", "dm", "dr")
 SIGNS = {"costs": -1.0, "rewards": 1.0}
+FOLDS = 5  # for models that are not yet fitted
 AHEAD = 2  # batches of each part under way that wait to be taken
 
 
@@ -106,7 +106,9 @@ class Losses:
         """
         costs = np.ascontiguousarray(costs, dtype=np.float64)
         if costs.ndim != 2 or X.shape[0] != len(costs):
-            raise LogError(f"contexts of shape {X.shape} and costs of shape {costs.shape}: (n, d) and (n, K) are needed")
+            raise LogError(
+                f"contexts of shape {X.shape} and costs of shape {costs.shape}: (n, d) and (n, K) are needed"
+            )
         n, actions = costs.shape
         columns: dict[str, Any] = {"action": np.zeros(n, np.int32), "reward": np.zeros(n)}
         columns["rewards"] = pa.FixedSizeListArray.from_arrays(pa.array(-costs.reshape(-1)), actions)
@@ -163,7 +165,9 @@ class Losses:
 
     def __repr__(self) -> str:
         what = "costs" if self.costs else "rewards"
-        return f"Losses, {what} of {self.completion.n_actions} actions by {self.completion.estimator}: {self.log.origin}"
+        return (
+            f"Losses, {what} of {self.completion.n_actions} actions by {self.completion.estimator}: {self.log.origin}"
+        )
 
 
 def impute(
@@ -173,7 +177,7 @@ def impute(
     losses: str = "costs",
     estimator: str | None = None,
     propensity: Any = None,
-    crossfit: int | None = 5,
+    crossfit: int | None = FOLDS,
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
@@ -198,6 +202,13 @@ def impute(
     """
     if losses not in SIGNS:
         raise DrstreamError(f"losses={losses!r}: {near(str(losses), SIGNS)}")
+    given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
+    how = {"threads": threads, "executor": executor, "progress": progress}
+    return _make(log, given, SIGNS[losses], estimator, how, stacklevel=3)
+
+
+def _make(log: Any, given: Given, sign: float, estimator: str | None, how: dict[str, Any], stacklevel: int) -> Losses:
+    model, propensity = given.model, given.propensity
     estimator = ("ips" if model is None else "dr") if estimator is None else estimator
     if estimator not in ESTIMATORS:
         raise DrstreamError(f"estimator={estimator!r}: {near(str(estimator), ESTIMATORS)}")
@@ -206,20 +217,26 @@ def impute(
     log = as_log(log, propensities=propensity is None and estimator != "dm")
     if estimator != "dm" and log.roles.propensity is None and propensity is None:
         raise LogError(f"{estimator} needs propensities, {NO_PROPENSITIES}")
-    folds = crossfit if to_be_fitted(model) or to_be_fitted(propensity) else None
-    given = Given(model, propensity, folds, cluster if folds else None, fold_seed, clamp)
     given = given.needed(model=estimator != "ips", propensity=estimator != "dm")
+    if not given.waits:
+        given = replace(given, crossfit=None, cluster=None)
     log = log.with_actions_up_to(most_actions(given))
-    how = {"threads": threads, "executor": executor, "progress": progress}
-    used = prepare(log, given, how, stacklevel=2, use="completing the rewards of")
+    used = prepare(log, given, how, stacklevel, use="completing the rewards of")
     reader = log.reader(context=True, action=True, columns=used.columns, folds=used.folds)
-    return Losses(log, reader, Completion(used, estimator, SIGNS[losses], log.n_actions))
+    return Losses(log, reader, Completion(used, estimator, sign, log.n_actions))
 
 
 def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
     """Costs, from a log and perhaps a model, or from `Losses`; `how` is threads, executor and progress."""
     if not isinstance(log, Losses):
-        return impute(log, model, **how)
+        log = as_log(log)
+        if log.roles.propensity is None:
+            raise LogError(
+                "a policy is learned from completed losses, which need propensities, and the log has none: name their "
+                "column with propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), "
+                "with a model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()"
+            )
+        return _make(log, Given(model, crossfit=FOLDS), SIGNS["costs"], None, how, stacklevel=4)
     if model is not None:
         raise DrstreamError("these losses were completed already: give the reward model to impute(), or pass the log")
     return log.as_costs()

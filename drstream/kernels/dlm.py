@@ -1,0 +1,75 @@
+"""Direct loss minimisation (appendix D of the paper): where the policy goes, where it should go, and the sum of moves.
+
+Several runs are worked on side by side; run r's action k has row r K + k of the scores and of the sums.
+"""
+
+import numpy as np
+
+from drstream.kernels._jit import kernel
+from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN2, SINGLE, float64, void
+
+
+@kernel(void(F8_IN2, F8_IN, F8_IN2, float64, I4_2, I4_2, F8))
+def choose(scores, intercept, losses, epsilon, taken, better, total):
+    """Of every run r and event i: taken[r, i], the action with the largest score; better[r, i], that with the largest
+    score - epsilon loss; the first of them in a tie. total[r] += the loss of the actions taken.
+    """
+    actions, n = losses.shape
+    largest = np.empty(n)
+    improved = np.empty(n)
+    for r in range(taken.shape[0]):
+        at = taken[r]
+        to = better[r]
+        largest[:] = -np.inf
+        improved[:] = -np.inf
+        for k in range(actions):
+            row = scores[r * actions + k]
+            shift = intercept[r * actions + k]
+            loss = losses[k]
+            for i in range(n):
+                s = row[i] + shift
+                at[i] = k if s > largest[i] else at[i]
+                largest[i] = max(largest[i], s)
+                v = s - epsilon * loss[i]
+                to[i] = k if v > improved[i] else to[i]
+                improved[i] = max(improved[i], v)
+        for i in range(n):
+            total[r] += losses[at[i], i]
+
+
+@kernel(void(I4_IN2, I4_IN2, F8_IN2, F8_2, F8))
+def add_moves(taken, better, contexts, out, count):
+    """out[better] += x_i and out[taken] -= x_i where they differ, x being (n, d); count: the same for x = 1."""
+    runs, n = taken.shape
+    actions = count.shape[0] // runs
+    for i in range(n):
+        x = contexts[i]
+        for r in range(runs):
+            if taken[r, i] != better[r, i]:
+                at = r * actions + taken[r, i]
+                to = r * actions + better[r, i]
+                count[to] += 1.0
+                count[at] -= 1.0
+                gain = out[to]
+                loss = out[at]
+                for j in range(x.shape[0]):
+                    gain[j] += x[j]
+                    loss[j] -= x[j]
+
+
+@kernel(void(I4_IN2, I4_IN2, *SINGLE, F8_2, F8), void(I4_IN2, I4_IN2, *DOUBLE, F8_2, F8))
+def add_sparse_moves(taken, better, indptr, indices, values, out, count):
+    """The same for sparse contexts; out is (d, R K), so that what a feature moves stands together."""
+    runs, n = taken.shape
+    actions = count.shape[0] // runs
+    for i in range(n):
+        for r in range(runs):
+            if taken[r, i] != better[r, i]:
+                at = r * actions + taken[r, i]
+                to = r * actions + better[r, i]
+                count[to] += 1.0
+                count[at] -= 1.0
+                for j in range(indptr[i], indptr[i + 1]):
+                    row = out[indices[j]]
+                    row[to] += values[j]
+                    row[at] -= values[j]

@@ -1,0 +1,309 @@
+"""Direct loss minimisation: a linear policy whose own loss, not a surrogate of it, goes down (appendix D)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import execution
+from drstream.errors import NoEventsError, PolicyError
+from drstream.log import Batch, Block, Log
+from drstream.models.passes import Passes
+from drstream.models.trained import check_width
+from drstream.moments import Layout
+from drstream.optimize.base import Learned
+from drstream.optimize.losses import Completion, Losses, as_losses
+from drstream.policies.base import FixedPolicy
+from drstream.policies.fixed import Linear
+from drstream.products import Weights
+
+Floats = NDArray[np.float64]
+
+BLOCK_BYTES = 1 << 19  # of a block's scores and features, to stay in cache
+TOGETHER = 1 << 21  # weights of all runs that are worked on side by side
+
+
+class DirectLossMinimizer(Learned):
+    """argmax_a θ_a·x, with θ by the toward-better form of direct loss minimisation (McAllester, Hazan, Keshet).
+
+    In each epoch, θ_a gains η times the mean over events of x [a = a₁] - x [a = a₂], where a₂ is the action that the
+    policy takes and a₁ that with the largest θ_a·x - ε l_a: one that is nearly as good by its score, and better by its
+    loss. The loss is not convex, so runs start from several random weights, side by side; the weights with the least
+    loss on the data that any run came by are kept.
+
+    epsilon        ε, for losses that range over 1; those of another range are divided by it.
+    restarts       runs.
+    learning_rate, decay
+                   η = learning_rate * t**-decay in epoch t.
+    epochs         at most so many passes over the data ...
+    tolerance      ... of a run whose weights change by a larger share than this.
+    perturbation   standard deviation of the weights at the start.
+    fit_intercept  with θ_a·x + b_a.
+    standardize    of dense contexts, give all features mean 0 and variance 1 first; weights are those of the features
+                   as they are.
+    seed           of the start.
+
+    Contexts that fit into memory are decoded once, others for each epoch. The same result for any number of threads.
+    After `fit`: coef_ (K, d), intercept_ (K), loss_ (its mean completed cost on the data), run_losses_ (of each
+    run), n_epochs_.
+
+    >>> from drstream.optimize import Losses
+    >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    >>> policy = DirectLossMinimizer(restarts=3).fit(Losses.known(X, costs=[[0, 1], [0, 1], [1, 0], [1, 0]]))
+    >>> policy.probabilities(np.array([[-3.0], [3.0]]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    coef_: Floats
+    intercept_: Floats
+    loss_: float
+    run_losses_: Floats
+    n_epochs_: int
+    linear: FixedPolicy  # once it is bound
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 0.1,
+        restarts: int = 20,
+        learning_rate: float = 0.5,
+        decay: float = 0.3,
+        epochs: int = 200,
+        tolerance: float = 1e-4,
+        perturbation: float = 0.01,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.epsilon = _number("epsilon", epsilon, positive=True)
+        self.restarts = _whole("restarts", restarts)
+        self.learning_rate = _number("learning_rate", learning_rate, positive=True)
+        self.decay = _number("decay", decay)
+        self.epochs = _whole("epochs", epochs)
+        self.tolerance = _number("tolerance", tolerance)
+        self.perturbation = _number("perturbation", perturbation, positive=True)
+        self.fit_intercept, self.standardize = bool(fit_intercept), bool(standardize)
+        self.seed = _whole("seed", seed, least=0)
+
+    def fit(
+        self,
+        log: Any,
+        model: Any = None,
+        *,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+    ) -> Self:
+        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'."""
+        losses = as_losses(log, model, {"threads": threads, "executor": executor, "progress": progress})
+        log = losses.log
+        passes = Passes(log, losses.reader, threads, executor, progress)
+        data = _look(passes, losses, self.standardize)
+        rng = np.random.default_rng(self.seed)
+        start = rng.normal(scale=self.perturbation, size=(self.restarts, log.n_actions, log.n_features + 1))
+        if not self.fit_intercept:
+            start[:, :, -1] = 0
+        runs = [_Run(theta) for theta in start]
+        together = max(1, TOGETHER // start[0].size)
+        for first in range(0, len(runs), together):
+            self._descend(runs[first : first + together], passes, losses.completion, data)
+        best = min(runs, key=lambda run: run.loss)  # the first of them in a tie
+        self.coef_, intercept = data.plain(best.best)
+        self.intercept_ = intercept
+        self.loss_, self.run_losses_ = best.loss, np.array([run.loss for run in runs])
+        self.n_epochs_ = max(run.epochs for run in runs)
+        self.remember(log, data.events, data.rewards, passes.skipped)
+        return self
+
+    def _descend(self, runs: list[_Run], passes: Passes, completion: Completion, data: _Data) -> None:
+        """Toward better weights, epoch by epoch, until all runs have converged."""
+        for epoch in range(1, self.epochs + 1):
+            rate = self.learning_rate * epoch**-self.decay
+            task = partial(_epoch, completion, *data.stacked(runs), self.epsilon / data.range)
+            total = _Sums.zeros(len(runs), data.features, completion.n_actions)
+            for found in passes.run(task):
+                total.add(found)
+            moves = data.moves(total, self.fit_intercept)
+            for run, loss, move in zip(runs, total.loss / data.events, moves, strict=True):
+                run.step(float(loss), rate * move, epoch)
+            runs = [run for run in runs if run.change > self.tolerance]
+            if not runs:
+                return
+
+    def probabilities(self, X: Any) -> Floats:
+        self.require_fit()
+        check_width(X, self.n_features_)
+        return Linear(self.coef_, self.intercept_).probabilities(X)
+
+    def bind(self, log: Log, name: str) -> Self:
+        bound = super().bind(log, name)
+        bound.linear = Linear(self.coef_, self.intercept_).bind(log, name)
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        self.linear.fill(block, out)
+
+
+class _Run:
+    """One of the runs: its weights (K, d + 1), the intercepts last, and the best that it came by."""
+
+    def __init__(self, theta: Floats) -> None:
+        self.theta = self.best = theta
+        self.loss = math.inf
+        self.change = math.inf  # of the weights in the last step, as a share of them
+        self.epochs = 0
+
+    def step(self, loss: float, move: Floats, epoch: int) -> None:
+        """Note the loss of the weights, then move them."""
+        if loss < self.loss:
+            self.loss, self.best = loss, self.theta
+        size = float(np.linalg.norm(self.theta))
+        self.change = float(np.linalg.norm(move)) / size if size else math.inf
+        self.theta = self.theta + move
+        self.epochs = epoch
+
+
+class _Sums(NamedTuple):
+    """Over some events: the loss of each run, and its moves by weights (d, R K) and intercepts (R K)."""
+
+    loss: Floats
+    moves: Floats
+    intercepts: Floats
+
+    @classmethod
+    def zeros(cls, runs: int, features: int, actions: int) -> _Sums:
+        return cls(np.zeros(runs), np.zeros((features, runs * actions)), np.zeros(runs * actions))
+
+    def add(self, other: _Sums) -> None:
+        for mine, its in zip(self, other, strict=True):
+            mine += its
+
+
+def _epoch(
+    completion: Completion, weights: Weights, intercept: Floats, epsilon: float, batches: Iterator[Batch]
+) -> _Sums:
+    from drstream.kernels import dlm  # compiled only for this learner
+
+    actions, (columns, features) = completion.n_actions, weights.matrix.shape
+    runs = columns // actions
+    sums = _Sums.zeros(runs, features, actions)
+    by_action = None  # moves of dense contexts, (R K, d)
+    for batch in batches:
+        sparse = not isinstance(batch.context, np.ndarray | list)
+        rows = max(256, BLOCK_BYTES // (8 * (columns + actions + (0 if sparse else features))))
+        for block in batch.blocks(rows):
+            execution.go_on()
+            n = len(block)
+            losses, scores = np.empty((actions, n)), np.empty((columns, n))
+            completion.fill(block, losses)
+            weights.fill(block, scores)
+            taken, better = np.empty((runs, n), np.int32), np.empty((runs, n), np.int32)
+            dlm.choose(scores, intercept, losses, epsilon, taken, better, sums.loss)
+            csr = block.sparse
+            if csr is None:
+                by_action = np.zeros((columns, features)) if by_action is None else by_action
+                dlm.add_moves(taken, better, np.ascontiguousarray(block.features.T), by_action, sums.intercepts)
+            else:
+                form = csr.indptr, csr.indices, csr.values
+                dlm.add_sparse_moves(taken, better, *form, sums.moves, sums.intercepts)
+    return sums if by_action is None else sums._replace(moves=by_action.T)
+
+
+# What must be known of the data before
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Of the data: how many events, the range of losses, and what makes a feature standard: (x - mean) * factor."""
+
+    events: int
+    rewards: tuple[float, float]
+    mean: Floats
+    factor: Floats
+
+    @property
+    def features(self) -> int:
+        return len(self.mean)
+
+    @property
+    def range(self) -> float:
+        return (self.rewards[1] - self.rewards[0]) or 1.0
+
+    def plain(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Weights and intercepts for features as they are, from those of standard ones."""
+        coef = theta[:, :-1] * self.factor
+        return coef, theta[:, -1] - coef @ self.mean
+
+    def stacked(self, runs: Sequence[_Run]) -> tuple[Weights, Floats]:
+        """The same of all runs, one under the other."""
+        coef, intercept = self.plain(np.concatenate([run.theta for run in runs]))
+        return Weights(coef), intercept
+
+    def moves(self, sums: _Sums, intercept: bool) -> Floats:
+        """(R, K, d + 1), for standard features: the mean move of an event."""
+        by_feature = (sums.moves - np.outer(self.mean, sums.intercepts)) * self.factor[:, None]
+        last = sums.intercepts if intercept else np.zeros(len(sums.intercepts))
+        return np.vstack([by_feature, last]).T.reshape(len(sums.loss), -1, self.features + 1) / self.events
+
+
+def _look(passes: Passes, losses: Losses, standardize: bool) -> _Data:
+    """The first pass. Sparse features stay as they are: those that are seldom would be blown up."""
+    completion, features = losses.completion, losses.log.n_features
+    standardize = standardize and losses.log.roles.sparse is None and features > 0
+    layout = Layout(features if standardize else 0, tuple((j,) for j in range(features if standardize else 0)))
+    state, low, high, events = layout.create(), math.inf, -math.inf, 0
+    for found in passes.run(partial(_look_at, layout, completion)):
+        layout.merge(state, found.state)
+        low, high, events = min(low, found.low), max(high, found.high), events + found.events
+    if not events:
+        raise NoEventsError("there is no event to learn a policy from: the log, or the part of it, is empty")
+    mean, factor = np.zeros(features), np.ones(features)
+    if standardize:
+        mean = layout.means(state)
+        variance = state["comoments"][0] / events
+        constant = variance <= (1e-12 * mean) ** 2
+        factor = np.where(constant, 0.0, 1 / np.sqrt(np.where(constant, 1.0, variance)))
+    return _Data(events, (low, high), mean, factor)
+
+
+class _Seen(NamedTuple):
+    state: Any
+    low: float  # of the rewards; where all are known, of all actions
+    high: float
+    events: int
+
+
+def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:
+    state, low, high, events = layout.create(), math.inf, -math.inf, 0
+    for batch in batches:
+        for block in batch.blocks(max(256, BLOCK_BYTES // (8 * (layout.variables + completion.n_actions)))):
+            execution.go_on()
+            rewards = block.reward
+            if completion.estimator == "dm":
+                rewards = -completion.of(block)
+            low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
+            events += len(block)
+            if layout.variables:
+                layout.update(state, block.features.copy())
+    return _Seen(state, low, high, events)
+
+
+def _number(name: str, value: Any, *, positive: bool = False) -> float:
+    if not isinstance(value, Real) or not 0 <= float(value) < math.inf or (positive and value == 0):
+        wanted = "positive" if positive else "at least 0"
+        raise PolicyError(f"DirectLossMinimizer: {name}={value!r} must be a number, {wanted}")
+    return float(value)
+
+
+def _whole(name: str, value: Any, least: int = 1) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise PolicyError(f"DirectLossMinimizer: {name}={value!r} must be a whole number, at least {least}")
+    return int(value)

@@ -1,0 +1,336 @@
+"""Policies that are trees of binary classifiers: actions meet in pairs, and who wins against all is chosen."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.errors import LogError, PolicyError
+from drstream.log import Block, Log, Reader, as_log
+from drstream.models.sample import Events, More, draw, tidy
+from drstream.optimize.base import Learned
+from drstream.optimize.losses import Losses, as_losses
+from drstream.saving import untrusted
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Lead = Callable[[Any, Any], Floats]  # of two actions for each event: by how much the second is the better one
+LEFT, RIGHT = 0, 1
+CHECKED = ("sklearn.tree._tree.Tree",)  # arrays of nodes, which a file's author could let lead anywhere
+
+
+class Tournament(Learned):
+    """A balanced binary tree over the actions, with a classifier in each node that says which side wins.
+
+    Nodes are numbered from the leaves up: 0, 1, ..., and K - 2 is the root.
+    """
+
+    children_: Ints  # (K - 1, 2): the node on either side; -1 - a is action a
+    classifiers_: list[Any]  # of each node; LEFT or RIGHT where one side always wins
+    kept = ("children_", "classifiers_")
+    estimators = True
+
+    def __init__(self, base: Any, sample: Any, seed: Any) -> None:
+        who = type(self).__name__
+        if base is not None:
+            _check_classifier(base, who)
+        if not _is_whole(sample) or sample < 1:
+            raise PolicyError(f"{who}: sample={sample!r}: a whole number of events, at least 1")
+        if not _is_whole(seed):
+            raise PolicyError(f"{who}: seed={seed!r}: a whole number")
+        self.base, self.sample, self.seed = base, int(sample), int(seed)
+
+    @property
+    def depth_(self) -> int:
+        """The most classifiers that an event meets: log2 K, rounded up."""
+        return len(self.classifiers_).bit_length()
+
+    def _lead(self, events: Events) -> Lead:
+        raise NotImplementedError
+
+    def _learn(self, log: Log, reader: Reader, more: More, **how: Any) -> Self:
+        who = type(self).__name__
+        base = _usual(who) if self.base is None else self.base
+        if not log.n_features:
+            raise PolicyError(f"{who}: the log has no context to learn from: name it with context= where you open it")
+        sample, skipped = draw(log, self.sample, self.seed, None, **how, reader=reader, more=more)
+        if not sample.seen:
+            self.remember(log, 0, (np.nan, np.nan))
+        events = sample.events()
+        X, lead = _rows(events.X), self._lead(events)
+        children, classifiers = _balanced(log.n_actions), []
+        winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of the subtrees; of nodes, for each event
+        for node, (left, right) in enumerate(children.tolist()):
+            gain = lead(winners[left], winners[right])
+            places = np.flatnonzero(gain)
+            rng = np.random.default_rng([self.seed % 2**64, node])
+            try:
+                classifiers.append(_fit(base, X[places], gain[places] > 0, np.abs(gain[places]), rng))
+                goes_right = _goes_right(classifiers[node], X)
+            except Exception as problem:
+                problem.add_note(
+                    f"raised by {type(base).__name__} at node {node} of {len(children)} (from the leaves up), "
+                    f"fitted on {len(places)} example{'s' * (len(places) != 1)}"
+                )
+                raise
+            winners[node] = np.where(goes_right, winners.pop(right), winners.pop(left))
+        self.children_, self.classifiers_ = children, classifiers
+        self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped)
+        return self
+
+    def choose(self, X: Any) -> Ints:
+        """The actions' indices (n), for contexts (n, d), an array or a sparse one of SciPy's."""
+        self.require_fit()
+        X = _rows(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features_:
+            raise PolicyError(f"contexts of shape {X.shape}: the policy was learned from {self.n_features_} features")
+        out = np.empty(X.shape[0], np.int64)
+        waiting = [(len(self.classifiers_) - 1, np.arange(len(out)))]  # with one action, the root is -1: action 0
+        while waiting:
+            node, places = waiting.pop()
+            if node < 0:
+                out[places] = -1 - node
+            elif len(places):
+                goes_right = _goes_right(self.classifiers_[node], X[places])
+                waiting.append((int(self.children_[node, LEFT]), places[~goes_right]))
+                waiting.append((int(self.children_[node, RIGHT]), places[goes_right]))
+        return out
+
+    def probabilities(self, X: Any) -> Floats:
+        chosen = self.choose(X)
+        out = np.zeros((len(chosen), len(self.labels_)))
+        out[np.arange(len(chosen)), chosen] = 1
+        return out
+
+    def check_loaded(self, name: str, types: Sequence[str]) -> None:
+        kind = _sklearn("sklearn.tree", type(self).__name__).DecisionTreeClassifier
+        found = [c for c in self.classifiers_ if not isinstance(c, int)]
+        if not all(type(c) is kind for c in found):
+            raise untrusted(name, types, PolicyError)
+        whole = np.array_equal(self.children_, _balanced(len(self.labels_)))
+        if not whole or not all(_leads_down(c.tree_, self.n_features_) for c in found):
+            raise PolicyError(f"{name} holds trees whose nodes lead nowhere: it is damaged. Learn the policy again")
+
+    def __repr__(self) -> str:
+        return " ".join(super().__repr__().split())
+
+
+class FilterTree(Tournament):
+    """A policy from losses of all actions, by binary classification (Beygelzimer, Langford and Ravikumar 2008).
+
+    base    any classifier of scikit-learn, cloned and never changed; by default a decision tree,
+            pruned. It is fitted with sample_weight, or, if it takes none, on examples drawn by importance.
+    sample  the most events to learn from; of a longer log, a uniform sample is drawn by hash of the row's number. These
+            are held in memory with the losses of all actions, meanwhile up to four times as many.
+    seed    of the sample, and of examples drawn by importance.
+
+    From the leaves up, each node is fitted on which of its two sides' winners costs less, with the difference as
+    importance. After `fit`: children_, classifiers_, depth_, labels_, n_events_, reward_range_, skipped_.
+
+    >>> X, costs = np.array([[0.0], [1.0], [2.0]] * 4), np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]] * 4)
+    >>> FilterTree().fit(Losses.known(X, costs)).choose(X[:3])
+    array([0, 1, 2])
+    """
+
+    def __init__(self, base: Any = None, *, sample: int = 1_000_000, seed: int = 0) -> None:
+        super().__init__(base, sample, seed)
+
+    def fit(
+        self,
+        log: Any,
+        model: Any = None,
+        *,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+    ) -> Self:
+        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'.
+
+        Threads or an executor read the log; the classifiers are fitted here, one after the other.
+        """
+        how = {"threads": threads, "executor": executor, "progress": progress}
+        losses = as_losses(log, model, how)
+        return self._learn(losses.log, losses.reader, losses.completion.of, **how)
+
+    def _lead(self, events: Events) -> Lead:
+        costs, rows = events.more, np.arange(len(events))
+        return lambda left, right: costs[rows, left] - costs[rows, right]
+
+
+class OffsetTree(Tournament):
+    """A policy from logged events alone, without a reward model (Beygelzimer and Langford 2009).
+
+    base    as in FilterTree.
+    offset  a logged reward over it speaks for its action, one under it for the other side; of a log with costs, these
+            are minus the costs. None: the middle of the rewards' range, (min + max) / 2.
+    sample  as in FilterTree, without the losses in memory.
+    seed    as in FilterTree.
+
+    A node is fitted on the events whose logged action won on its side, with importance |r - offset| / p. Theirs has
+    p(a|x) + p(a'|x) as numerator, which the log does not know: under uniform logging this is the same at all events,
+    and otherwise 1 / p leaves contexts as frequent as they are. After `fit`: offset_, and as in FilterTree.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"action": [0, 1] * 8, "reward": [1.0, 0.0] * 8, "propensity": [0.5] * 16, "x0": [1.0] * 16})
+    >>> OffsetTree().fit(table).choose(np.array([[1.0]]))
+    array([0])
+    """
+
+    def __init__(
+        self, base: Any = None, *, offset: float | None = None, sample: int = 1_000_000, seed: int = 0
+    ) -> None:
+        super().__init__(base, sample, seed)
+        if offset is not None and not (isinstance(offset, Real) and np.isfinite(float(offset))):
+            raise PolicyError(f"OffsetTree: offset={offset!r}: a number, or None for the middle of the rewards' range")
+        self.offset = None if offset is None else float(offset)
+
+    @property
+    def offset_(self) -> float:
+        return self._offset(*self.reward_range_)
+
+    def _offset(self, low: float, high: float) -> float:
+        return (low + high) / 2 if self.offset is None else self.offset
+
+    def fit(
+        self,
+        log: Any,
+        model: Any = None,
+        *,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+    ) -> Self:
+        """Learn from a log with propensities. Threads or an executor read it; the classifiers are fitted here."""
+        if model is not None:
+            raise PolicyError(
+                f"OffsetTree uses no reward model, and got {model!r}: leave it out, or learn from losses that the "
+                "model completes, FilterTree().fit(log, model)"
+            )
+        if isinstance(log, Losses):
+            raise PolicyError("OffsetTree learns from logged rewards: pass the log itself, or pass these to FilterTree")
+        log = as_log(log)
+        if log.roles.propensity is None:
+            raise LogError(
+                "OffsetTree needs propensities, and the log has none: name their column with propensity= where you "
+                "open it"
+            )
+        how = {"threads": threads, "executor": executor, "progress": progress}
+        return self._learn(log, log.reader(context=True, action=True), _propensity, **how)
+
+    def _lead(self, events: Events) -> Lead:
+        action, reward = events.action, events.reward
+        gain = (reward - self._offset(float(reward.min()), float(reward.max()))) / events.more[:, 0]
+        return lambda left, right: gain * (action == right) - gain * (action == left)
+
+
+def _propensity(block: Block) -> Floats:
+    return block.propensity[:, None]
+
+
+def _rows(X: Any) -> Any:
+    """Contexts as classifiers want them: trees of scikit-learn refuse sparse ones with long indices."""
+    X = tidy(X)
+    if hasattr(X, "tocsr") and X.nnz < 2**31:
+        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
+    return X
+
+
+def _balanced(actions: int) -> Ints:
+    """The nodes' children, below them in number; one side has at most one action more than the other.
+
+    >>> _balanced(3)
+    array([[-1, -2],
+           [ 0, -3]])
+    """
+    children: list[tuple[int, int]] = []
+
+    def grow(first: int, count: int) -> int:
+        if count == 1:
+            return -1 - first
+        half = (count + 1) // 2
+        children.append((grow(first, half), grow(first + half, count - half)))
+        return len(children) - 1
+
+    grow(0, actions)
+    return np.array(children, np.int64).reshape(-1, 2)
+
+
+def _fit(base: Any, X: Any, right: Bools, importance: Floats, rng: np.random.Generator) -> Any:
+    """A clone fitted on examples of these importances, or the side that all of them are on."""
+    weights = {}
+    name = _weight_name(base)
+    if name is not None and len(right):
+        weights[name] = importance / importance.mean()
+    elif len(right):
+        drawn = rng.choice(len(right), len(right), p=importance / importance.sum())
+        X, right = X[drawn], right[drawn]
+    if not right.any() or right.all():  # a classifier would refuse
+        return RIGHT if right.any() else LEFT
+    return importlib.import_module("sklearn.base").clone(base).fit(X, right.astype(np.int64), **weights)
+
+
+def _weight_name(classifier: Any) -> str | None:
+    """What the examples' weights are called by the classifier's fit, if it takes any."""
+    if isinstance(classifier, importlib.import_module("sklearn.pipeline").Pipeline):
+        step, last = classifier.steps[-1]
+        name = _weight_name(last)
+        return None if name is None else f"{step}__{name}"
+    takes = importlib.import_module("sklearn.utils.validation").has_fit_parameter(classifier, "sample_weight")
+    return "sample_weight" if takes else None
+
+
+def _goes_right(classifier: Any, X: Any) -> Bools:
+    if isinstance(classifier, int):
+        return np.full(X.shape[0], classifier == RIGHT)
+    return np.asarray(classifier.predict(X)).reshape(-1) == RIGHT
+
+
+def _leads_down(tree: Any, features: int) -> bool:
+    """Whether every node of a decision tree is a leaf, or leads to two later nodes by a feature that there is."""
+    inner = np.flatnonzero(tree.children_left >= 0)
+    sides = tree.children_left, tree.children_right
+    down = all(((side[inner] > inner) & (side[inner] < tree.node_count)).all() for side in sides)
+    known = tree.n_features == features and ((tree.feature[inner] >= 0) & (tree.feature[inner] < features)).all()
+    return bool(down and known and len(tree.value) == tree.node_count > 0)
+
+
+def _usual(who: str) -> Any:
+    """Like the J48 of the paper's appendix, two examples in a leaf and pruned: whole trees fit the noise of weights."""
+    tree = _sklearn("sklearn.tree", who)
+    return tree.DecisionTreeClassifier(min_samples_leaf=2, ccp_alpha=0.002, random_state=0)
+
+
+def _sklearn(module: str, who: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise PolicyError(
+            f"{who} is made of classifiers of scikit-learn, which is not installed: pip install drstream[sklearn]"
+        ) from None
+
+
+def _check_classifier(base: Any, who: str) -> None:
+    if isinstance(base, type):
+        raise PolicyError(f"{who}: {base.__name__} is a class: pass an instance, {base.__name__}()")
+    name = type(base).__name__
+    if not hasattr(base, "fit"):
+        raise PolicyError(f"{who}: a {name} has no fit: pass a classifier of scikit-learn")
+    try:
+        classifier = _sklearn("sklearn.base", who).is_classifier(base)
+    except (AttributeError, TypeError):  # what a class that is not of scikit-learn's kind gets from it
+        classifier = False
+    if not classifier:
+        raise PolicyError(
+            f"{who}: {name} is no classifier of scikit-learn: pass one, e.g. LogisticRegression(); a class of your own "
+            "inherits ClassifierMixin and BaseEstimator"
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
