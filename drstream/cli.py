@@ -120,6 +120,7 @@ def _as_options(message: str) -> str:
         "|horizon|q|seed|replicates|shards|tracker|method|threads"
     )
     message = message.replace("train, test = log.split(0.5)", "drstream fit --share 0.5")
+    message = message.replace("train, test = log.split(0.7)", "drstream optimize --share 0.7")
     message = message.replace("drs.models.Ridge()", "ridge")
     message = re.sub(rf"(?<![\w-])({names})=(?=[ .,;:)])", r"--\1", message)
     return re.sub(rf"(?<![\w-])({names})=", r"--\1 ", message)
@@ -193,8 +194,9 @@ def evaluate(
     policy: Annotated[
         list[str],
         typer.Option(
-            help="uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz or "
-            "python:module:object; NAME=... gives it another name. May be given more than once."
+            help="uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
+            "python:module:object, or a file of drstream optimize (the rows that it was learned from are then left "
+            "out); NAME=... gives it another name. May be given more than once."
         ),
     ],
     model: RewardModel = None,
@@ -233,6 +235,7 @@ def evaluate(
     if output is not None:
         _check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
+    opened = specs.less_what_they_know(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
@@ -323,6 +326,71 @@ def fit(
 
 
 @app.command()
+def optimize(
+    log: LogPath,
+    learner: Annotated[
+        str,
+        typer.Option(
+            help="dlm (direct loss minimisation), filter-tree, offset-tree, or a policy that learns, as of replay, for "
+            "its progressive validation policy; perhaps with parameters, as in dlm:restarts=5,epochs=100."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write the policy to: .npz; .skops for the trees.")
+    ],
+    losses: Annotated[str, typer.Option(help="What is learned from: dr, ips or dm.")] = "dr",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Reward model of dr and dm, as of evaluate; by default ridge, fitted by fold."),
+    ] = None,
+    propensity_model: PropensityModel = None,
+    crossfit: Annotated[int, typer.Option(help="Folds for models that are not yet fitted.")] = 5,
+    cluster: Annotated[
+        str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in the split and in folds.")
+    ] = None,
+    fold_seed: FoldSeed = 0,
+    clamp: Clamp = None,
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Learn on this share of the rows; evaluate will use the others.")
+    ] = 0.7,
+    seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    horizon: Annotated[
+        int | None, typer.Option(help="Steps to replay a policy that learns; by default as many as the log has.")
+    ] = None,
+    q: Annotated[float, typer.Option(help="Quantile level of the multiplier c of that replay.")] = 0.01,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+) -> None:
+    """Learn a policy on a part of a log, and write it to a file for --policy of evaluate, which uses the other part."""
+    from drstream import specs
+    from drstream.errors import DrstreamError
+
+    opened = _open(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    _check_folder(output, opened)
+    made = specs.learner(learner, horizon, q)
+    suffix = ".skops" if made.estimators else ".npz"
+    if output.suffix != suffix:
+        raise DrstreamError(f"--output {output}: the name must end in {suffix} for --learner {learner}")
+    asked = specs.Learning(losses, model, propensity_model, crossfit, cluster, fold_seed, clamp, share, seed)
+    started = time.perf_counter()
+    made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True})
+    seconds = time.perf_counter() - started
+    made.save(output)
+    if made.skipped_:
+        from drstream.tables import reasons
+
+        typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
+    typer.echo(f"{output}: {made!r}")
+    typer.echo(f"{made.n_events_:,} events in {seconds:.2f} s", err=True)
+
+
+@app.command()
 def replay(
     log: LogPath,
     policy: Annotated[
@@ -388,6 +456,7 @@ def replay(
     from drstream.replaying import replay as run
 
     policies = specs.online_policies(policy, opened.labels, given)
+    opened = specs.less_what_they_know(policies.values(), opened)
     fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,15 @@ from drstream.log import Log, Sparse
 from drstream.models.crossfit import fit, to_be_fitted
 from drstream.models.propensity import PropensityModel
 
-POLICIES = ("uniform", "constant:LABEL", "column:NAME", "softmax:FILE.npz", "linear:FILE.npz", "python:MODULE:OBJECT")
+POLICIES = (
+    "uniform",
+    "constant:LABEL",
+    "column:NAME",
+    "softmax:FILE.npz",
+    "linear:FILE.npz",
+    "python:MODULE:OBJECT",
+    "FILE of drstream optimize",
+)
 LEARNERS = {  # word -> class of drstream.policies, and its parameters
     "epsilon-greedy": ("EpsilonGreedy", ("epsilon", "epsilon_decay", "learning_rate", "learning_rate_decay", "loss")),
     "boltzmann": ("Boltzmann", ("temperature", "cooling", "learning_rate", "learning_rate_decay", "loss")),
@@ -27,6 +35,15 @@ LEARNERS = {  # word -> class of drstream.policies, and its parameters
     "linucb": ("LinUCB", ("alpha", "ridge")),
     "ucb1": ("UCB1", ("scale",)),
     "exp3": ("Exp3", ("gamma",)),
+}
+TREE = ("sample", "seed")
+OPTIMIZERS = {  # word -> class of drstream.optimize, and its parameters
+    "dlm": (
+        "DirectLossMinimizer",
+        ("epsilon", "restarts", "learning_rate", "decay", "epochs", "tolerance", "perturbation", "seed"),
+    ),
+    "filter-tree": ("FilterTree", TREE),
+    "offset-tree": ("OffsetTree", ("offset", *TREE)),
 }
 TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
 MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
@@ -63,12 +80,11 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
     for text in texts:
         name, spec = _name(text)
         _check_new(name, spec, named)
-        kind, _, rest = spec.partition(":")
+        kind, _, _ = spec.partition(":")
         if kind in LEARNERS:
             known = LEARNERS[kind][1]
             unused -= set(known)
-            parameters = {key: value for key, value in given.items() if key in known}
-            named[name] = getattr(kinds, LEARNERS[kind][0])(**{**parameters, **_parameters(rest, known, spec)})
+            named[name] = _online(spec, {key: value for key, value in given.items() if key in known})
         else:
             named[name] = _policy(spec, labels, (*LEARNERS, *POLICIES))
     if unused:
@@ -77,21 +93,31 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
     return named
 
 
-def _parameters(text: str, known: Sequence[str], spec: str) -> dict[str, Any]:
+def _online(spec: str, given: dict[str, Any], option: str = "--policy") -> Any:
+    kind, _, rest = spec.partition(":")
+    name, known = LEARNERS[kind]
+    return getattr(kinds, name)(**{**given, **_parameters(rest, known, spec, option)})
+
+
+def _parameters(text: str, known: Sequence[str], spec: str, option: str) -> dict[str, Any]:
     """`alpha=0.5,ridge=2`."""
     found: dict[str, Any] = {}
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
         if key in found:
-            raise PolicyError(f"--policy {spec!r}: {key} is given twice")
+            raise PolicyError(f"{option} {spec!r}: {key} is given twice")
         if not equals or key not in known:
-            raise PolicyError(f"--policy {spec!r}: {key!r} is not a parameter of it: {near(key, known)}")
+            raise PolicyError(f"{option} {spec!r}: {key!r} is not a parameter of it: {near(key, known)}")
         try:
-            found[key] = float(value) if key != "loss" else value
+            found[key] = value if key == "loss" else _int_or_float(value)
         except ValueError:
-            raise PolicyError(f"--policy {spec!r}: {key}={value!r} is not a number") from None
+            raise PolicyError(f"{option} {spec!r}: {key}={value!r} is not a number") from None
     return found
+
+
+def _int_or_float(text: str) -> int | float:
+    return int(text) if re.fullmatch(r" *[0-9]+ *", text) else float(text)
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
@@ -124,12 +150,26 @@ def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIE
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
+        if Path(spec).suffix in MODEL_FILES or Path(spec).is_file():
+            return _learned(spec)
         if kind in LEARNERS:
             raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
         meant = near(kind, [form.partition(":")[0] for form in all_forms])
         hint = f", {meant}" if meant.startswith("did") else "."
         raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(all_forms)}")
     return made[kind]()
+
+
+def _learned(path: str) -> Any:
+    """A policy of drstream optimize."""
+    from drstream import optimize
+
+    try:
+        return optimize.load(path)
+    except PolicyError as error:
+        if Path(path).is_file() and "is not a policy" in str(error):
+            error = PolicyError(f"{error}. An .npz of weights is written as linear:{path} or softmax:{path}")
+        raise error from None
 
 
 def _label(text: str, labels: Sequence[Any]) -> Any:
@@ -214,8 +254,7 @@ def fitted_models(
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
     if limits and propensity is None:
         raise ModelError(f"--{min(limits).replace('_', '-')} is about --propensity-model, and there is none")
-    for known in (model, propensity):
-        log = _less_what_it_knows(known, log)
+    log = less_what_they_know((model, propensity), log)
     waiting: list[Any] = [m for m in (model, propensity) if to_be_fitted(m)]
     if waiting and how.crossfit is None:
         train, log = log.split(how.share, how.seed, how.cluster)
@@ -227,12 +266,93 @@ def fitted_models(
     return told, log
 
 
-def _less_what_it_knows(model: Any, log: Log) -> Log:
-    """The rest of a log on a split of which the model was fitted: for models from files."""
-    origin = getattr(model, "fitted_on", None)
-    if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
-        return log
-    return log.part_of(origin.splits[-1].complement) if origin.splits else log
+def less_what_they_know(users: Iterable[Any], log: Log) -> Log:
+    """The rest of a log on splits of which models were fitted, or policies learned: for those from files."""
+    for user in users:
+        origin = getattr(user, "fitted_on", None)
+        if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
+            continue
+        if origin.splits:
+            log = log.part_of(origin.splits[-1].complement)
+    return log
+
+
+def learner(text: str, horizon: int | None, q: float) -> Any:
+    """For `drstream optimize`: dlm, filter-tree, offset-tree, or an online policy to replay."""
+    from drstream import optimize
+
+    kind, _, rest = text.partition(":")
+    if kind in LEARNERS:
+        return optimize.ProgressivePolicy(_online(text, {}, "--learner"), horizon=horizon, q=q)
+    if kind not in OPTIMIZERS:
+        all_forms = (*OPTIMIZERS, *LEARNERS)
+        meant = near(kind, all_forms)
+        hint = f", {meant}" if meant.startswith("did") else "."
+        raise PolicyError(f"--learner {text!r} is not a learner{hint} A learner is one of: {', '.join(all_forms)}")
+    if horizon is not None:
+        raise PolicyError(f"--horizon {horizon} is for learners that are replayed: {', '.join(LEARNERS)}")
+    name, known = OPTIMIZERS[kind]
+    return getattr(optimize, name)(**_parameters(rest, known, text, "--learner"))
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What `drstream optimize` was told, but for the learner."""
+
+    losses: str
+    model: str | None
+    propensity_model: str | None
+    crossfit: int
+    cluster: str | None
+    fold_seed: int
+    clamp: str | None
+    share: float
+    seed: int
+
+    def check(self, made: Any) -> None:
+        """Are these options about this learner?"""
+        from drstream import optimize
+
+        if self.losses not in ("ips", "dr", "dm"):
+            raise DrstreamError(f"--losses {self.losses!r}: {near(self.losses, ('dr', 'ips', 'dm'))}")
+        if self.losses == "ips" and self.model is not None:
+            raise ModelError(f"--model {self.model} is not needed for --losses ips: leave it out, or take --losses dr")
+        offset, replayed = isinstance(made, optimize.OffsetTree), isinstance(made, optimize.ProgressivePolicy)
+        if offset and self.model is not None:
+            raise ModelError(f"--model {self.model}: offset-tree learns from the logged rewards, without a model")
+        if replayed and self.losses == "dm":
+            raise DrstreamError("--losses dm: the replay of a policy that learns takes dr or ips")
+        for option, value in (("propensity-model", self.propensity_model), ("clamp", self.clamp)):
+            if value is not None and (offset or replayed):
+                raise DrstreamError(f"--{option} {value} is for dlm and filter-tree")
+
+
+def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
+    """The learner, fitted on its share of the log."""
+    from drstream import optimize
+
+    asked.check(made)
+    model = None if asked.losses == "ips" else _model(asked.model or "ridge")
+    propensity = None if asked.propensity_model is None else _propensity(asked.propensity_model, {})
+    log = less_what_they_know((model, propensity), log)
+    if asked.share < 1:
+        log = log.split(asked.share, asked.seed, asked.cluster)[0]
+    if isinstance(made, optimize.OffsetTree):
+        return made.fit(log, **how)
+    if isinstance(made, optimize.ProgressivePolicy):
+        return made.fit(log, model, **how)
+    losses = optimize.impute(
+        log,
+        model,
+        estimator=asked.losses,
+        propensity=propensity,
+        crossfit=asked.crossfit,
+        cluster=asked.cluster,
+        fold_seed=asked.fold_seed,
+        clamp=_clamp(asked.clamp),
+        **how,
+    )
+    return made.fit(losses, **how)
 
 
 def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:
