@@ -1,0 +1,97 @@
+"""Repetitions of an experiment on all cores, each with a seed of its own; and results with what made them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drstream.execution import usable_cores
+from drstream.writing import whole
+
+Row = dict[str, Any]
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all experiments are told."""
+
+    data: Path
+    output: Path
+    quick: bool = False
+    seed: int = 0
+    workers: int = field(default_factory=usable_cores)
+
+    def repetitions(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+def generator(*key: int) -> np.random.Generator:
+    """Random numbers that belong to this key, e.g. (seed, experiment, repetition)."""
+    return np.random.default_rng([part & (2**64 - 1) for part in key])
+
+
+def run(task: Callable[..., list[Row]], cases: Sequence[tuple[Any, ...]], setting: Setting, title: str) -> list[Row]:
+    """The rows of task(*case) for every case, in the order of the cases; in processes of one thread each."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    found: dict[int, list[Row]] = {}
+    with Progress(console=Console(stderr=True)) as bars:
+        bar = bars.add_task(title, total=len(cases))
+        if setting.workers == 1:
+            for i, case in enumerate(cases):
+                found[i] = _quietly(task, *case)
+                bars.advance(bar)
+        else:
+            before = {name: os.environ.get(name) for name in THREADS}
+            os.environ.update(dict.fromkeys(THREADS, "1"))  # seen by the processes to come
+            try:
+                with ProcessPoolExecutor(setting.workers, multiprocessing.get_context("spawn")) as pool:
+                    futures = {pool.submit(_quietly, task, *case): i for i, case in enumerate(cases)}
+                    try:
+                        for future in as_completed(futures):
+                            found[futures[future]] = future.result()
+                            bars.advance(bar)
+                    except BaseException:
+                        pool.shutdown(wait=False, cancel_futures=True)
+                        raise
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return [row for i in range(len(cases)) for row in found[i]]
+
+
+def _quietly(task: Callable[..., list[Row]], *case: Any) -> list[Row]:
+    """Without the warnings of models fitted on the events that they complete: so the paper has it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the reward model was fitted on events")
+        return task(*case)
+
+
+def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> Path:
+    """NAME.parquet, which says what it was made with."""
+    table = pa.Table.from_pylist(list(rows))
+    about = {
+        "quick": str(setting.quick),
+        "seed": str(setting.seed),
+        "seconds": f"{time.perf_counter() - started:.1f}",
+        "workers": str(setting.workers),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    setting.output.mkdir(parents=True, exist_ok=True)
+    path = setting.output / f"{name}.parquet"
+    with whole(path) as unfinished:
+        pq.write_table(table.replace_schema_metadata(about), unfinished)
+    return path
