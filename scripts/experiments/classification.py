@@ -1,4 +1,4 @@
-"""Section 4.1: multiclass problems as bandits. Figure 1 compares estimators of a classifier's error, Figure 2 learners."""
+"""Section 4.1: multiclass problems as bandits. Figure 1 compares estimators of the error, Figure 2 learners."""
 
 from __future__ import annotations
 
