@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drstream.errors import DrstreamError
-from scripts.experiments import classification, data
+from scripts.experiments import classification, data, page
 from scripts.experiments.trials import Setting
 
 ROOT = Path(__file__).parents[2]
@@ -22,20 +22,22 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/paper", description="Run the paper's experiments on real data.")
-    parser.add_argument("experiment", choices=[*EXPERIMENTS, "all"])
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions and sets: minutes; no page is written")
+    parser.add_argument("experiment", choices=[*EXPERIMENTS, "all", "page"], help="page: write it from results")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions and sets: seconds to minutes")
     parser.add_argument("--data", type=Path, default=data.FOLDER, help="folder of the data sets (default: %(default)s)")
-    parser.add_argument("--output", type=Path, help="folder for results (default: docs/paper; quick: build/paper)")
+    parser.add_argument("--output", type=Path, help="folder for results (docs/paper; quick: build/paper)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
     given = parser.parse_args()
     output = given.output or ROOT / ("build/paper" if given.quick else "docs/paper")
     setting = Setting(given.data, output, given.quick, given.seed)
-    chosen = list(EXPERIMENTS) if given.experiment == "all" else [given.experiment]
+    chosen = [name for name in EXPERIMENTS if given.experiment in (name, "all")]
     try:
         for name in chosen:
             started = time.perf_counter()
             path = EXPERIMENTS[name](setting)
             print(f"{name}: {path} in {time.perf_counter() - started:.0f} s")  # noqa: T201
+        page.write(output, output.with_suffix(".md"))
+        print(f"page: {output.with_suffix('.md')}")  # noqa: T201
     except DrstreamError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return BAD_INPUT

@@ -65,18 +65,24 @@ def figure1(setting: Setting) -> Path:
 
 
 @cache
-def _policy(name: str, folder: Path, seed: int, quick: bool) -> tuple[Any, Any, data.Classes, float]:
-    """Steps 1 to 3 of section 4.1.2: the classifier, the loss model, the evaluation set, and the true error on it."""
+def _policies(name: str, folder: Path, seed: int, quick: bool) -> tuple[dict[str, Any], Any, data.Classes]:
+    """Steps 1 and 2 of section 4.1.2: classifiers, the loss model, and the evaluation set.
+
+    One classifier is as drstream trains it; the other, of larger error, has neither intercept nor standard features.
+    """
     known = _load(name, folder)
     rng = trials.generator(seed, FIGURE1, list(data.UCI).index(name))
     order = rng.permutation(len(known.y))
     train, test = order[: len(order) // 2], order[len(order) // 2 :]
     X, y, K = known.X[train], known.y[train], known.n_classes
-    learner = drs.optimize.DirectLossMinimizer(**_effort(quick))
-    policy = learner.fit(drs.optimize.Losses.known(X, costs(y, K)), threads=1)
+    forms = {"standardised": {}, "plain": {"standardize": False, "fit_intercept": False}}
+    known_costs = drs.optimize.Losses.known(X, costs(y, K))
+    policies = {
+        form: drs.optimize.DirectLossMinimizer(**_effort(quick), **options).fit(known_costs, threads=1)
+        for form, options in forms.items()
+    }
     model = drs.models.Ridge().fit(full_feedback(X, y, K), threads=1)
-    held = data.Classes(name, known.X[test], known.y[test], K)
-    return policy, model, held, error_of(policy, held.X, held.y)
+    return policies, model, data.Classes(name, known.X[test], known.y[test], K)
 
 
 def _effort(quick: bool) -> dict[str, int]:
@@ -88,18 +94,21 @@ def error_of(policy: Any, X: NDArray[Any], y: NDArray[np.int64]) -> float:
 
 
 def estimates(name: str, folder: Path, seed: int, first: int, last: int, quick: bool) -> list[Row]:
-    """Step 4, for some of the repetitions."""
-    policy, model, held, truth = _policy(name, folder, seed, quick)
+    """Steps 3 and 4, for some of the repetitions."""
+    policies, model, held = _policies(name, folder, seed, quick)
+    truth = {form: error_of(policy, held.X, held.y) for form, policy in policies.items()}
     rows = []
     for repetition in range(first, last):
         rng = trials.generator(seed, FIGURE1, list(data.UCI).index(name), repetition)
         table = bandit(held.X, held.y, held.n_classes, rng)
         rewards, losses = (as_log(table, outcome, held.n_classes) for outcome in ("reward", "cost"))
-        result = drs.evaluate(rewards, policy, model, estimators=["dm", "ips", "dr"], threads=1)
-        errors = {estimator: 1 - result["policy", estimator].value for estimator in ("dm", "ips", "dr")}
-        errors["ips of losses"] = -drs.evaluate(losses, policy, estimators="ips", threads=1)["policy", "ips"].value
-        about = {"data": name, "repetition": repetition, "truth": truth}
-        rows += [{**about, "estimator": estimator, "error": error} for estimator, error in errors.items()]
+        result = drs.evaluate(rewards, policies, model, estimators=["dm", "ips", "dr"], threads=1)
+        of_losses = drs.evaluate(losses, policies, estimators="ips", threads=1)
+        for form in policies:
+            errors = {estimator: 1 - result[form, estimator].value for estimator in ("dm", "ips", "dr")}
+            errors["ips of losses"] = -of_losses[form, "ips"].value
+            about = {"data": name, "repetition": repetition, "classifier": form, "truth": truth[form]}
+            rows += [{**about, "estimator": estimator, "error": error} for estimator, error in errors.items()]
     return rows
 
 

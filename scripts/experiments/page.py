@@ -1,0 +1,45 @@
+"""docs/paper.md: what came out of each experiment, beside what the paper says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from drstream.writing import whole
+from scripts.experiments import classification_page
+from scripts.experiments.summary import Results
+
+Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
+
+SECTIONS: dict[str, Section] = {
+    "figure1": classification_page.figure1,
+    "figure2": classification_page.figure2,
+}
+HEAD = """# The paper's experiments
+
+`scripts/paper all` makes this page: every number on it comes out of the rows in [paper/](paper/). The paper is Dudík,
+Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*; sections, tables and figures are its own.
+± is one standard error over repetitions, unless said otherwise. The data is real where it can be had; where the paper's
+is not public, a stand-in is named. `scripts/paper figure1 --quick` takes seconds; `--data FOLDER` is where the data is.
+"""
+
+
+def write(folder: Path, page: Path) -> None:
+    """The page, from what results there are in the folder."""
+    text = [HEAD]
+    for name, section in SECTIONS.items():
+        path = folder / f"{name}.parquet"
+        if path.is_file():
+            results = Results(path)
+            text.append(section(results, folder / f"{name}.svg"))
+            text.append(_how(name, results))
+    with whole(page) as unfinished:
+        unfinished.write_text("\n".join(text))
+
+
+def _how(name: str, results: Results) -> str:
+    about = results.about
+    quick = ", quick form" if about["quick"] == "True" else ""
+    seconds, workers = float(about["seconds"]), about["workers"]
+    how = f"`scripts/paper {name}`{quick}, seed {about['seed']}: {seconds:.0f} s on {workers} cores, {about['date']}"
+    return f"*{how}.*\n"

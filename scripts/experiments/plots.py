@@ -1,0 +1,62 @@
+"""Figures as SVG. The same rows make the same file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drstream.writing import whole
+
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888")  # told apart by all eyes
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "drstream", "font.size": 9, "axes.spines.right": False})
+    matplotlib.rcParams.update({"axes.spines.top": False, "legend.frameon": False})
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure: Any, path: Path) -> None:
+    with whole(path) as unfinished:
+        figure.savefig(unfinished, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    _pyplot().close(figure)
+
+
+Bars = Mapping[str, Sequence[tuple[float, float]]]  # of each series, for each group the height and its error
+
+
+def grouped_bars(path: Path, groups: Sequence[str], panels: Mapping[str, Bars], *, log: bool = False) -> None:
+    """One panel beside the other, in each a group of bars for every data set."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
+    for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
+        width = 0.8 / len(series)
+        for i, (name, bars) in enumerate(series.items()):
+            places = [g + (i - (len(series) - 1) / 2) * width for g in range(len(groups))]
+            heights, errors = zip(*bars, strict=True)
+            axis.bar(places, heights, width, yerr=errors, label=name, color=COLOURS[i], error_kw={"lw": 0.8})
+        axis.set_title(title)
+        axis.set_xticks(range(len(groups)), groups, rotation=45, ha="right")
+        if log:
+            axis.set_yscale("log")
+        axis.legend(fontsize=7)
+    _save(figure, path)
+
+
+def curves(path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], xlabel: str) -> None:
+    """Lines of (x, y, error of y), both axes logarithmic."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
+    for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
+        for i, (name, points) in enumerate(series.items()):
+            x, y, error = zip(*points, strict=True)
+            axis.errorbar(x, y, error, label=name, color=COLOURS[i], marker="o", ms=3, lw=1, capsize=2)
+        axis.set(title=title, xlabel=xlabel, xscale="log", yscale="log")
+        axis.legend(fontsize=7)
+    _save(figure, path)
