@@ -338,17 +338,19 @@ def optimize(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write the policy to: .npz; .skops for the trees.")
     ],
-    losses: Annotated[str, typer.Option(help="What is learned from: dr, ips or dm.")] = "dr",
+    losses: Annotated[str | None, typer.Option(help="What is learned from: dr (the default), ips or dm.")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Reward model of dr and dm, as of evaluate; by default ridge, fitted by fold."),
     ] = None,
     propensity_model: PropensityModel = None,
-    crossfit: Annotated[int, typer.Option(help="Folds for models that are not yet fitted.")] = 5,
+    crossfit: Annotated[
+        int | None, typer.Option(help="Folds for models that are not yet fitted; by default 5.")
+    ] = None,
     cluster: Annotated[
         str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in the split and in folds.")
     ] = None,
-    fold_seed: FoldSeed = 0,
+    fold_seed: Annotated[int | None, typer.Option(help="Of the folds.")] = None,
     clamp: Clamp = None,
     share: Annotated[
         float, typer.Option(min=0, max=1, help="Learn on this share of the rows; evaluate will use the others.")
@@ -357,7 +359,10 @@ def optimize(
     horizon: Annotated[
         int | None, typer.Option(help="Steps to replay a policy that learns; by default as many as the log has.")
     ] = None,
-    q: Annotated[float, typer.Option(help="Quantile level of the multiplier c of that replay.")] = 0.01,
+    q: Annotated[
+        float | None, typer.Option(help="Quantile level of the multiplier c of that replay; by default 0.01.")
+    ] = None,
+    c_max: Annotated[float | None, typer.Option(help="Largest multiplier of that replay; by default 1.")] = None,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
@@ -370,13 +375,15 @@ def optimize(
     """Learn a policy on a part of a log, and write it to a file for --policy of evaluate, which uses the other part."""
     from drstream import specs
     from drstream.errors import DrstreamError
+    from drstream.saving import check_savable
 
     opened = _open(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     _check_folder(output, opened)
-    made = specs.learner(learner, horizon, q)
+    made = specs.learner(learner, horizon, q, c_max)
     suffix = ".skops" if made.estimators else ".npz"
     if output.suffix != suffix:
         raise DrstreamError(f"--output {output}: the name must end in {suffix} for --learner {learner}")
+    check_savable(made)
     asked = specs.Learning(losses, model, propensity_model, crossfit, cluster, fold_seed, clamp, share, seed)
     started = time.perf_counter()
     made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True})
@@ -541,6 +548,8 @@ def _check_folder(path: Path, log: Log) -> None:
         raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
     if not path.parent.is_dir():
         raise DrstreamError(f"--output {path}: there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK) or path.is_dir():
+        raise DrstreamError(f"--output {path} cannot be written: choose another name or folder")
 
 
 def _write(table: Any, path: Path) -> None:

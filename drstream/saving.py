@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drstream.models.trained import Trained
 
 FORMAT = 1
+SEVERAL = {"model": "models", "policy": "policies"}
 
 
 def save(model: Trained, path: str | os.PathLike[str]) -> None:
@@ -34,6 +35,12 @@ def save(model: Trained, path: str | os.PathLike[str]) -> None:
     else:
         about = np.array(json.dumps(_about(model)))
         _write(path, lambda file: np.savez(file, about=about, **kept), model.error)
+
+
+def check_savable(model: Trained) -> None:
+    """An error, before anything is fitted, if what is needed to save it is not installed."""
+    if model.estimators:
+        _skops(model.error)
 
 
 def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type[DrstreamError]) -> None:
@@ -58,6 +65,7 @@ def _about(model: Trained) -> dict[str, Any]:
         "reward_range": list(model.reward_range_),
         "skipped": model.skipped_,
         "fitted_on": None if model.fitted_on is None else model.fitted_on.to_dict(),
+        "models_of": [origin.to_dict() for origin in model.models_of],
     }
 
 
@@ -91,8 +99,7 @@ class Shelf:
             trusted = [trusted] if isinstance(trusted, str) else list(trusted)
             state, left = self._read_skops(name, trusted)
             model = self._restore(name, state, state, estimators=True)
-            if left:
-                model.check_loaded(name, left)
+            model.check_loaded(name, left)
             return model
         if not ours:
             raise self.error(
@@ -110,7 +117,9 @@ class Shelf:
     def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
         try:
             return self._model(name, about, values, estimators)
-        except (KeyError, TypeError, IndexError) as error:
+        except DrstreamError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
             raise self.error(
                 f"{name} lacks what a saved {self.sort} has ({error}): it is damaged. {self.again}"
             ) from None
@@ -119,7 +128,7 @@ class Shelf:
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None
             raise self.error(
-                f"{name} has format {found!r} of saved {self.sort}s, and this drstream reads {FORMAT}: "
+                f"{name} has format {found!r} of saved {SEVERAL[self.sort]}, and this drstream reads {FORMAT}: "
                 f"{self.again[0].lower()}{self.again[1:]}, or use the drstream that wrote it"
             )
         kinds = {key: kind for key, kind in self.kinds.items() if kind.estimators == estimators}
@@ -136,10 +145,11 @@ class Shelf:
             setattr(model, key, values[key])
         model.labels_, model.n_actions = about["labels"], len(about["labels"])
         model.features_ = None if about["features"] is None else tuple(about["features"])
-        model.n_features_, model.n_events_ = about["n_features"], about["n_events"]
+        model.n_features_, model.n_events_ = int(about["n_features"]), int(about["n_events"])
         model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
         model.skipped_, model.reward_ = about["skipped"], about["reward"]
         model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
+        model.models_of = tuple(map(Origin.from_dict, about.get("models_of", ())))
         return model
 
     def _read_skops(self, name: str, trusted: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -152,7 +162,10 @@ class Shelf:
             raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
         if not set(unknown) <= set(self.checked):
             raise untrusted(name, unknown, self.error)
-        state = skops.loads(data, trusted=[*trusted, *unknown])
+        try:
+            state = skops.loads(data, trusted=[*trusted, *unknown])
+        except Exception as error:
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
         if not isinstance(state, dict):
             raise self.error(f"{name} was not written by {self.sort}.save()")
         return state, unknown
@@ -161,7 +174,7 @@ class Shelf:
 def untrusted(name: str, types: Sequence[str], kind: type[DrstreamError]) -> DrstreamError:
     return kind(
         f"{name} holds types that could do harm in a file from someone else: {', '.join(types)}. If you trust who "
-        f"wrote it, pass trusted={list(types)}"
+        f"wrote it, pass trusted={list(types)} to load()"
     )
 
 

@@ -117,7 +117,8 @@ def _parameters(text: str, known: Sequence[str], spec: str, option: str) -> dict
 
 
 def _int_or_float(text: str) -> int | float:
-    return int(text) if re.fullmatch(r" *[0-9]+ *", text) else float(text)
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
@@ -136,6 +137,8 @@ def _check_new(name: str, spec: str, named: dict[str, Any]) -> None:
 def _name(text: str) -> tuple[str, str]:
     """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
     name, equals, spec = text.partition("=")
+    if Path(text).is_file():
+        return text, text
     return (name, spec) if equals and ":" not in name and name and spec else (text, text)
 
 
@@ -167,7 +170,7 @@ def _learned(path: str) -> Any:
     try:
         return optimize.load(path)
     except PolicyError as error:
-        if Path(path).is_file() and "is not a policy" in str(error):
+        if Path(path).is_file() and "is not a policy: it was not written" in str(error):
             error = PolicyError(f"{error}. An .npz of weights is written as linear:{path} or softmax:{path}")
         raise error from None
 
@@ -268,8 +271,8 @@ def fitted_models(
 
 def less_what_they_know(users: Iterable[Any], log: Log) -> Log:
     """The rest of a log on splits of which models were fitted, or policies learned: for those from files."""
-    for user in users:
-        origin = getattr(user, "fitted_on", None)
+    origins = [o for user in users for o in (getattr(user, "fitted_on", None), *getattr(user, "models_of", ()))]
+    for origin in origins:
         if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
             continue
         if origin.splits:
@@ -277,20 +280,23 @@ def less_what_they_know(users: Iterable[Any], log: Log) -> Log:
     return log
 
 
-def learner(text: str, horizon: int | None, q: float) -> Any:
+def learner(text: str, horizon: int | None, q: float | None, c_max: float | None) -> Any:
     """For `drstream optimize`: dlm, filter-tree, offset-tree, or an online policy to replay."""
     from drstream import optimize
 
     kind, _, rest = text.partition(":")
     if kind in LEARNERS:
-        return optimize.ProgressivePolicy(_online(text, {}, "--learner"), horizon=horizon, q=q)
+        options = ("horizon", horizon), ("q", q), ("c_max", c_max)
+        given: dict[str, Any] = {key: value for key, value in options if value is not None}
+        return optimize.ProgressivePolicy(_online(text, {}, "--learner"), **given)
     if kind not in OPTIMIZERS:
         all_forms = (*OPTIMIZERS, *LEARNERS)
         meant = near(kind, all_forms)
         hint = f", {meant}" if meant.startswith("did") else "."
         raise PolicyError(f"--learner {text!r} is not a learner{hint} A learner is one of: {', '.join(all_forms)}")
-    if horizon is not None:
-        raise PolicyError(f"--horizon {horizon} is for learners that are replayed: {', '.join(LEARNERS)}")
+    for option, value in (("horizon", horizon), ("q", q), ("c-max", c_max)):
+        if value is not None:
+            raise PolicyError(f"--{option} {value} is for learners that are replayed: {', '.join(LEARNERS)}")
     name, known = OPTIMIZERS[kind]
     return getattr(optimize, name)(**_parameters(rest, known, text, "--learner"))
 
@@ -299,32 +305,48 @@ def learner(text: str, horizon: int | None, q: float) -> Any:
 class Learning:
     """What `drstream optimize` was told, but for the learner."""
 
-    losses: str
+    losses: str | None
     model: str | None
     propensity_model: str | None
-    crossfit: int
+    crossfit: int | None
     cluster: str | None
-    fold_seed: int
+    fold_seed: int | None
     clamp: str | None
     share: float
     seed: int
+
+    @property
+    def estimator(self) -> str:
+        return self.losses or "dr"
 
     def check(self, made: Any) -> None:
         """Are these options about this learner?"""
         from drstream import optimize
 
-        if self.losses not in ("ips", "dr", "dm"):
-            raise DrstreamError(f"--losses {self.losses!r}: {near(self.losses, ('dr', 'ips', 'dm'))}")
-        if self.losses == "ips" and self.model is not None:
-            raise ModelError(f"--model {self.model} is not needed for --losses ips: leave it out, or take --losses dr")
-        offset, replayed = isinstance(made, optimize.OffsetTree), isinstance(made, optimize.ProgressivePolicy)
-        if offset and self.model is not None:
-            raise ModelError(f"--model {self.model}: offset-tree learns from the logged rewards, without a model")
-        if replayed and self.losses == "dm":
+        if self.estimator not in ("ips", "dr", "dm"):
+            raise DrstreamError(f"--losses {self.losses!r}: {near(self.estimator, ('dr', 'ips', 'dm'))}")
+        if not 0 < self.share <= 1:
+            raise DrstreamError(f"--share {self.share:g}: there is nothing to learn from")
+        options = ("losses", "model", "propensity_model", "crossfit", "fold_seed", "clamp")
+        given = {name: getattr(self, name) for name in options if getattr(self, name) is not None}
+        if isinstance(made, optimize.OffsetTree):
+            self._refuse(given, options, "offset-tree, which learns from logged rewards without a model")
+        if isinstance(made, optimize.ProgressivePolicy) and self.losses == "dm":
             raise DrstreamError("--losses dm: the replay of a policy that learns takes dr or ips")
-        for option, value in (("propensity-model", self.propensity_model), ("clamp", self.clamp)):
-            if value is not None and (offset or replayed):
-                raise DrstreamError(f"--{option} {value} is for dlm and filter-tree")
+        if self.estimator == "ips":
+            self._refuse(given, ("model", "clamp"), "--losses ips, which needs no reward model")
+        if self.estimator == "ips" and self.propensity_model is None:
+            self._refuse(given, ("crossfit", "fold_seed"), "--losses ips, as there is no model to fit")
+        if self.cluster is not None and self.share == 1 and self.estimator == "ips":
+            raise DrstreamError(
+                f"--cluster {self.cluster} is about the split of --share and about folds: there are none"
+            )
+
+    @staticmethod
+    def _refuse(given: dict[str, Any], options: Sequence[str], why: str) -> None:
+        for name in options:
+            if name in given:
+                raise DrstreamError(f"--{name.replace('_', '-')} {given[name]} is of no use for {why}: leave it out")
 
 
 def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
@@ -332,27 +354,18 @@ def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
     from drstream import optimize
 
     asked.check(made)
-    model = None if asked.losses == "ips" else _model(asked.model or "ridge")
+    model = None if asked.estimator == "ips" else _model(asked.model or "ridge")
     propensity = None if asked.propensity_model is None else _propensity(asked.propensity_model, {})
     log = less_what_they_know((model, propensity), log)
     if asked.share < 1:
         log = log.split(asked.share, asked.seed, asked.cluster)[0]
     if isinstance(made, optimize.OffsetTree):
         return made.fit(log, **how)
+    folds = {"crossfit": asked.crossfit or 5, "cluster": asked.cluster, "fold_seed": asked.fold_seed or 0}
+    models = {"propensity": propensity, **folds, "clamp": _clamp(asked.clamp)}
     if isinstance(made, optimize.ProgressivePolicy):
-        return made.fit(log, model, **how)
-    losses = optimize.impute(
-        log,
-        model,
-        estimator=asked.losses,
-        propensity=propensity,
-        crossfit=asked.crossfit,
-        cluster=asked.cluster,
-        fold_seed=asked.fold_seed,
-        clamp=_clamp(asked.clamp),
-        **how,
-    )
-    return made.fit(losses, **how)
+        return made.fit(log, model, **models, **how)
+    return made.fit(optimize.impute(log, model, estimator=asked.estimator, **models, **how), **how)
 
 
 def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:

@@ -69,6 +69,26 @@ def test_a_policy_that_learns_becomes_a_mixture(folder):
     assert found["ips"] == drs.evaluate(test, learner.fit(train, drs.models.Ridge()))["ips"].value
 
 
+def test_rows_that_its_model_knows_are_left_out_too(folder):
+    words = "--model", "ridge", "--share", "0.5", "--seed", "8", "-o", "half.npz"
+    assert drstream("fit", "log.parquet", *words, cwd=folder).returncode == 0
+    assert optimize(folder, "--learner", QUICK, "--model", "half.npz", "-o", "p.npz").returncode == 0
+    events, _, warned = value(folder, "log.parquet", "--policy", "p.npz")
+    unknown = drs.Log(folder / "log.parquet").split(0.5, seed=8)[1]
+    assert events == drs.evaluate(unknown.split(0.7)[1], drs.policies.Uniform()).n
+    assert "warning" not in warned
+
+
+def test_options_reach_the_folds_of_a_replay(folder):
+    words = "--crossfit", "3", "--fold-seed", "7", "--clamp", "0,1", "--c-max", "0.5", "-o", "m.npz"
+    done = optimize(folder, "--learner", "ucb1", *words)
+    assert done.returncode == 0, done.stderr
+    train, _ = drs.Log(folder / "log.parquet").split(0.7)
+    wanted = drs.optimize.ProgressivePolicy(drs.policies.UCB1(), c_max=0.5)
+    wanted.fit(train, drs.models.Ridge(), crossfit=3, fold_seed=7, clamp=(0, 1))
+    assert drs.optimize.load(folder / "m.npz").value == wanted.value
+
+
 def test_a_policy_of_all_rows_draws_a_warning_with_the_remedy(folder):
     assert optimize(folder, "--learner", QUICK, "--share", "1", "-o", "all.npz").returncode == 0
     events, _, warned = value(folder, "log.parquet", "--policy", "all.npz")
@@ -103,11 +123,16 @@ def test_nothing_is_left_of_a_run_that_fails(folder):
         (["--learner", "dlm", "-o", "no/p.npz"], "there is no folder"),
         (["--learner", "dlm", "-o", "log.parquet"], "is a file of the log itself"),
         (["--learner", "dlm", "--losses", "drr", "-o", "p.npz"], "--losses 'drr': did you mean 'dr'"),
-        (["--learner", "dlm", "--losses", "ips", "--model", "ridge", "-o", "p.npz"], "is not needed for --losses ips"),
+        (["--learner", "dlm", "--losses", "ips", "--model", "ridge", "-o", "p.npz"], "which needs no reward model"),
+        (["--learner", "dlm", "--losses", "ips", "--crossfit", "9", "-o", "p.npz"], "there is no model to fit"),
+        (["--learner", "dlm", "--q", "0.5", "-o", "p.npz"], "--q 0.5 is for learners that are replayed"),
+        (["--learner", "dlm", "--share", "0", "-o", "p.npz"], "there is nothing to learn from"),
         (["--learner", "dlm", "--horizon", "9", "-o", "p.npz"], "--horizon 9 is for learners that are replayed"),
-        (["--learner", "offset-tree", "--model", "ridge", "-o", "p.skops"], "without a model"),
+        (
+            ["--learner", "offset-tree", "--model", "ridge", "-o", "p.skops"],
+            "is of no use for offset-tree",
+        ),
         (["--learner", "exp3", "--losses", "dm", "-o", "p.npz"], "takes dr or ips"),
-        (["--learner", "exp3", "--clamp", "0,1", "-o", "p.npz"], "is for dlm and filter-tree"),
         (["--learner", "dlm", "--propensity", "none", "-o", "p.npz"], "needs propensities"),
     ],
 )

@@ -146,9 +146,34 @@ def test_what_is_refused(table, words, message):
         impute(table, **words)
 
 
-def test_shapes_of_known_losses_are_checked():
-    with pytest.raises(drs.LogError, match=r"contexts of shape \(3, 2\).*costs of shape \(2, 4\)"):
-        Losses.known(np.zeros((3, 2)), np.zeros((2, 4)))
+@pytest.mark.parametrize(
+    ("X", "costs", "message"),
+    [
+        (np.zeros((3, 2)), np.zeros((2, 4)), r"contexts of shape \(3, 2\), costs of shape \(2, 4\)"),
+        (np.zeros(3), np.zeros((3, 4)), r"contexts of shape \(3,\)"),
+        ([[1.0], [2.0]], np.zeros((2, 0)), r"costs of shape \(2, 0\)"),
+        ([[1.0], [2.0]], [[0, 1], [1, np.nan]], "the cost of action 1 in row 1 is nan"),
+    ],
+)
+def test_known_losses_are_checked(X, costs, message):
+    with pytest.raises(drs.LogError, match=message):
+        Losses.known(X, costs)
+
+
+def test_bad_rows_are_counted(table):
+    broken = table.set_column(1, "reward", pa.array([None, np.nan, *table["reward"].to_pylist()[2:]]))
+    losses = impute(drs.Log(broken, on_bad_row="skip"))
+    assert len(losses.collect().rows) == ROWS - 2
+    assert losses.skipped_ == {"reward is null": 1, "reward is not finite": 1}
+
+
+def test_the_log_is_not_overwritten(table, tmp_path):
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(drs.LogError, match="is a file of the log itself"):
+        impute(tmp_path / "log.parquet").write(tmp_path / "log.parquet")
+    with pytest.raises(drs.LogError, match="there is no folder"):
+        impute(table).write(tmp_path / "no" / "losses.parquet")
+    assert pq.read_table(tmp_path / "log.parquet").equals(table)
 
 
 def test_a_prediction_that_is_none_is_named(table):

@@ -621,13 +621,43 @@ def test_trees_of_other_kinds_must_be_trusted(table, tmp_path):
 
 
 @needs_skops
-@pytest.mark.parametrize(("array", "value"), [("children_left", 10**6), ("children_right", 0), ("feature", 99)])
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        ("children_left", 10**6),
+        ("children_left", -(10**9)),
+        ("children_right", 0),
+        ("children_right", -2),
+        ("feature", 99),
+    ],
+)
 def test_a_file_whose_nodes_lead_nowhere_is_refused(table, tmp_path, array, value):
     got = FilterTree(STUMP).fit(table)
     getattr(got.classifiers_[0].tree_, array)[0] = value
     got.save(tmp_path / "tree")
     with pytest.raises(drs.PolicyError, match="nodes lead nowhere: it is damaged"):
         drs.optimize.load(tmp_path / "tree")
+
+
+@needs_skops
+@pytest.mark.parametrize("wrong", [{"children_": [[-1, -2], [1, -3], [0, -4]]}, {"classifiers_": [0, 1]}])
+def test_a_file_whose_tournament_is_another_is_refused(table, tmp_path, wrong):
+    got = FilterTree(LogisticRegression()).fit(table)
+    for name, value in wrong.items():
+        setattr(got, name, np.array(value) if name == "children_" else value)
+    got.save(tmp_path / "tree")
+    with pytest.raises(drs.PolicyError, match="it is damaged"):
+        drs.optimize.load(tmp_path / "tree")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("logged", [[0, 1], [1, 3], [2]])
+def test_actions_that_were_never_logged_are_not_taken(table, X, learner, logged):
+    """Of a log with costs, an action that was not logged seems to cost nothing."""
+    cost = pa.array(1 - table["reward"].to_numpy())
+    costs = table.drop_columns(["reward"]).append_column("cost", cost)
+    costs = costs.filter(pc.is_in(costs["action"], pa.array(logged, pa.int32())))
+    assert set(learner().fit(drs.Log(costs, actions=4)).choose(X).tolist()) <= set(logged)
 
 
 @needs_skops

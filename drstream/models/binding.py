@@ -28,6 +28,7 @@ from drstream.models.trained import Trained
 from drstream.policies.base import PIECE, FixedPolicy
 
 Floats = NDArray[np.float64]
+EVALUATED = "evaluated on"  # what a model is used for
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def most_actions(given: Given) -> int:
     return max(getattr(user, "n_actions", None) or 0 for user in (given.model, given.propensity, 0))
 
 
-def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int, use: str = "evaluated on") -> Used:
+def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int, use: str = EVALUATED) -> Used:
     """Fit by fold what is to be, and bind all of it to the log; `how` is threads, executor and progress of fits."""
     model = None if given.model is None else as_model(given.model)
     policy = None if given.propensity is None else as_logger(given.propensity)
@@ -141,9 +142,10 @@ def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str, stac
     if origin is None or not origin.shares_rows_with(log.origin):
         return
     why = "flatters DM and DR" if role == "reward model" else "breaks the independence that IPS and DR rest on"
+    by_fold = "with crossfit=5" if use == EVALUATED else "to have it cross-fitted"
     warnings.warn(
-        f"the {role} was fitted on events that it is now {use}, which {why}: pass an unfitted one with "
-        "crossfit=5, or fit it on other events, e.g. train, test = log.split(0.5)",
+        f"the {role} was fitted on events that it is now {use}, which {why}: pass an unfitted one {by_fold}, or fit "
+        "it on other events, e.g. train, test = log.split(0.5)",
         stacklevel=stacklevel + 1,
     )
 

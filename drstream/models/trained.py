@@ -31,6 +31,7 @@ class Trained:
     reward_range_: tuple[float, float]
     skipped_: dict[str, int]  # bad rows that were left out, by reason
     fitted_on: Origin | None = None
+    models_of: tuple[Origin, ...] = ()  # events that models knew, with which it was learned: of policies
     n_actions: int | None = None
 
     def parameters(self) -> dict[str, Any]:
@@ -47,6 +48,8 @@ class Trained:
         """One like it, from a file; its parameters were checked when it was made."""
         if cls.estimators:
             return cls(**parameters)
+        if unknown := parameters.keys() - inspect.signature(cls).parameters.keys():
+            raise TypeError(f"{cls.__name__} has no parameter {min(unknown)!r}")
         made = object.__new__(cls)
         made.__dict__.update(parameters)
         return made
@@ -84,7 +87,12 @@ class Trained:
             )
 
     def remember(
-        self, log: Log, events: int, rewards: tuple[float, float], skipped: Mapping[str, int] | None = None
+        self,
+        log: Log,
+        events: int,
+        rewards: tuple[float, float],
+        skipped: Mapping[str, int] | None = None,
+        models_of: tuple[Origin, ...] = (),
     ) -> None:
         """What it was fitted on."""
         if not events:
@@ -95,7 +103,7 @@ class Trained:
         self.features_ = None if roles.listed or roles.sparse else roles.context
         self.n_events_, self.reward_range_ = int(events), (float(rewards[0]), float(rewards[1]))
         self.skipped_ = dict(skipped or {})
-        self.fitted_on = log.origin
+        self.fitted_on, self.models_of = log.origin, models_of
 
     def check_fits(self, log: Log) -> None:
         """Are the log's features and labels those that the model was fitted on?"""
@@ -136,7 +144,7 @@ def _reward_of(log: Log) -> str:
     return f"-{log.roles.reward}" if log.roles.negated else log.roles.reward
 
 
-def check_width(X: Any, features: int) -> None:
+def check_width(X: Any, features: int, role: str = "model", error: type[DrstreamError] = ModelError) -> None:
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2 or shape[1] != features:
-        raise ModelError(f"contexts of shape {shape}: the model was fitted on {features} features")
+        raise error(f"contexts of shape {shape}: the {role} was fitted on {features} features")

@@ -25,6 +25,10 @@ _WHERE = {
 __all__ = ["DirectLossMinimizer", "FilterTree", "Losses", "OffsetTree", "ProgressivePolicy", "impute", "load"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'drstream.optimize' has no attribute {name!r}")

@@ -7,14 +7,15 @@ from typing import Any, Self
 from drstream.errors import PolicyError
 from drstream.log import Log
 from drstream.log.rows import Origin
-from drstream.models.trained import Trained
+from drstream.models.trained import Trained, check_width
 from drstream.policies.base import FixedPolicy
 
 
 class Learned(Trained, FixedPolicy):
     """A learner before `fit`, a fixed policy after it.
 
-    It remembers the events that it was learned from: evaluated on one of them, it warns.
+    It remembers the events that it was learned from, and those of the models that it was learned with: evaluated on one
+    of them, it warns.
     """
 
     role = "policy"
@@ -33,11 +34,15 @@ class Learned(Trained, FixedPolicy):
         raise NotImplementedError
 
     @property
-    def learned_on(self) -> Origin | None:  # type: ignore[override]
-        return self.fitted_on
+    def learned_on(self) -> tuple[Origin, ...]:  # type: ignore[override]
+        return () if self.fitted_on is None else (self.fitted_on, *self.models_of)
+
+    def require_width(self, X: Any) -> None:
+        self.require_fit()
+        check_width(X, self.n_features_, "policy", PolicyError)
 
     def bind(self, log: Log, name: str) -> Self:
         self.check_fits(log)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
-        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        bound.fitted_on, bound.models_of = None, ()  # not needed any more, and not always to be pickled
         return bound

@@ -16,7 +16,6 @@ from drstream import execution
 from drstream.errors import NoEventsError, PolicyError
 from drstream.log import Batch, Block, Log
 from drstream.models.passes import Passes
-from drstream.models.trained import check_width
 from drstream.moments import Layout
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Completion, Losses, as_losses
@@ -27,6 +26,7 @@ from drstream.products import Weights
 Floats = NDArray[np.float64]
 
 BLOCK_BYTES = 1 << 19  # of a block's scores and features, to stay in cache
+NEVER = -1e100  # the intercept of an action that is not to be taken
 TOGETHER = 1 << 21  # weights of all runs that are worked on side by side
 
 
@@ -36,9 +36,10 @@ class DirectLossMinimizer(Learned):
     In each epoch, θ_a gains η times the mean over events of x [a = a₁] - x [a = a₂], where a₂ is the action that the
     policy takes and a₁ that with the largest θ_a·x - ε l_a: one that is nearly as good by its score, and better by its
     loss. The loss is not convex, so runs start from several random weights, side by side; the weights with the least
-    loss on the data that any run came by are kept.
+    loss on the data that any run came by are kept. An action that was never logged is never taken, unless a model alone
+    says what actions cost ("dm").
 
-    epsilon        ε, for losses that range over 1; those of another range are divided by it.
+    epsilon        ε, for losses that range over 1; those of another range, of the logged ones, are divided by it.
     restarts       runs.
     learning_rate, decay
                    η = learning_rate * t**-decay in epoch t.
@@ -46,13 +47,13 @@ class DirectLossMinimizer(Learned):
     tolerance      ... of a run whose weights change by a larger share than this.
     perturbation   standard deviation of the weights at the start.
     fit_intercept  with θ_a·x + b_a.
-    standardize    of dense contexts, give all features mean 0 and variance 1 first; weights are those of the features
-                   as they are.
+    standardize    of dense contexts, give all features mean 0 (if there is an intercept) and variance 1 first; weights
+                   are those of the features as they are.
     seed           of the start.
 
     Contexts that fit into memory are decoded once, others for each epoch. The same result for any number of threads.
     After `fit`: coef_ (K, d), intercept_ (K), loss_ (its mean completed cost on the data), run_losses_ (of each
-    run), n_epochs_.
+    run), n_epochs_, converged_ (whether the run that is kept did).
 
     >>> from drstream.optimize import Losses
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -67,6 +68,7 @@ class DirectLossMinimizer(Learned):
     loss_: float
     run_losses_: Floats
     n_epochs_: int
+    converged_: bool
     linear: FixedPolicy  # once it is bound
 
     def __init__(
@@ -106,41 +108,48 @@ class DirectLossMinimizer(Learned):
         losses = as_losses(log, model, {"threads": threads, "executor": executor, "progress": progress})
         log = losses.log
         passes = Passes(log, losses.reader, threads, executor, progress)
-        data = _look(passes, losses, self.standardize)
+        data = _look(passes, losses, self.standardize, self.fit_intercept)
         rng = np.random.default_rng(self.seed)
-        start = rng.normal(scale=self.perturbation, size=(self.restarts, log.n_actions, log.n_features + 1))
-        if not self.fit_intercept:
-            start[:, :, -1] = 0
-        runs = [_Run(theta) for theta in start]
-        together = max(1, TOGETHER // start[0].size)
-        for first in range(0, len(runs), together):
-            self._descend(runs[first : first + together], passes, losses.completion, data)
-        best = min(runs, key=lambda run: run.loss)  # the first of them in a tie
-        self.coef_, intercept = data.plain(best.best)
-        self.intercept_ = intercept
-        self.loss_, self.run_losses_ = best.loss, np.array([run.loss for run in runs])
-        self.n_epochs_ = max(run.epochs for run in runs)
-        self.remember(log, data.events, data.rewards, passes.skipped)
+        shape = log.n_actions, log.n_features + 1
+        together = max(1, TOGETHER // (shape[0] * shape[1]))
+        best, run_losses, epochs = None, [], 0
+        for first in range(0, self.restarts, together):
+            runs = [self._start(rng, shape) for _ in range(first, min(first + together, self.restarts))]
+            self._descend(runs, passes, losses.completion, data)
+            run_losses += [run.loss for run in runs]
+            epochs = max(epochs, *(run.epochs for run in runs))
+            best = min([*([best] if best else []), *runs], key=lambda run: run.loss)  # the first of them in a tie
+        assert best is not None
+        self.coef_, self.intercept_ = data.plain(best.best)
+        self.loss_, self.run_losses_, self.n_epochs_ = best.loss, np.array(run_losses), epochs
+        self.converged_ = best.change <= self.tolerance
+        self.remember(log, data.events, data.rewards, passes.skipped, losses.models_of)
         return self
 
+    def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> _Run:
+        theta = rng.normal(scale=self.perturbation, size=shape)
+        theta[:, -1] *= self.fit_intercept
+        return _Run(theta)
+
     def _descend(self, runs: list[_Run], passes: Passes, completion: Completion, data: _Data) -> None:
-        """Toward better weights, epoch by epoch, until all runs have converged."""
-        for epoch in range(1, self.epochs + 1):
-            rate = self.learning_rate * epoch**-self.decay
+        """Toward better weights, epoch by epoch, until all runs have converged; the last weights are scored, too."""
+        for epoch in range(1, self.epochs + 2):
+            rate = self.learning_rate * epoch**-self.decay if epoch <= self.epochs else 0.0
             task = partial(_epoch, completion, *data.stacked(runs), self.epsilon / data.range)
             total = _Sums.zeros(len(runs), data.features, completion.n_actions)
             for found in passes.run(task):
                 total.add(found)
             moves = data.moves(total, self.fit_intercept)
             for run, loss, move in zip(runs, total.loss / data.events, moves, strict=True):
-                run.step(float(loss), rate * move, epoch)
+                run.score(float(loss))
+                if rate:
+                    run.step(rate * move)
             runs = [run for run in runs if run.change > self.tolerance]
             if not runs:
                 return
 
     def probabilities(self, X: Any) -> Floats:
-        self.require_fit()
-        check_width(X, self.n_features_)
+        self.require_width(X)
         return Linear(self.coef_, self.intercept_).probabilities(X)
 
     def bind(self, log: Log, name: str) -> Self:
@@ -161,14 +170,16 @@ class _Run:
         self.change = math.inf  # of the weights in the last step, as a share of them
         self.epochs = 0
 
-    def step(self, loss: float, move: Floats, epoch: int) -> None:
-        """Note the loss of the weights, then move them."""
+    def score(self, loss: float) -> None:
+        """The loss of the weights as they are."""
         if loss < self.loss:
             self.loss, self.best = loss, self.theta
+
+    def step(self, move: Floats) -> None:
         size = float(np.linalg.norm(self.theta))
         self.change = float(np.linalg.norm(move)) / size if size else math.inf
         self.theta = self.theta + move
-        self.epochs = epoch
+        self.epochs += 1
 
 
 class _Sums(NamedTuple):
@@ -228,6 +239,7 @@ class _Data:
     rewards: tuple[float, float]
     mean: Floats
     factor: Floats
+    never: NDArray[np.bool_]  # actions that are not to be taken
 
     @property
     def features(self) -> int:
@@ -240,7 +252,10 @@ class _Data:
     def plain(self, theta: Floats) -> tuple[Floats, Floats]:
         """Weights and intercepts for features as they are, from those of standard ones."""
         coef = theta[:, :-1] * self.factor
-        return coef, theta[:, -1] - coef @ self.mean
+        intercept = theta[:, -1] - coef @ self.mean
+        never = np.tile(self.never, len(theta) // len(self.never))
+        coef[never], intercept[never] = 0.0, NEVER
+        return coef, intercept
 
     def stacked(self, runs: Sequence[_Run]) -> tuple[Weights, Floats]:
         """The same of all runs, one under the other."""
@@ -249,20 +264,24 @@ class _Data:
 
     def moves(self, sums: _Sums, intercept: bool) -> Floats:
         """(R, K, d + 1), for standard features: the mean move of an event."""
-        by_feature = (sums.moves - np.outer(self.mean, sums.intercepts)) * self.factor[:, None]
+        by_feature = sums.moves * self.factor[:, None]
+        if self.mean.any():
+            by_feature -= np.outer(self.mean * self.factor, sums.intercepts)
         last = sums.intercepts if intercept else np.zeros(len(sums.intercepts))
         return np.vstack([by_feature, last]).T.reshape(len(sums.loss), -1, self.features + 1) / self.events
 
 
-def _look(passes: Passes, losses: Losses, standardize: bool) -> _Data:
+def _look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> _Data:
     """The first pass. Sparse features stay as they are: those that are seldom would be blown up."""
     completion, features = losses.completion, losses.log.n_features
     standardize = standardize and losses.log.roles.sparse is None and features > 0
     layout = Layout(features if standardize else 0, tuple((j,) for j in range(features if standardize else 0)))
-    state, low, high, events = layout.create(), math.inf, -math.inf, 0
+    state, low, high, count = layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64)
     for found in passes.run(partial(_look_at, layout, completion)):
         layout.merge(state, found.state)
-        low, high, events = min(low, found.low), max(high, found.high), events + found.events
+        low, high = min(low, found.low), max(high, found.high)
+        count += found.logged
+    events = int(count.sum())
     if not events:
         raise NoEventsError("there is no event to learn a policy from: the log, or the part of it, is empty")
     mean, factor = np.zeros(features), np.ones(features)
@@ -271,29 +290,30 @@ def _look(passes: Passes, losses: Losses, standardize: bool) -> _Data:
         variance = state["comoments"][0] / events
         constant = variance <= (1e-12 * mean) ** 2
         factor = np.where(constant, 0.0, 1 / np.sqrt(np.where(constant, 1.0, variance)))
-    return _Data(events, (low, high), mean, factor)
+        mean = mean if intercept else np.zeros(features)
+    return _Data(events, (low, high), mean, factor, (count == 0) & (completion.estimator != "dm"))
 
 
 class _Seen(NamedTuple):
     state: Any
     low: float  # of the rewards; where all are known, of all actions
     high: float
-    events: int
+    logged: NDArray[np.int64]  # events of each action
 
 
 def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:
-    state, low, high, events = layout.create(), math.inf, -math.inf, 0
+    state, low, high, count = layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64)
     for batch in batches:
+        count += np.bincount(batch.action, minlength=completion.n_actions)
         for block in batch.blocks(max(256, BLOCK_BYTES // (8 * (layout.variables + completion.n_actions)))):
             execution.go_on()
             rewards = block.reward
             if completion.estimator == "dm":
                 rewards = -completion.of(block)
             low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
-            events += len(block)
             if layout.variables:
                 layout.update(state, block.features.copy())
-    return _Seen(state, low, high, events)
+    return _Seen(state, low, high, count)
 
 
 def _number(name: str, value: Any, *, positive: bool = False) -> float:

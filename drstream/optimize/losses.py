@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from drstream.errors import DrstreamError, LogError, near
 from drstream.estimators import NO_PROPENSITIES
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Log, Reader, Sparse, as_log
+from drstream.log.rows import Origin
 from drstream.log.source import Part
 from drstream.models.base import Column
 from drstream.models.binding import Given, Used, most_actions, prepare
@@ -84,8 +86,10 @@ class Losses:
     Nothing is kept: each time that they are gone through, the log is read.
     """
 
-    def __init__(self, log: Log, reader: Reader, completion: Completion) -> None:
+    def __init__(self, log: Log, reader: Reader, completion: Completion, models_of: tuple[Origin, ...] = ()) -> None:
         self.log, self.reader, self.completion = log, reader, completion
+        self.models_of = models_of  # events that the models were fitted on
+        self.skipped_: dict[str, int] = {}  # bad rows that were left out in the last pass, by reason
 
     @property
     def costs(self) -> bool:
@@ -94,8 +98,7 @@ class Losses:
 
     def as_costs(self) -> Losses:
         """The same events, with costs."""
-        used, estimator, _, n_actions = vars(self.completion).values()
-        return Losses(self.log, self.reader, Completion(used, estimator, SIGNS["costs"], n_actions))
+        return Losses(self.log, self.reader, replace(self.completion, sign=SIGNS["costs"]), self.models_of)
 
     @classmethod
     def known(cls, X: Any, costs: Any) -> Losses:
@@ -104,11 +107,13 @@ class Losses:
         X      contexts (n, d), an array or a sparse one of SciPy's.
         costs  (n, K)
         """
+        X = X if hasattr(X, "tocsr") else np.asarray(X)
         costs = np.ascontiguousarray(costs, dtype=np.float64)
-        if costs.ndim != 2 or X.shape[0] != len(costs):
-            raise LogError(
-                f"contexts of shape {X.shape} and costs of shape {costs.shape}: (n, d) and (n, K) are needed"
-            )
+        if costs.ndim != 2 or X.ndim != 2 or X.shape[0] != len(costs) or not X.shape[1] or not costs.size:
+            raise LogError(f"contexts of shape {X.shape}, costs of shape {costs.shape}: they must be (n, d) and (n, K)")
+        if not np.isfinite(costs).all():
+            row, action = np.argwhere(~np.isfinite(costs))[0]
+            raise LogError(f"the cost of action {action} in row {row} is {costs[row, action]}: it must be finite")
         n, actions = costs.shape
         columns: dict[str, Any] = {"action": np.zeros(n, np.int32), "reward": np.zeros(n)}
         columns["rewards"] = pa.FixedSizeListArray.from_arrays(pa.array(-costs.reshape(-1)), actions)
@@ -131,8 +136,14 @@ class Losses:
     def batches(self, threads: int | None = None) -> Iterator[Completed]:
         parts = self.log.parts(self.reader.columns)
         produce = partial(_complete, self.reader, self.completion)
+        skipped: Counter[str] = Counter()
         with closing(execution.stream(produce, parts, execution.how_many(threads), AHEAD)) as stream:
-            yield from stream
+            for item in stream:
+                if isinstance(item, Counter):
+                    skipped += item
+                else:
+                    yield item
+        self.skipped_ = dict(skipped)
 
     def collect(self) -> Completed:
         """All of them, in memory."""
@@ -151,6 +162,10 @@ class Losses:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """The same as a Parquet file, which appears when it is complete."""
+        if os.path.realpath(path) in {os.path.realpath(key) for key in self.log.source.keys if isinstance(key, str)}:
+            raise LogError(f"{os.fspath(path)} is a file of the log itself: choose another name")
+        if not Path(path).parent.is_dir():
+            raise LogError(f"cannot write {os.fspath(path)}: there is no folder {str(Path(path).parent)!r}")
         with whole(path) as unfinished, pq.ParquetWriter(unfinished, self._schema) as writer:
             for batch in self:
                 writer.write_batch(self._record_batch(batch))
@@ -223,7 +238,13 @@ def _make(log: Any, given: Given, sign: float, estimator: str | None, how: dict[
     log = log.with_actions_up_to(most_actions(given))
     used = prepare(log, given, how, stacklevel, use="completing the rewards of")
     reader = log.reader(context=True, action=True, columns=used.columns, folds=used.folds)
-    return Losses(log, reader, Completion(used, estimator, sign, log.n_actions))
+    return Losses(log, reader, Completion(used, estimator, sign, log.n_actions), origins_of(given))
+
+
+def origins_of(given: Given) -> tuple[Origin, ...]:
+    """The events that models were fitted on before they were given."""
+    found = (getattr(user, "fitted_on", None) for user in (given.model, given.propensity))
+    return tuple(origin for origin in found if origin is not None)
 
 
 def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
@@ -242,8 +263,9 @@ def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
     return log.as_costs()
 
 
-def _complete(reader: Reader, completion: Completion, part: Part) -> Iterator[Completed]:
+def _complete(reader: Reader, completion: Completion, part: Part) -> Iterator[Completed | Counter[str]]:
     skipped: Counter[str] = Counter()
     for batch in reader.batches(part, skipped):
         block = Block(batch, 0, len(batch))
         yield Completed(block.matrix, completion.of(block), block.rows)
+    yield skipped

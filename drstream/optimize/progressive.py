@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,9 +17,8 @@ from numpy.typing import NDArray
 from drstream.errors import PolicyError, near
 from drstream.log import as_log
 from drstream.models.binding import Given, most_actions
-from drstream.models.crossfit import to_be_fitted
 from drstream.optimize.base import Learned
-from drstream.optimize.losses import FOLDS
+from drstream.optimize.losses import FOLDS, origins_of
 from drstream.policies.base import PIECE
 
 if TYPE_CHECKING:
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 DELTA = 0.05  # of `low` and `high`
-FOUND = ("value_", "weight_", "steps_", "events_", "least_propensity_", "sparse_")  # numbers beside the arrays
+FOUND = (
+    "value_",
+    "weight_",
+    "steps_",
+    "events_",
+    "least_propensity_",
+    "sparse_",
+    "notes_",
+)  # numbers beside the arrays
 _one_at_a_time = threading.Lock()  # a Python policy may use its arrays again, and need not know of threads
 
 
@@ -69,6 +77,7 @@ class ProgressivePolicy(Learned):
     events_: int
     least_propensity_: float
     sparse_: bool  # the contexts that it was learned from
+    notes_: list[str]  # of the replay
 
     def __init__(
         self,
@@ -100,24 +109,32 @@ class ProgressivePolicy(Learned):
         log: Any,
         model: Any = None,
         *,
+        propensity: Any = None,
+        crossfit: int | None = FOLDS,
+        cluster: str | None = None,
+        fold_seed: int = 0,
+        clamp: Any = None,
         threads: int | None = None,
         executor: Any = None,
         progress: Any = False,
     ) -> Self:
         """Replay the learner once by DR-ns, in the order of the log.
 
-        model      a reward model, fitted on other events, or not yet fitted: then it is fitted in 5 folds. Without
-                   one, r̂ is 0.
+        model      a reward model, fitted on other events, or not yet fitted: then it is fitted in `crossfit` folds.
+                   Without one, r̂ is 0.
         executor   for the fit of that model; a replay is one step after the other.
+
+        The other parameters are those of `evaluate`.
         """
         from drstream.optimize.losses import Losses
         from drstream.replaying import record
 
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")
-        given = Given(model, crossfit=FOLDS if to_be_fitted(model) else None)
+        given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
+        given = given if given.waits else replace(given, crossfit=None, cluster=None)
         most = getattr(self.policy, "n_actions", None) or 0
-        log = as_log(log).with_actions_up_to(max(most_actions(given), most))
+        log = as_log(log, propensities=propensity is None).with_actions_up_to(max(most_actions(given), most))
         run, found = record(
             log,
             self.policy,
@@ -137,7 +154,8 @@ class ProgressivePolicy(Learned):
         self.steps_, self.events_ = found.steps, found.events
         self.least_propensity_ = found.least_propensity
         self.sparse_ = log.roles.sparse is not None
-        self.remember(log, found.events, found.rewards, run.skipped)
+        self.notes_ = [note for note in run.notes if self.horizon is not None or not note.startswith("no replicate")]
+        self.remember(log, found.events, found.rewards, run.skipped, origins_of(given))
         return self
 
     # What is known of its value
@@ -314,19 +332,21 @@ class ProgressivePolicy(Learned):
                 f"the file holds a ProgressivePolicy of {about['kind']!r}, which is not a policy that could be saved: "
                 f"{near(str(about['kind']), known)}"
             )
-        made: Self = super().from_parameters(
-            {name: parameters[name] for name in (*inspect.signature(cls).parameters, *FOUND)}
-        )
+        made: Self = super().from_parameters({name: parameters[name] for name in inspect.signature(cls).parameters})
+        for name in FOUND:
+            setattr(made, name, parameters[name])
         made.policy = known[about["kind"]](**about["parameters"])
         return made
 
     def __repr__(self) -> str:
         if not self.fitted:
             return super().__repr__()
-        return (
+        lines = [
             f"ProgressivePolicy of {self.policy!r}: T = {self.steps_:,} steps, N = {self.events_:,} events, "
-            f"{len(self.weights_):,} snapshots\n  value {self.value:.6g} ± {self.bound():.3g} (δ = {DELTA:g})"
-        )
+            f"{len(self.weights_):,} snapshots",
+            f"  value {self.value:.6g} ± {self.bound():.3g} (δ = {DELTA:g})",
+        ]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes_)])
 
 
 def _savable() -> dict[str, type[Compiled]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import LogError, PolicyError
 from drstream.log import Block, Log, Reader, as_log
+from drstream.log.rows import Origin
 from drstream.models.sample import Events, More, draw, tidy
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
@@ -54,7 +55,17 @@ class Tournament(Learned):
     def _lead(self, events: Events) -> Lead:
         raise NotImplementedError
 
-    def _learn(self, log: Log, reader: Reader, more: More, **how: Any) -> Self:
+    def _learn(
+        self,
+        log: Log,
+        reader: Reader,
+        more: More,
+        *,
+        all_known: bool = False,
+        models_of: tuple[Origin, ...] = (),
+        **how: Any,
+    ) -> Self:
+        """Unless all actions' losses are known, those that were never logged lose: what they cost is a guess."""
         who = type(self).__name__
         base = _usual(who) if self.base is None else self.base
         if not log.n_features:
@@ -66,7 +77,14 @@ class Tournament(Learned):
         X, lead = _rows(events.X), self._lead(events)
         children, classifiers = _balanced(log.n_actions), []
         winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of the subtrees; of nodes, for each event
+        count = np.bincount(events.action, minlength=log.n_actions)
+        never = set() if all_known else {-1 - a for a in np.flatnonzero(count == 0).tolist()}
         for node, (left, right) in enumerate(children.tolist()):
+            if left in never or right in never:  # nothing is known of one side
+                classifiers.append(RIGHT if left in never else LEFT)
+                winners[node] = winners.pop(right if left in never else left)
+                never |= {node} if left in never and right in never else set()
+                continue
             gain = lead(winners[left], winners[right])
             places = np.flatnonzero(gain)
             rng = np.random.default_rng([self.seed % 2**64, node])
@@ -81,7 +99,7 @@ class Tournament(Learned):
                 raise
             winners[node] = np.where(goes_right, winners.pop(right), winners.pop(left))
         self.children_, self.classifiers_ = children, classifiers
-        self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped)
+        self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped, models_of)
         return self
 
     def choose(self, X: Any) -> Ints:
@@ -110,11 +128,12 @@ class Tournament(Learned):
 
     def check_loaded(self, name: str, types: Sequence[str]) -> None:
         kind = _sklearn("sklearn.tree", type(self).__name__).DecisionTreeClassifier
-        found = [c for c in self.classifiers_ if not isinstance(c, int)]
-        if not all(type(c) is kind for c in found):
+        children = _balanced(len(self.labels_))
+        whole = np.array_equal(self.children_, children) and len(self.classifiers_) == len(children)
+        found = [c for c in self.classifiers_ if c not in (LEFT, RIGHT)] if whole else []
+        if types and not all(type(c) is kind for c in found):
             raise untrusted(name, types, PolicyError)
-        whole = np.array_equal(self.children_, _balanced(len(self.labels_)))
-        if not whole or not all(_leads_down(c.tree_, self.n_features_) for c in found):
+        if not whole or not all(_leads_down(c.tree_, self.n_features_) for c in found if type(c) is kind):
             raise PolicyError(f"{name} holds trees whose nodes lead nowhere: it is damaged. Learn the policy again")
 
     def __repr__(self) -> str:
@@ -127,11 +146,12 @@ class FilterTree(Tournament):
     base    any classifier of scikit-learn, cloned and never changed; by default a decision tree,
             pruned. It is fitted with sample_weight, or, if it takes none, on examples drawn by importance.
     sample  the most events to learn from; of a longer log, a uniform sample is drawn by hash of the row's number. These
-            are held in memory with the losses of all actions, meanwhile up to four times as many.
+            are held in memory with the losses of all actions, 8 K bytes each, meanwhile up to four times as many.
     seed    of the sample, and of examples drawn by importance.
 
     From the leaves up, each node is fitted on which of its two sides' winners costs less, with the difference as
-    importance. After `fit`: children_, classifiers_, depth_, labels_, n_events_, reward_range_, skipped_.
+    importance. An action that was never logged loses, unless a model alone says what actions cost ("dm"). After `fit`:
+    children_, classifiers_, depth_, labels_, n_events_, reward_range_, skipped_.
 
     >>> X, costs = np.array([[0.0], [1.0], [2.0]] * 4), np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]] * 4)
     >>> FilterTree().fit(Losses.known(X, costs)).choose(X[:3])
@@ -156,7 +176,9 @@ class FilterTree(Tournament):
         """
         how = {"threads": threads, "executor": executor, "progress": progress}
         losses = as_losses(log, model, how)
-        return self._learn(losses.log, losses.reader, losses.completion.of, **how)
+        done = losses.completion
+        known: dict[str, Any] = {"all_known": done.estimator == "dm", "models_of": losses.models_of}
+        return self._learn(losses.log, losses.reader, done.of, **known, **how)
 
     def _lead(self, events: Events) -> Lead:
         costs, rows = events.more, np.arange(len(events))
@@ -168,7 +190,8 @@ class OffsetTree(Tournament):
 
     base    as in FilterTree.
     offset  a logged reward over it speaks for its action, one under it for the other side; of a log with costs, these
-            are minus the costs. None: the middle of the rewards' range, (min + max) / 2.
+            are minus the costs. None: the middle of the rewards' range, (min + max) / 2; give it where a few rewards
+            are far from all others.
     sample  as in FilterTree, without the losses in memory.
     seed    as in FilterTree.
 
@@ -293,8 +316,8 @@ def _goes_right(classifier: Any, X: Any) -> Bools:
 
 def _leads_down(tree: Any, features: int) -> bool:
     """Whether every node of a decision tree is a leaf, or leads to two later nodes by a feature that there is."""
-    inner = np.flatnonzero(tree.children_left >= 0)
     sides = tree.children_left, tree.children_right
+    inner = np.flatnonzero((sides[0] != -1) | (sides[1] != -1))
     down = all(((side[inner] > inner) & (side[inner] < tree.node_count)).all() for side in sides)
     known = tree.n_features == features and ((tree.feature[inner] >= 0) & (tree.feature[inner] < features)).all()
     return bool(down and known and len(tree.value) == tree.node_count > 0)

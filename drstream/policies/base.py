@@ -30,7 +30,7 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # of the log that the policy reads
     only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `logged`
-    learned_on: Origin | None = None  # the events, where it was learned from a log
+    learned_on: tuple[Origin, ...] = ()  # the events that it knows, itself or through models that it was learned with
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
@@ -129,12 +129,14 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
 
 def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log, stacklevel: int) -> None:
     """A policy looks better than it is on the events that it was chosen by."""
-    if policy.learned_on is not None and policy.learned_on.shares_rows_with(log.origin):
-        warnings.warn(
-            f"policy {name!r} was learned from events that it is now evaluated on, which flatters it: learn on one "
-            "part and evaluate on the other, train, test = log.split(0.7)",
-            stacklevel=stacklevel + 1,
-        )
+    for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
+        if origin.shares_rows_with(log.origin):
+            warnings.warn(
+                f"policy {name!r} was {how} events that it is now evaluated on, which flatters it: learn on one part "
+                "and evaluate on the other, train, test = log.split(0.7)",
+                stacklevel=stacklevel + 1,
+            )
+            return
 
 
 def as_policies(policies: Any) -> dict[str, FixedPolicy]:

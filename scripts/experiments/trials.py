@@ -38,7 +38,7 @@ class Setting:
 
 
 def generator(*key: int) -> np.random.Generator:
-    """Random numbers that belong to this key, e.g. (seed, experiment, repetition)."""
+    """Random numbers that belong to this key, e.g. (seed, experiment, repetition); zeros at its end change nothing."""
     return np.random.default_rng([part & (2**64 - 1) for part in key])
 
 
