@@ -19,7 +19,7 @@ def verdict(info: dict[str, Any], full: bool) -> str:
 
 def spread(ratio: float, ratios: list[float]) -> str:
     """The ratio, with the smallest and the largest pair."""
-    form = ".2f" if ratio < 10 else ".1f" if ratio < 100 else ".0f"
+    form = ".4f" if ratio < 0.1 else ".2f" if ratio < 10 else ".1f" if ratio < 100 else ".0f"
     return f"{ratio:{form}} ({min(ratios):{form}} to {max(ratios):{form}})"
 
 

@@ -1,9 +1,9 @@
-"""Two sides timed in turns."""
+"""Two sides, or more, timed in turns."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,18 +17,27 @@ def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True
     other side ran: 7,000 page faults and up to 0.9 s for 5 million wide rows, 0 to 3,000 and 0.3 to 0.4 s after a scan.
     With warm=False none is untimed: for runs of seconds, of which both sides had one before, when parity was checked.
     """
-    seconds: list[float] = []
+    seconds, others = take_turns(benchmark, ours, [baseline], pairs, warm)
+    return seconds, others[0]
 
-    def other_side() -> None:
-        if warm:
-            baseline()
-        started = time.perf_counter()
-        baseline()
-        seconds.append(time.perf_counter() - started)
+
+def take_turns(
+    benchmark: Any, ours: Run, others: Sequence[Run], rounds: int, warm: bool = True
+) -> tuple[list[float], list[list[float]]]:
+    """The same with several other sides; in each round they come first."""
+    seconds: list[list[float]] = [[] for _ in others]
+
+    def other_sides() -> None:
+        for run, taken in zip(others, seconds, strict=True):
+            if warm:
+                run()
+            started = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - started)
         if warm:
             ours()
 
-    benchmark.pedantic(ours, setup=other_side, rounds=pairs)
+    benchmark.pedantic(ours, setup=other_sides, rounds=rounds)
     return list(benchmark.stats.stats.data), seconds
 
 

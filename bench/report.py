@@ -10,7 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import cases, model_cases, model_report, replay_cases, replay_report, sparse_cases, sparse_report
+from bench import (
+    cases,
+    model_cases,
+    model_report,
+    optimize_cases,
+    optimize_report,
+    replay_cases,
+    replay_report,
+    sparse_cases,
+    sparse_report,
+)
 from bench.markdown import millions, seconds, spread, table, verdict
 
 STEPS = {
@@ -23,8 +33,8 @@ STEPS = {
 }
 REPLAY_KINDS = ("replay", "share", "tracker", "replay memory")
 MODEL_KINDS = ("fit", "fit memory", "crossfit")
-KINDS = ("throughput", "memory", "start", *REPLAY_KINDS, *MODEL_KINDS, "sparse")
-NAMES = [*cases.NAMES, *replay_cases.NAMES, *model_cases.NAMES, *sparse_cases.NAMES]
+KINDS = ("throughput", "memory", "start", *REPLAY_KINDS, *MODEL_KINDS, "dlm", "optimize", "sparse")
+NAMES = [*cases.NAMES, *replay_cases.NAMES, *model_cases.NAMES, *optimize_cases.NAMES, *sparse_cases.NAMES]
 
 
 def main() -> None:
@@ -56,6 +66,7 @@ def page(results: dict[str, Any]) -> str:
         parts += ["## Peak memory", MEMORY, memory(kinds["memory"], full)]
     parts += replay_report.sections(kinds, full)
     parts += model_report.sections(kinds, full)
+    parts += optimize_report.sections(kinds)
     parts += sparse_report.sections(kinds["sparse"])
     if kinds["start"]:
         parts += ["## A fresh process", START]

@@ -137,7 +137,8 @@ class Losses:
         parts = self.log.parts(self.reader.columns)
         produce = partial(_complete, self.reader, self.completion)
         skipped: Counter[str] = Counter()
-        with closing(execution.stream(produce, parts, execution.how_many(threads), AHEAD)) as stream:
+        stream = execution.stream(produce, parts, execution.how_many(threads), AHEAD)
+        with execution.one_blas_thread(), closing(stream):
             for item in stream:
                 if isinstance(item, Counter):
                     skipped += item

@@ -1,0 +1,219 @@
+"""What policy optimisation is measured against, and the checks that both sides compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from threadpoolctl import threadpool_limits
+
+from bench import cases, optimize_cases
+from bench.baselines import PARITY, PARITY_ROWS, Estimates, agree, contexts, estimates, scan, textbook
+from drstream.kernels.learners import HEADER
+from drstream.models.passes import HOLD_BYTES
+from drstream.optimize import DirectLossMinimizer, impute
+
+Run = Callable[[], Any]
+one_blas_thread = threadpool_limits.wrap(limits=1)  # on busy cores two took up to nine times as long, and never less
+BLOCK = 4096  # events; up to 16,384 take as long, 1,024 and all at once longer
+
+# Direct loss minimisation
+
+
+class Data(NamedTuple):
+    """All that NumPy's epochs need, made before the time counts."""
+
+    Z: np.ndarray  # standard contexts and 1, (n, d + 1)
+    by_feature: np.ndarray  # the same as (d + 1, n)
+    costs: np.ndarray  # completed, (K, n)
+    epsilon: float
+    start: np.ndarray  # (runs, K, d + 1)
+
+
+def gather(case: optimize_cases.Epochs) -> Data:
+    table = pq.read_table(case.log.path, columns=case.log.columns)
+    X = contexts(table)
+    events = (table[name].to_numpy() for name in ("action", "reward", "propensity"))
+    Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(len(X))])
+    learner = DirectLossMinimizer()
+    shape = case.runs, cases.ACTIONS, Z.shape[1]
+    start = np.random.default_rng(learner.seed).normal(scale=learner.perturbation, size=shape)
+    epsilon = learner.epsilon / np.ptp(table["reward"].to_numpy())
+    costs = np.ascontiguousarray(completed(X, *events).T)
+    return Data(Z, np.ascontiguousarray(Z.T), costs, epsilon, start)
+
+
+@one_blas_thread
+def descend(data: Data, epochs: int, block: int | None) -> list[float]:
+    """Of each run, the least loss in so many epochs; all events at once, or in blocks on two threads."""
+    with ThreadPoolExecutor(cases.THREADS) as threads:
+        each = threads.map if block else map
+        return [min(losses_on_the_way(data, theta, epochs, block or len(data.Z), each)) for theta in data.start]
+
+
+def losses_on_the_way(data: Data, theta: np.ndarray, epochs: int, block: int, each: Any) -> Iterator[float]:
+    learner, n = DirectLossMinimizer(), len(data.Z)
+    blocks = [slice(first, first + block) for first in range(0, n, block)]
+    for t in range(1, epochs + 1):
+        losses, moves = zip(*each(partial(look, data, theta), blocks), strict=True)
+        yield sum(losses) / n
+        theta = theta + learner.learning_rate * t**-learner.decay * sum(moves) / n
+
+
+def look(data: Data, theta: np.ndarray, block: slice) -> tuple[float, np.ndarray]:
+    """The loss in the block, and the moves (K, d + 1)."""
+    costs = data.costs[:, block]
+    scores = theta @ data.by_feature[:, block]
+    taken = scores.argmax(axis=0)
+    better = (scores - data.epsilon * costs).argmax(axis=0)
+    moved = np.flatnonzero(taken != better)
+    signs, column = np.zeros((len(theta), len(moved))), np.arange(len(moved))
+    signs[better[moved], column] = 1
+    signs[taken[moved], column] = -1
+    return costs[taken, np.arange(len(taken))].sum(), signs @ data.Z[block][moved]
+
+
+def prepare_epochs(case: optimize_cases.Epochs) -> tuple[Run, int]:
+    """What is timed, and how many epochs it is to be divided by; checked before, on all of the log."""
+    assert case.log.rows * 8 * (cases.FEATURES + 3) <= HOLD_BYTES, "contexts would be decoded in each epoch"
+    ours = case.fit(case.more)
+    assert ours.n_epochs_ == case.more
+    assert ours.n_events_ == case.log.rows
+    if case.baseline == cases.SCAN:  # the other cases check the losses
+        assert scan(case.log) == case.log.rows
+        return lambda: scan(case.log), 1
+    data = gather(case)
+    block = BLOCK if case.baseline == optimize_cases.NUMPY_BLOCKS else None
+    np.testing.assert_allclose(ours.run_losses_, descend(data, case.more, block), rtol=PARITY)
+    return lambda: descend(data, case.more, block), case.more
+
+
+# Completed losses
+
+
+def completed(X: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """The costs (n, K) by DR."""
+    rewards = X @ cases.model().coef_.T + cases.model().intercept_
+    logged = np.arange(len(a)), a
+    rewards[logged] += (r - rewards[logged]) / p
+    return -rewards
+
+
+def complete(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Contexts (n, d) as the log has them, and costs (n, K)."""
+    for batch in batches:
+        X = np.column_stack([batch.column(f"x{j}").to_numpy() for j in range(cases.FEATURES)])
+        events = (batch.column(name).to_numpy() for name in ("action", "reward", "propensity"))
+        yield X, completed(X.astype(np.float64), *events)
+
+
+@one_blas_thread
+def complete_all(log: cases.LogFile) -> int:
+    pa.set_cpu_count(cases.THREADS)
+    return sum(len(X) for X, _ in complete(ds.dataset(log.path).to_batches(columns=log.columns)))
+
+
+# Learned policies: events are in memory
+
+
+class Events(NamedTuple):
+    X: np.ndarray  # as the log has them
+    action: np.ndarray
+    reward: np.ndarray
+    propensity: np.ndarray
+
+
+def first_events(case: optimize_cases.Case) -> pa.Table:
+    return ds.dataset(case.log.path).head(case.baseline_rows or case.log.rows, columns=case.log.columns)
+
+
+def in_memory(table: pa.Table) -> Events:
+    events = (table[name].to_numpy() for name in ("action", "reward", "propensity"))
+    return Events(contexts(table).astype(np.float32), *events)
+
+
+def evaluate_with(pi: np.ndarray, events: Events) -> Estimates:
+    rhat = events.X.astype(np.float64) @ cases.model().coef_.T + cases.model().intercept_
+    found = textbook(pi, rhat, events.action, events.reward, events.propensity)
+    return {("learned", name): numbers for name, numbers in found.items()}
+
+
+@one_blas_thread
+def evaluate_progressive(events: Events) -> Estimates:
+    """Each snapshot after the other, K rows of weights with the intercepts last; as (n, K) it takes 4 times as long."""
+    policy = optimize_cases.progressive()
+    Z = np.vstack([events.X.T.astype(np.float64), np.ones(len(events.X))])
+    pi = np.full((cases.ACTIONS, len(events.X)), optimize_cases.EXPLORATION / cases.ACTIONS)
+    for state, weight in zip(policy.states_, policy.weights_, strict=True):
+        scores = state[HEADER:].reshape(cases.ACTIONS, -1) @ Z
+        best = scores == scores.max(axis=0)
+        pi += (1 - optimize_cases.EXPLORATION) * weight / best.sum(axis=0) * best
+    return evaluate_with(pi.T, events)
+
+
+@one_blas_thread
+def evaluate_filter_tree(events: Events) -> Estimates:
+    """From the root down, each classifier for the events that come by it."""
+    policy = optimize_cases.filter_tree()
+    pi = np.zeros((len(events.X), cases.ACTIONS))
+
+    def walk(node: int, places: np.ndarray) -> None:
+        if node < 0:
+            pi[places, -1 - node] = 1
+        elif len(places):
+            left, right = policy.children_[node]
+            goes_right = policy.classifiers_[node].predict(events.X[places]) == 1
+            walk(left, places[~goes_right])
+            walk(right, places[goes_right])
+
+    walk(len(policy.children_) - 1, np.arange(len(pi)))
+    return evaluate_with(pi, events)
+
+
+BY_HAND: dict[str, Callable[[Events], Estimates]] = {
+    optimize_cases.PROGRESSIVE: evaluate_progressive,
+    optimize_cases.FILTER_TREE: evaluate_filter_tree,
+}
+
+
+def prepare(case: optimize_cases.Case) -> Run:
+    """What is timed."""
+    if case.task == optimize_cases.FILTER_TREE:
+        pytest.importorskip("sklearn", reason="scikit-learn is not installed; drstream[sklearn] has it")
+    if case.baseline == cases.SCAN:
+        return lambda: scan(case.log)
+    if case.baseline == optimize_cases.NUMPY_SCAN:
+        return lambda: complete_all(case.log)
+    if case.baseline == optimize_cases.ARGMAX:
+        return lambda: cases.ONE.run(case.log.path)
+    events = in_memory(first_events(case))
+    return lambda: BY_HAND[case.task](events)
+
+
+def check_parity(case: optimize_cases.Case, baseline: Run) -> None:
+    """Before anyone is timed."""
+    ours, theirs = optimize_cases.TASKS[case.task](case.log.path), baseline()
+    if case.task == optimize_cases.IMPUTE:
+        assert ours == theirs == case.log.rows
+        check_losses(case.log)
+    elif case.baseline == optimize_cases.ARGMAX:
+        assert ours.n == theirs.n == case.log.rows
+    else:
+        assert ours.n == case.log.rows
+        agree(estimates(optimize_cases.TASKS[case.task](first_events(case))), theirs)
+
+
+def check_losses(log: cases.LogFile) -> None:
+    head = ds.dataset(log.path).head(PARITY_ROWS)
+    ours = impute(optimize_cases.open_log(head), cases.model()).collect()
+    X, costs = map(np.concatenate, zip(*complete(head.to_batches()), strict=True))
+    np.testing.assert_array_equal(ours.rows, np.arange(len(head)))
+    np.testing.assert_array_equal(ours.X, X)
+    np.testing.assert_allclose(ours.losses, costs, rtol=PARITY, atol=PARITY * np.abs(costs).max())

@@ -1,0 +1,124 @@
+"""The cases of policy optimisation: what is learned, completed or evaluated on which log, against which baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import drstream as drs
+from bench import cases, replay_cases
+from drstream.optimize import DirectLossMinimizer, FilterTree, ProgressivePolicy, impute
+
+LOG = cases.LogFile("wide", "snappy", min(1_000_000, cases.ROWS))  # its contexts are held in memory between epochs
+NUMPY, NUMPY_BLOCKS = "NumPy in memory", "NumPy in memory, in blocks on two threads"
+
+
+def open_log(source: Any) -> drs.Log:
+    return drs.Log(source, actions=cases.ACTIONS)
+
+
+# Direct loss minimisation
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Runs side by side, timed over so many epochs more than one."""
+
+    runs: int
+    more: int
+    baseline: str
+    pairs: int
+    warm: bool = True
+    log: cases.LogFile = LOG
+
+    @property
+    def task(self) -> str:
+        return "1 run" if self.runs == 1 else f"{self.runs} runs side by side"
+
+    def fit(self, epochs: int) -> DirectLossMinimizer:
+        """With DR's losses; tolerance=0 lets no run end before the others."""
+        learner = DirectLossMinimizer(restarts=self.runs, epochs=epochs, tolerance=0.0)
+        return learner.fit(open_log(self.log.path), cases.model(), threads=cases.THREADS)
+
+    def __str__(self) -> str:
+        return f"epochs of direct loss minimisation, {self.task}, {self.log}, against {self.baseline}"
+
+
+RUNS = 20  # what DirectLossMinimizer starts unless told otherwise
+EPOCHS = [
+    Epochs(1, 10, cases.SCAN, pairs=5),
+    Epochs(RUNS, 5, cases.SCAN, pairs=3),
+    Epochs(1, 10, NUMPY, pairs=3, warm=False),
+    Epochs(1, 10, NUMPY_BLOCKS, pairs=3, warm=False),
+    Epochs(RUNS, 3, NUMPY, pairs=3, warm=False),  # NumPy's epoch takes 5 s and more
+    Epochs(RUNS, 3, NUMPY_BLOCKS, pairs=3, warm=False),
+]
+
+# Completed losses, and learned policies in `evaluate`
+
+SNAPSHOTS = 256
+STEPS = 8 * SNAPSHOTS  # a multiple, else fewer snapshots stand for them
+EXPLORATION = 0.1
+
+
+def complete(source: Any) -> int:
+    """The events whose losses were completed; nothing is kept."""
+    losses = impute(open_log(source), cases.model())
+    return sum(len(batch.rows) for batch in losses.batches(threads=cases.THREADS))
+
+
+@cache
+def progressive() -> ProgressivePolicy:
+    learner = drs.policies.EpsilonGreedy(EXPLORATION)
+    policy = ProgressivePolicy(learner, horizon=STEPS, q=replay_cases.Q, snapshots=SNAPSHOTS)
+    policy.fit(drs.Log(cases.world.table(30_000, seed=98)), cases.model())
+    assert (policy.steps_, len(policy.weights_)) == (STEPS, SNAPSHOTS)
+    return policy
+
+
+@cache
+def filter_tree() -> FilterTree:
+    return FilterTree().fit(drs.Log(cases.world.table(10_000, seed=98)), cases.model())
+
+
+def evaluate(policy: Any, source: Any) -> drs.Evaluation:
+    return cases.Task("", {"learned": policy}).run(source)
+
+
+IMPUTE = "completed DR losses of all actions, streamed"
+PROGRESSIVE = f"dm, ips, snips, dr of a ProgressivePolicy, {SNAPSHOTS} snapshots of an ε-greedy learner"
+FILTER_TREE = "dm, ips, snips, dr of a FilterTree, scikit-learn's decision trees"
+TASKS: dict[str, Callable[[Any], Any]] = {
+    IMPUTE: complete,
+    PROGRESSIVE: lambda source: evaluate(progressive(), source),
+    FILTER_TREE: lambda source: evaluate(filter_tree(), source),
+}
+NUMPY_SCAN = "NumPy over a pyarrow scan"
+BY_HAND = "scikit-learn and NumPy in memory"
+ARGMAX = "drstream, an argmax policy"
+
+
+@dataclass(frozen=True)
+class Case:
+    task: str
+    baseline: str
+    log: cases.LogFile = LOG
+    pairs: int = 5
+    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.log}, against {self.baseline}"
+
+
+SHORT = cases.LogFile("wide", "snappy", min(200_000, cases.ROWS))  # a million events take 256 policies half a minute
+CASES = [
+    Case(IMPUTE, cases.SCAN, cases.WIDE),
+    Case(IMPUTE, NUMPY_SCAN, cases.WIDE),
+    Case(PROGRESSIVE, NUMPY, SHORT, pairs=3, baseline_rows=replay_cases.PEER_ROWS),
+    Case(PROGRESSIVE, ARGMAX, SHORT, pairs=3),
+    Case(FILTER_TREE, BY_HAND),
+    Case(FILTER_TREE, ARGMAX),
+]
+NAMES = [*map(str, EPOCHS), *map(str, CASES)]
