@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import scipy.sparse
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
@@ -88,3 +89,71 @@ def rows(values: NDArray[np.float32]) -> pa.FixedSizeListArray:
     """Contexts (n, d) as one column of lists."""
     flat = np.ascontiguousarray(values)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+
+
+# Documents
+
+RCV1_TOPICS = ("CCAT", "ECAT", "GCAT", "MCAT")
+RCV1_FEATURES = 47_236
+RCV1_ROWS = 40_000  # of the paper's selection
+
+
+class Documents(NamedTuple):
+    """Sparse contexts with sets of labels."""
+
+    X: scipy.sparse.csr_array  # (n, d)
+    Y: NDArray[np.bool_]  # (n, K): is the label right?
+
+
+def rcv1(folder: Path) -> Documents:
+    """News with their top-level topics; rcv1_top4.parquet has columns indices, values and label_mask, a bit a topic."""
+    file = folder / "rcv1_top4.parquet"
+    if not file.is_file():
+        return _rcv1_from_scikit_learn(file)
+    table = pq.read_table(file, columns=["indices", "values", "label_mask"]).combine_chunks()
+    at, values = (table[name].chunk(0) for name in ("indices", "values"))
+    parts = values.flatten().to_numpy(), at.flatten().to_numpy(), at.offsets.to_numpy() - at.offsets[0].as_py()
+    X = scipy.sparse.csr_array(parts, shape=(len(table), RCV1_FEATURES))
+    return Documents(X, (table["label_mask"].to_numpy()[:, None] >> np.arange(len(RCV1_TOPICS))) & 1 == 1)
+
+
+def _rcv1_from_scikit_learn(file: Path) -> Documents:
+    from sklearn.datasets import fetch_rcv1
+
+    try:
+        found = fetch_rcv1()
+    except Exception as error:
+        raise MissingData(
+            f"{file.name} is not in {file.parent}, and RCV1 cannot be downloaded ({type(error).__name__}): pass --data "
+            "FOLDER, or set DRSTREAM_DATA, to the folder that holds it, or go online"
+        ) from None
+    columns = [list(found.target_names).index(topic) for topic in RCV1_TOPICS]
+    labels = found.target.tocsc()[:, columns].toarray() > 0
+    known = np.flatnonzero(labels.any(axis=1))
+    chosen = np.random.default_rng(0).choice(known, min(RCV1_ROWS, len(known)), replace=False)
+    return Documents(scipy.sparse.csr_array(found.data[chosen]).astype(np.float32), labels[chosen])
+
+
+def sparse_rows(X: scipy.sparse.csr_array) -> dict[str, pa.ListArray]:
+    """Contexts as two columns of lists, for drs.Sparse("indices", "values", d)."""
+    offsets = pa.array(X.indptr.astype(np.int32))
+    columns = {"indices": X.indices.astype(np.int32), "values": X.data}
+    return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in columns.items()}
+
+
+class Visits(NamedTuple):
+    """The RAND health insurance experiment: visits to a doctor in a year."""
+
+    X: NDArray[np.float32]  # (n, 31)
+    y: NDArray[np.int64]
+    person: NDArray[np.int64]
+
+
+def visits(folder: Path) -> Visits:
+    table = pq.read_table(path(folder, "randhie_visits.parquet"))
+    return Visits(_matrix(table["x"]), *(table[name].to_numpy().astype(np.int64) for name in ("y", "person")))
+
+
+def open_bandit(campaign: str, folder: Path) -> pa.Table:
+    """The small sample of the Open Bandit Dataset; its metadata have the items' features."""
+    return pq.read_table(path(folder, f"obd_{campaign}.parquet"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 from drstream.writing import whole
-from scripts.experiments import classification_page
+from scripts.experiments import classification_page, slotting_page, visits_page
 from scripts.experiments.summary import Results
 
 Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
@@ -14,6 +15,8 @@ Section = Callable[[Results, Path], str]  # from results, and a path for the fig
 SECTIONS: dict[str, Section] = {
     "figure1": classification_page.figure1,
     "figure2": classification_page.figure2,
+    "figure3": visits_page.figure3,
+    "table2": slotting_page.table2,
 }
 HEAD = """# The paper's experiments
 
@@ -34,7 +37,13 @@ def write(folder: Path, page: Path) -> None:
             text.append(section(results, folder / f"{name}.svg"))
             text.append(_how(name, results))
     with whole(page) as unfinished:
-        unfinished.write_text("\n".join(text))
+        unfinished.write_text(_wrapped("\n".join(text)))
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs to lines of 120; headings, tables and figures as they are."""
+    blocks = text.strip().split("\n\n")
+    return "\n\n".join(b if b.lstrip()[0] in "#|!" else textwrap.fill(" ".join(b.split()), 120) for b in blocks) + "\n"
 
 
 def _how(name: str, results: Results) -> str:
