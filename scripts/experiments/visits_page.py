@@ -53,19 +53,20 @@ the paper's size that is drawn ({errors[*drawn[0], sizes[drawn[0]][0], "dr"].cou
         f"""**What came out.** DR's rmse is below that of IPS at {count_words([b for c in floored for b in below[c]])}
 sizes on RAND, and at {count_words([b for c in drawn for b in below[c]])} of the drawn set; on RAND by
 {min(gains):.0%} to {max(gains):.0%}, where the paper has 10 % to 20 %. The gain on the drawn set is by construction:
-how much of the visits is linear in x was chosen here. Biases are within three standard errors in {count_words(unbiased)}
-cases.
+how much of the visits is linear in x was chosen here. Biases are within three standard errors in
+{count_words(unbiased)} cases.
 """,
     ]
     if no_floor:
+        least = float(results.of("smallest_propensity", data="rand", floor=0.0).min())
+        truth = float(results.of("truth", data="rand")[0])
         worst = max(errors[*no_floor[0], n, "ips"].rmse for n in sizes[no_floor[0]])
         text.append(
             f"""**What did not reproduce.** The paper's μ = min{{φ, 1}}, a normal density, depends on the units of x,
-which it does not tell, and falls to {results.of("smallest_propensity", data="rand", floor=0.0).min():.1g} on RAND. Taken
-literally, neither estimator is of use (rmse up to {worst:.0f} at a truth of {float(results.of("truth", data="rand")[0]):.2f}; DR is below IPS at {count_words(below[no_floor[0]])}
-sizes), as a few persons with enormous weights decide. So μ has a floor here. Features are scaled to [0, 1], and the
-sign of the component is the one with a positive mean. With 100 repetitions, the paper's number, some of the differences on
-RAND are not to be told from noise, so there are more. DM, with its bias, has a smaller rmse than either on most sizes:
+which it does not tell, and falls to {least:.1g} on RAND. Taken literally, neither estimator is of use (rmse up to
+{worst:.0f} at a truth of {truth:.2f}; DR is below IPS at {count_words(below[no_floor[0]])} sizes), as a few persons with enormous weights decide. So μ has a floor here. Features are scaled to [0, 1], and the
+sign of the component is the one with a positive mean. With 100 repetitions, the paper's number, some of the
+differences on RAND are not to be told from noise, so there are more. DM, with its bias, has a smaller rmse than either on most sizes:
 variance is what matters here, and it has little.
 """
         )
