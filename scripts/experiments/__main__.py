@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drstream.errors import DrstreamError
-from scripts.experiments import classification, data, page
+from scripts.experiments import adaptive, classification, data, page, slotting, visits
 from scripts.experiments.trials import Setting
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS: dict[str, Callable[[Setting], Path]] = {
     "figure1": classification.figure1,
     "figure2": classification.figure2,
+    "figure3": visits.figure3,
+    "table2": slotting.table2,
+    "table3": adaptive.table3,
 }
 BAD_INPUT, INTERRUPTED = 2, 130
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drstream.writing import whole
-from scripts.experiments import classification_page, slotting_page, visits_page
+from scripts.experiments import adaptive_page, classification_page, slotting_page, visits_page
 from scripts.experiments.summary import Results
 
 Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
@@ -17,6 +17,7 @@ SECTIONS: dict[str, Section] = {
     "figure2": classification_page.figure2,
     "figure3": visits_page.figure3,
     "table2": slotting_page.table2,
+    "table3": adaptive_page.table3,
 }
 HEAD = """# The paper's experiments
 

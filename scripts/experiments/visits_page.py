@@ -64,9 +64,11 @@ how much of the visits is linear in x was chosen here. Biases are within three s
         text.append(
             f"""**What did not reproduce.** The paper's μ = min{{φ, 1}}, a normal density, depends on the units of x,
 which it does not tell, and falls to {least:.1g} on RAND. Taken literally, neither estimator is of use (rmse up to
-{worst:.0f} at a truth of {truth:.2f}; DR is below IPS at {count_words(below[no_floor[0]])} sizes), as a few persons with enormous weights decide. So μ has a floor here. Features are scaled to [0, 1], and the
+{worst:.0f} at a truth of {truth:.2f}; DR is below IPS at {count_words(below[no_floor[0]])} sizes), as a few persons
+with enormous weights decide. So μ has a floor here. Features are scaled to [0, 1], and the
 sign of the component is the one with a positive mean. With 100 repetitions, the paper's number, some of the
-differences on RAND are not to be told from noise, so there are more. DM, with its bias, has a smaller rmse than either on most sizes:
+differences on RAND are not to be told from noise, so there are more. DM, with its bias, has a smaller rmse than either
+on most sizes:
 variance is what matters here, and it has little.
 """
         )
