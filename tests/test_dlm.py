@@ -244,3 +244,13 @@ def test_nothing_to_learn_from():
         DirectLossMinimizer().fit(log)
     with pytest.raises(drs.DrstreamError, match="were completed already"):
         DirectLossMinimizer().fit(impute(world().table(5)), drs.models.Ridge())
+
+
+def test_warnings_point_to_the_line_that_they_are_about():
+    log = drs.Log(world().table(ROWS, seed=7))
+    model = drs.models.Ridge().fit(log)
+    policy = DirectLossMinimizer(restarts=1, epochs=1)
+    for use in (lambda: policy.fit(log, model), lambda: impute(log, model), lambda: drs.evaluate(log, policy)):
+        with pytest.warns(UserWarning, match="events that it is now") as found:
+            use()
+        assert {warning.filename for warning in found} == {__file__}

@@ -31,6 +31,10 @@ class Learned(Trained, FixedPolicy):
         progress: Any = False,
     ) -> Self:
         """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'."""
+        self._learn(log, model, {"threads": threads, "executor": executor, "progress": progress})
+        return self
+
+    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
         raise NotImplementedError
 
     @property

@@ -95,19 +95,10 @@ class DirectLossMinimizer(Learned):
         self.fit_intercept, self.standardize = bool(fit_intercept), bool(standardize)
         self.seed = _whole("seed", seed, least=0)
 
-    def fit(
-        self,
-        log: Any,
-        model: Any = None,
-        *,
-        threads: int | None = None,
-        executor: Any = None,
-        progress: Any = False,
-    ) -> Self:
-        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'."""
-        losses = as_losses(log, model, {"threads": threads, "executor": executor, "progress": progress})
+    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
+        losses = as_losses(log, model, how)
         log = losses.log
-        passes = Passes(log, losses.reader, threads, executor, progress)
+        passes = Passes(log, losses.reader, **how)
         data = _look(passes, losses, self.standardize, self.fit_intercept)
         rng = np.random.default_rng(self.seed)
         shape = log.n_actions, log.n_features + 1
@@ -124,7 +115,6 @@ class DirectLossMinimizer(Learned):
         self.loss_, self.run_losses_, self.n_epochs_ = best.loss, np.array(run_losses), epochs
         self.converged_ = best.change <= self.tolerance
         self.remember(log, data.events, data.rewards, passes.skipped, losses.models_of)
-        return self
 
     def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> _Run:
         theta = rng.normal(scale=self.perturbation, size=shape)

@@ -258,7 +258,7 @@ def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
                 "column with propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), "
                 "with a model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()"
             )
-        return _make(log, Given(model, crossfit=FOLDS), SIGNS["costs"], None, how, stacklevel=4)
+        return _make(log, Given(model, crossfit=FOLDS), SIGNS["costs"], None, how, stacklevel=5)
     if model is not None:
         raise DrstreamError("these losses were completed already: give the reward model to impute(), or pass the log")
     return log.as_costs()

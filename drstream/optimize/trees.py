@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ CHECKED = ("sklearn.tree._tree.Tree",)  # arrays of nodes, which a file's author
 
 class Tournament(Learned):
     """A balanced binary tree over the actions, with a classifier in each node that says which side wins.
+
+    Threads or an executor read the log; the classifiers are fitted here, one after the other.
 
     Nodes are numbered from the leaves up: 0, 1, ..., and K - 2 is the root.
     """
@@ -55,16 +57,16 @@ class Tournament(Learned):
     def _lead(self, events: Events) -> Lead:
         raise NotImplementedError
 
-    def _learn(
+    def _grow(
         self,
         log: Log,
         reader: Reader,
         more: More,
+        how: dict[str, Any],
         *,
         all_known: bool = False,
         models_of: tuple[Origin, ...] = (),
-        **how: Any,
-    ) -> Self:
+    ) -> None:
         """Unless all actions' losses are known, those that were never logged lose: what they cost is a guess."""
         who = type(self).__name__
         base = _usual(who) if self.base is None else self.base
@@ -100,7 +102,6 @@ class Tournament(Learned):
             winners[node] = np.where(goes_right, winners.pop(right), winners.pop(left))
         self.children_, self.classifiers_ = children, classifiers
         self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped, models_of)
-        return self
 
     def choose(self, X: Any) -> Ints:
         """The actions' indices (n), for contexts (n, d), an array or a sparse one of SciPy's."""
@@ -161,24 +162,11 @@ class FilterTree(Tournament):
     def __init__(self, base: Any = None, *, sample: int = 1_000_000, seed: int = 0) -> None:
         super().__init__(base, sample, seed)
 
-    def fit(
-        self,
-        log: Any,
-        model: Any = None,
-        *,
-        threads: int | None = None,
-        executor: Any = None,
-        progress: Any = False,
-    ) -> Self:
-        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'.
-
-        Threads or an executor read the log; the classifiers are fitted here, one after the other.
-        """
-        how = {"threads": threads, "executor": executor, "progress": progress}
+    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
         losses = as_losses(log, model, how)
         done = losses.completion
         known: dict[str, Any] = {"all_known": done.estimator == "dm", "models_of": losses.models_of}
-        return self._learn(losses.log, losses.reader, done.of, **known, **how)
+        self._grow(losses.log, losses.reader, done.of, how, **known)
 
     def _lead(self, events: Events) -> Lead:
         costs, rows = events.more, np.arange(len(events))
@@ -220,16 +208,7 @@ class OffsetTree(Tournament):
     def _offset(self, low: float, high: float) -> float:
         return (low + high) / 2 if self.offset is None else self.offset
 
-    def fit(
-        self,
-        log: Any,
-        model: Any = None,
-        *,
-        threads: int | None = None,
-        executor: Any = None,
-        progress: Any = False,
-    ) -> Self:
-        """Learn from a log with propensities. Threads or an executor read it; the classifiers are fitted here."""
+    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
         if model is not None:
             raise PolicyError(
                 f"OffsetTree uses no reward model, and got {model!r}: leave it out, or learn from losses that the "
@@ -243,8 +222,7 @@ class OffsetTree(Tournament):
                 "OffsetTree needs propensities, and the log has none: name their column with propensity= where you "
                 "open it"
             )
-        how = {"threads": threads, "executor": executor, "progress": progress}
-        return self._learn(log, log.reader(context=True, action=True), _propensity, **how)
+        self._grow(log, log.reader(context=True, action=True), _propensity, how)
 
     def _lead(self, events: Events) -> Lead:
         action, reward = events.action, events.reward
