@@ -242,7 +242,7 @@ def table3(setting: Setting) -> Path:
     started = time.perf_counter()
     horizons = (60,) if setting.quick else (200, 300)
     levels = LEVELS[:2] if setting.quick else LEVELS
-    simulations, repetitions = setting.repetitions(2000, 60), setting.repetitions(50, 3)
+    simulations, repetitions = setting.repetitions(2000, 30), setting.repetitions(50, 2)
     where = setting.data, setting.seed
     chunks = [(first, min(first + CHUNK, simulations)) for first in range(0, simulations, CHUNK)]
     cases = [(*where, part, horizons, *chunk) for part in ("valid", "evaluation") for chunk in chunks]
