@@ -44,7 +44,7 @@ def write(folder: Path, page: Path) -> None:
 def _wrapped(text: str) -> str:
     """Paragraphs to lines of 120; headings, tables and figures as they are."""
     blocks = text.strip().split("\n\n")
-    return "\n\n".join(b if b.lstrip()[0] in "#|!" else textwrap.fill(" ".join(b.split()), 120) for b in blocks) + "\n"
+    return "\n\n".join(b if b.lstrip()[0] in "#|!" else _filled(b) for b in blocks) + "\n"
 
 
 def _how(name: str, results: Results) -> str:
@@ -53,3 +53,7 @@ def _how(name: str, results: Results) -> str:
     seconds, workers = float(about["seconds"]), about["workers"]
     how = f"`scripts/paper {name}`{quick}, seed {about['seed']}: {seconds:.0f} s on {workers} cores, {about['date']}"
     return f"*{how}.*\n"
+
+
+def _filled(paragraph: str) -> str:
+    return textwrap.fill(" ".join(paragraph.split()), 120, break_on_hyphens=False)
