@@ -137,8 +137,8 @@ is left, by histories that lean, is small here. So by V/T the best q is the smal
 do, though not evenly (its 0.0946 at q = 0.1 is far above ours), and its best q, 0.01, lies between our two. RS and
 DR-ns-wc complete one replicate at T = {horizon}, and fail in {failed} of {count} runs at T = {longer}, where the paper,
 with more documents, has one, and fails at 500. DR-ns-wc,
-with its one replicate, has an rmse of {worst_case.rmse:.4f} by V_avg, about that of DR-ns at its best. All logs share one
-initialisation set, whose choice no interval here covers. DM's bias is far larger here ({dm.bias:+.3f}): l̂, from 276
+with its one replicate, has an rmse of {worst_case.rmse:.4f} by V_avg, about that of DR-ns at its best. All logs share
+one initialisation set, whose choice no interval here covers. DM's bias is far larger here ({dm.bias:+.3f}): l̂, from 276
 documents, is much less sure of the labels that the policy takes than it might be. Our documents are another sample of
 Reuters' news, with their labels partly restored.
 """
