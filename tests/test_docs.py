@@ -17,22 +17,9 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def commands():
-    found = []
-    for page in PAGES:
-        for block in blocks(page, "console"):
-            found += [(page.name, line[2:].split("  #")[0]) for line in block.splitlines() if line.startswith("$ ")]
-    return found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the pages are followed: what one block or command leaves, the next finds."""
-    folder = tmp_path_factory.mktemp("docs")
-    for page in PAGES:
-        if "console" in page.read_text():
-            run_python(page, folder)
-    return folder
+def commands(page):
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 def run_python(page, folder):
@@ -48,26 +35,27 @@ def test_python_examples(page, tmp_path):
     run_python(page, tmp_path)
 
 
-@pytest.mark.parametrize(("page", "command"), commands(), ids=lambda x: x)
-def test_commands(page, command, folder):
-    inside = Path(sys.prefix) == ROOT / ".venv"
-    if command.strip() == "scripts/test":
-        pytest.skip("this is scripts/test")
-    if command.startswith("scripts/"):
-        if not inside or command.strip() != "scripts/demo":
-            pytest.skip("makes or measures in .venv; run it by hand")
-        folder = ROOT
+@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
+def test_commands(page, tmp_path):
+    """One after the other, where the page's examples were followed: what one leaves, the next finds."""
+    run_python(page, tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-c", command],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout or "savez" in command
+    here = Path(sys.prefix) == ROOT / ".venv"
+    for command in commands(page):
+        ours = command.startswith("scripts/")
+        if ours and (command != "scripts/demo" or not here):
+            continue  # makes or measures in .venv; to be run by hand
+        folder = ROOT if ours else tmp_path
+        done = subprocess.run(
+            ["bash", "-c", command],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert done.stdout or "savez" in command
 
 
 def test_pages_link_to_files_that_exist():
