@@ -52,7 +52,7 @@ def gather(case: optimize_cases.Epochs) -> Data:
 
 @one_blas_thread
 def descend(data: Data, epochs: int, block: int | None) -> list[float]:
-    """Of each run, the least loss in so many epochs; all events at once, or in blocks on two threads."""
+    """Of each run, the least loss before, in and after so many epochs; all events at once, or in blocks on two threads."""
     with ThreadPoolExecutor(cases.THREADS) as threads:
         each = threads.map if block else map
         return [min(losses_on_the_way(data, theta, epochs, block or len(data.Z), each)) for theta in data.start]
@@ -61,7 +61,7 @@ def descend(data: Data, epochs: int, block: int | None) -> list[float]:
 def losses_on_the_way(data: Data, theta: np.ndarray, epochs: int, block: int, each: Any) -> Iterator[float]:
     learner, n = DirectLossMinimizer(), len(data.Z)
     blocks = [slice(first, first + block) for first in range(0, n, block)]
-    for t in range(1, epochs + 1):
+    for t in range(1, epochs + 2):  # the last weights are scored, too
         losses, moves = zip(*each(partial(look, data, theta), blocks), strict=True)
         yield sum(losses) / n
         theta = theta + learner.learning_rate * t**-learner.decay * sum(moves) / n
@@ -92,7 +92,7 @@ def prepare_epochs(case: optimize_cases.Epochs) -> tuple[Run, int]:
     data = gather(case)
     block = BLOCK if case.baseline == optimize_cases.NUMPY_BLOCKS else None
     np.testing.assert_allclose(ours.run_losses_, descend(data, case.more, block), rtol=PARITY)
-    return lambda: descend(data, case.more, block), case.more
+    return lambda: descend(data, case.more, block), case.more + 1
 
 
 # Completed losses

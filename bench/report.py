@@ -1,6 +1,8 @@
 """From the JSON of pytest-benchmark to a page of Markdown.
 
-usage: python -m bench.report RESULTS.json [OUT.md]   (without OUT.md, it is printed)
+usage: python -m bench.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, it is printed)
+
+Of several results, e.g. of a whole run and of a later one of some benchmarks, the later ones count.
 """
 
 from __future__ import annotations
@@ -38,13 +40,25 @@ NAMES = [*cases.NAMES, *replay_cases.NAMES, *model_cases.NAMES, *optimize_cases.
 
 
 def main() -> None:
-    results, *out = sys.argv[1:]
-    text = page(json.loads(Path(results).read_text()))
+    files, out = ([a for a in sys.argv[1:] if a.endswith(".json") == wanted] for wanted in (True, False))
+    text = page(merged([json.loads(Path(file).read_text()) for file in files]))
     if out:
         Path(out[0]).parent.mkdir(parents=True, exist_ok=True)
         Path(out[0]).write_text(text)
     else:
         print(text, end="")  # noqa: T201
+
+
+def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """One run's results; those of a later run stand in for the same benchmarks, and the page says so."""
+    first, *others = runs
+    for run in others:
+        names = {benchmark["fullname"] for benchmark in run["benchmarks"]}
+        first["benchmarks"] = [b for b in first["benchmarks"] if b["fullname"] not in names] + run["benchmarks"]
+        files = sorted({name.partition("::")[0] for name in names})
+        about = f"{run['datetime'][:10]}, commit {run['commit_info']['id'][:10]}"
+        first.setdefault("later", []).append(f"- of {', '.join(files)}: {about}")
+    return first
 
 
 def page(results: dict[str, Any]) -> str:
@@ -97,6 +111,7 @@ def about(results: dict[str, Any]) -> str:
             "Written by `scripts/bench`; do not edit.",
             "",
             f"- {results['datetime'][:10]}, commit {commit[:10]}{changed}",
+            *dict.fromkeys(results.get("later", [])),
             f"- {machine['cpu'].get('brand_raw', machine['machine'])}, {machine['usable_cores']} cores, "
             f"{machine['system']} {machine['release']}",
             f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
