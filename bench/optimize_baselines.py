@@ -52,7 +52,7 @@ def gather(case: optimize_cases.Epochs) -> Data:
 
 @one_blas_thread
 def descend(data: Data, epochs: int, block: int | None) -> list[float]:
-    """Of each run, the least loss before, in and after so many epochs; all events at once, or in blocks on two threads."""
+    """Of each run, the least loss on its way of so many epochs; all events at once, or in blocks on two threads."""
     with ThreadPoolExecutor(cases.THREADS) as threads:
         each = threads.map if block else map
         return [min(losses_on_the_way(data, theta, epochs, block or len(data.Z), each)) for theta in data.start]
