@@ -76,7 +76,7 @@ def _from_openml(name: str, version: int, file: Path) -> tuple[NDArray[np.float3
     from sklearn.datasets import fetch_openml
 
     try:
-        found = fetch_openml(name, version=version, as_frame=False, parser="liac-arff")
+        found = fetch_openml(name, version=version, as_frame=False, parser="liac-arff", n_retries=1, delay=0.5)
     except Exception as error:
         raise MissingData(
             f"{file.name} is not in {file.parent}, and OpenML cannot be reached ({type(error).__name__}): pass --data "
