@@ -13,13 +13,13 @@ __version__ = "0.1.0"
 _WHERE = {
     "Log": "drstream.log",
     "Sparse": "drstream.log",
-    "evaluate": "drstream.evaluation",
-    "replay": "drstream.replaying",
+    "evaluate": "drstream.evaluation.evaluate",
+    "replay": "drstream.replaying.replay",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
-    "Evaluation": "drstream.results",
-    "Replay": "drstream.runs",
-    "Replays": "drstream.comparison",
+    "Evaluation": "drstream.evaluation.result",
+    "Replay": "drstream.replaying.result",
+    "Replays": "drstream.replaying.comparison",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
@@ -51,13 +51,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from drstream import models, optimize, policies, synth
-    from drstream.comparison import Replays
     from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
-    from drstream.evaluation import evaluate
+    from drstream.evaluation.evaluate import evaluate
+    from drstream.evaluation.result import Evaluation
     from drstream.log import Log, Sparse
-    from drstream.replaying import replay
-    from drstream.results import Estimate, Evaluation
-    from drstream.runs import Replay
+    from drstream.replaying.comparison import Replays
+    from drstream.replaying.replay import replay
+    from drstream.replaying.result import Replay
+    from drstream.results import Estimate
     from drstream.sampling import uniforms
 
 

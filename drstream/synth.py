@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.policies.base import FixedPolicy, as_policy
-from drstream.writing import whole
+from drstream.storage import whole
+from drstream.types import Floats
 
-Floats = NDArray[np.float64]
 CHUNK = 1 << 18
 LAYOUTS = ("wide", "list")
 

@@ -15,9 +15,9 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError
 from drstream.log import labels as action_labels
-from drstream.log.batch import Reader, describe_labels, exact
 from drstream.log.columns import floats_or_nan
 from drstream.log.opening import open_source
+from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same

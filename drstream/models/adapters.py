@@ -17,10 +17,11 @@ from drstream import execution
 from drstream.errors import ModelError, NoEventsError
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
-from drstream.models.base import Floats, RewardModel
+from drstream.models.base import RewardModel
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.progress import reporter
+from drstream.types import Floats, Ints
 
 AHEAD = 2  # batches of each part under way that wait to be learned from
 
@@ -343,7 +344,7 @@ def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | C
     yield skipped
 
 
-def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, Ints]]:
     """The places of each action's events, in order, for actions that have some."""
     order = np.argsort(action, kind="stable")
     bounds = np.searchsorted(action[order], np.arange(actions + 1))

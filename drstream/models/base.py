@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drstream.buffers import fill_by_pieces, fill_from
 from drstream.errors import ModelError
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy, fill_by_pieces, fill_from
-
-Floats = NDArray[np.float64]
+from drstream.policies.base import FixedPolicy
+from drstream.types import Floats
 
 
 class RewardModel:

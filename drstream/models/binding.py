@@ -8,13 +8,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.calibration import Calibration
+from drstream.buffers import PIECE
 from drstream.errors import ModelError
 from drstream.log import Block, Log
 from drstream.log.rows import Folds, Origin
 from drstream.models.base import RewardModel, as_model
+from drstream.models.calibration import Calibration
 from drstream.models.crossfit import (
     CrossFitted,
     CrossFittedPolicy,
@@ -25,9 +25,9 @@ from drstream.models.crossfit import (
 )
 from drstream.models.propensity import Logger, as_logger
 from drstream.models.trained import Trained
-from drstream.policies.base import PIECE, FixedPolicy
+from drstream.policies.base import FixedPolicy
+from drstream.types import Floats
 
-Floats = NDArray[np.float64]
 EVALUATED = "evaluated on"  # what a model is used for
 
 

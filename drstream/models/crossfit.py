@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError
 from drstream.log import Block, Log
@@ -17,8 +16,7 @@ from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class _Fills(Protocol):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drstream.models.descent import Regression
 from drstream.models.linear import LinearModel
-
-Floats = NDArray[np.float64]
+from drstream.models.regression import Regression
+from drstream.types import Floats
 
 
 class Logistic(Regression, LinearModel):

@@ -6,19 +6,18 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drstream.buffers import refuse
 from drstream.errors import ModelError
 from drstream.kernels.terms import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
-from drstream.models.descent import NEVER, Regression
+from drstream.models.regression import NEVER, Regression
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
-from drstream.policies.base import FixedPolicy, as_policy, refuse
+from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Softmax
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class PropensityModel(Trained, FixedPolicy):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import ModelError, near
@@ -21,8 +20,7 @@ from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
 from drstream.policies.base import FixedPolicy, as_policy
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 BLOCK_BYTES = 1 << 22  # of (x, r) sorted by action at a time; twice as many take a third longer
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding

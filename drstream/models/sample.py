@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from drstream import execution, sampling
 from drstream.log import Block, Log, Reader
 from drstream.log.source import Part
+from drstream.types import Floats, Ints
 
-Floats = NDArray[np.float64]
 Check = Callable[[Block], None]
 More = Callable[[Block], Floats]  # of n events, (n, m)
 SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # samples draw other numbers than splits, folds and replays of the same seed
@@ -28,14 +28,14 @@ class Events:
     X: Any  # (n, d), dense or a csr_array
     action: NDArray[np.int32]
     reward: Floats
-    row: NDArray[np.int64]  # the number in the log
+    row: Ints  # the number in the log
     lot: Floats  # the random number
     more: Floats  # (n, m): what else was asked for
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, places: NDArray[np.int64]) -> Events:
+    def take(self, places: Ints) -> Events:
         return Events(*(values[places] for values in vars(self).values()))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from drstream.errors import DrstreamError, ModelError, NoEventsError
 from drstream.log import Log
-from drstream.log.batch import describe_labels
+from drstream.log.reader import describe_labels
 from drstream.log.rows import Folds, Origin
 
 
@@ -71,7 +71,7 @@ class Trained:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, for `drs.models.load` or, a policy, `drs.optimize.load`; scikit-learn's need skops."""
-        from drstream.saving import save
+        from drstream.storage import save
 
         save(self, path)
 

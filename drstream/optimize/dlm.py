@@ -10,9 +10,9 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream import execution
+from drstream.buffers import Weights
 from drstream.errors import NoEventsError, PolicyError
 from drstream.log import Batch, Block, Log
 from drstream.models.passes import Passes
@@ -21,9 +21,7 @@ from drstream.optimize.base import Learned
 from drstream.optimize.losses import Completion, Losses, as_losses
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Linear
-from drstream.products import Weights
-
-Floats = NDArray[np.float64]
+from drstream.types import Bools, Floats, Ints
 
 BLOCK_BYTES = 1 << 19  # of a block's scores and features, to stay in cache
 NEVER = -1e100  # the intercept of an action that is not to be taken
@@ -229,7 +227,7 @@ class _Data:
     rewards: tuple[float, float]
     mean: Floats
     factor: Floats
-    never: NDArray[np.bool_]  # actions that are not to be taken
+    never: Bools  # actions that are not to be taken
 
     @property
     def features(self) -> int:
@@ -288,7 +286,7 @@ class _Seen(NamedTuple):
     state: Any
     low: float  # of the rewards; where all are known, of all actions
     high: float
-    logged: NDArray[np.int64]  # events of each action
+    logged: Ints  # events of each action
 
 
 def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:

@@ -14,22 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.calibration import Calibration
+from drstream.buffers import bad_prediction
 from drstream.errors import DrstreamError, LogError, near
-from drstream.estimators import NO_PROPENSITIES
+from drstream.evaluation.estimators import NO_PROPENSITIES
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
 from drstream.log.source import Part
 from drstream.models.base import Column
 from drstream.models.binding import Given, Used, most_actions, prepare
-from drstream.terms import bad_prediction
-from drstream.writing import whole
-
-Floats = NDArray[np.float64]
+from drstream.models.calibration import Calibration
+from drstream.storage import whole
+from drstream.types import Floats, Ints
 
 ESTIMATORS = ("ips", "dm", "dr")
 SIGNS = {"costs": -1.0, "rewards": 1.0}
@@ -77,7 +75,7 @@ class Completed(NamedTuple):
 
     X: Any  # contexts (n, d), as the log has them; sparse ones as a csr_array
     losses: Floats  # (n, K)
-    rows: NDArray[np.int64]  # numbers in the log
+    rows: Ints  # numbers in the log
 
 
 class Losses:

@@ -12,19 +12,18 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drstream.buffers import PIECE
 from drstream.errors import PolicyError, near
 from drstream.log import as_log
 from drstream.models.binding import Given, most_actions
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import FOLDS, origins_of
-from drstream.policies.base import PIECE
+from drstream.types import Floats
 
 if TYPE_CHECKING:
     from drstream.policies.online import Compiled
 
-Floats = NDArray[np.float64]
 
 DELTA = 0.05  # of `low` and `high`
 FOUND = (
@@ -90,7 +89,7 @@ class ProgressivePolicy(Learned):
         snapshots: int = 256,
     ) -> None:
         from drstream.policies.online import Fixed, as_online
-        from drstream.replaying import asked_once
+        from drstream.replaying.options import asked_once
 
         if snapshots is None:
             raise PolicyError("snapshots=None: a whole number, at least 1")
@@ -127,7 +126,7 @@ class ProgressivePolicy(Learned):
         The other parameters are those of `evaluate`.
         """
         from drstream.optimize.losses import Losses
-        from drstream.replaying import record
+        from drstream.replaying.replay import record
 
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream.errors import LogError, PolicyError
 from drstream.log import Block, Log, Reader, as_log
@@ -16,11 +15,9 @@ from drstream.log.rows import Origin
 from drstream.models.sample import Events, More, draw, tidy
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
-from drstream.saving import untrusted
+from drstream.storage import untrusted
+from drstream.types import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Lead = Callable[[Any, Any], Floats]  # of two actions for each event: by how much the second is the better one
 LEFT, RIGHT = 0, 1
 CHECKED = ("sklearn.tree._tree.Tree",)  # arrays of nodes, which a file's author could let lead anywhere

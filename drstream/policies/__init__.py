@@ -10,14 +10,17 @@ from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
 
 if TYPE_CHECKING:
-    from drstream.policies.online import UCB1, Boltzmann, Compiled, EpsilonGreedy, Exp3, Fixed, LinUCB, SquareCB
+    from drstream.policies.learners import UCB1, Boltzmann, EpsilonGreedy, Exp3, LinUCB, SquareCB
+    from drstream.policies.online import Compiled, Fixed
     from drstream.policies.retrained import Retrained
 
 _WHERE = {
     **dict.fromkeys(
-        ("Boltzmann", "Compiled", "EpsilonGreedy", "Exp3", "Fixed", "LinUCB", "SquareCB", "UCB1"),
-        "drstream.policies.online",
+        ("Boltzmann", "EpsilonGreedy", "Exp3", "LinUCB", "SquareCB", "UCB1"),
+        "drstream.policies.learners",
     ),
+    "Compiled": "drstream.policies.online",
+    "Fixed": "drstream.policies.online",
     "Retrained": "drstream.policies.retrained",
 }
 

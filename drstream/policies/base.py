@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drstream.buffers import fill_from
 from drstream.errors import PolicyError
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
-
-Floats = NDArray[np.float64]
-PIECE = 2048  # events to fill in at a time, so that it stays in cache
+from drstream.types import Floats
 
 
 class FixedPolicy:
@@ -68,44 +67,6 @@ class Function(FixedPolicy):
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(self.function(X))
-
-
-def fill_from(
-    function: Callable[[NDArray[Any]], NDArray[Any]], who: str, error: type[Exception], block: Block, out: Floats
-) -> None:
-    """Ask a user's function for (n, K) and store it as (K, n)."""
-    try:
-        values = np.asarray(function(block.matrix))
-    except Exception as problem:
-        problem.add_note(f"raised by {who} for {len(block)} events from {block.row(0)} on")
-        raise
-    wanted = (len(block), len(out))
-    if values.shape != wanted:
-        raise error(
-            f"{who} returned an array of shape {values.shape} for {len(block)} events and {len(out)} actions: "
-            f"it must be {wanted}"
-        )
-    if values.dtype.kind not in "fiub":
-        raise error(f"{who} returned {values.dtype} where numbers are needed")
-    out[:] = values.T
-
-
-def refuse(first_bad: int, who: str, pi: Floats, sums: Floats, block: Block) -> None:
-    """An error about the first event whose probabilities are none, if there is one (>= 0)."""
-    if first_bad >= 0:
-        low, total = pi[:, first_bad].min(), sums[first_bad]
-        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
-        what = "NaN among its probabilities" if np.isnan(total) else what
-        raise PolicyError(f"{who} gives {what} at {block.row(first_bad)}")
-
-
-def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
-    """What a policy or a model fills in, event by event: (n, K)."""
-    for piece in block.pieces(PIECE):
-        values = np.empty((out.shape[1], len(piece)))
-        who.fill(piece, values)
-        start = piece.start - block.start
-        out[start : start + len(piece)] = values.T
 
 
 def as_policy(policy: Any, name: str) -> FixedPolicy:

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drstream.buffers import Weights
 from drstream.errors import PolicyError
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
-from drstream.log.batch import describe_labels
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
+from drstream.log.reader import describe_labels
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy, Floats, as_policy, as_weights
-from drstream.products import Weights
+from drstream.policies.base import FixedPolicy, as_policy, as_weights
+from drstream.types import Floats
 
 
 class Uniform(FixedPolicy):

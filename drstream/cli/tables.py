@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drstream.comparison import Replays
+from drstream.evaluation.result import Evaluation
 from drstream.log import Log
-from drstream.results import Evaluation
+from drstream.replaying.comparison import Replays
 
 
 def show_head(log: Log) -> None:

@@ -8,26 +8,23 @@ passes are enough.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
-from numpy.typing import NDArray
 
 from drstream import execution
+from drstream.buffers import Weights
 from drstream.errors import ModelError, NoEventsError
 from drstream.kernels.scores import softmax
 from drstream.log import Batch, Block, Log, as_log
 from drstream.log.rows import Split
+from drstream.models.lbfgs import Round, lbfgs
 from drstream.models.passes import Passes
 from drstream.models.trained import Trained
-from drstream.products import Weights
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats, Ints
 
 SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # of the first, small problem
 SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
@@ -36,7 +33,6 @@ MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse
 MOST_PASSES, PATIENCE = 1000, 50  # in all, and in the same coordinates
 TOLERANCE = 1e-5  # of the gradient in round coordinates, where 1 is about the standard error of a parameter ...
 PRECISE_ROWS = 20_000  # ... and more for more rows: predictions have a standard error that falls with their root
-MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
 NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
 
 
@@ -160,7 +156,7 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, **h
 # The log is looked through for its actions and rewards first.
 
 
-def _census(log: Log, threads: int | None, executor: Any) -> tuple[NDArray[np.int64], Rewards]:
+def _census(log: Log, threads: int | None, executor: Any) -> tuple[Ints, Rewards]:
     contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
     passes = Passes(log, log.reader(context=contexts, action=True), threads, executor, False)
     total, low, high, rewards = np.zeros(log.n_actions, np.int64), math.inf, -math.inf, 0.0
@@ -171,7 +167,7 @@ def _census(log: Log, threads: int | None, executor: Any) -> tuple[NDArray[np.in
     return total, Rewards(low, high, rewards / max(total.sum(), 1))
 
 
-def _count(actions: int, batches: Iterator[Batch]) -> tuple[NDArray[np.int64], Rewards]:
+def _count(actions: int, batches: Iterator[Batch]) -> tuple[Ints, Rewards]:
     total, low, high, rewards = np.zeros(actions, np.int64), math.inf, -math.inf, 0.0
     for batch in batches:
         total += np.bincount(batch.action, minlength=actions)
@@ -256,7 +252,7 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
 # Second derivatives, and the coordinates that they give
 
 
-def _curvature(sample: Passes, form: Form, count: NDArray[np.int64], share: float, theta: Floats) -> Round:
+def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Floats) -> Round:
     """Of a share of the events, as if it were all of them: the matrix of each action, or of all their diagonals."""
     size = form.features + 1
     whole = not form.sparse and form.actions * size * size <= MOST_CURVATURE
@@ -275,7 +271,7 @@ def _curvature(sample: Passes, form: Form, count: NDArray[np.int64], share: floa
     return Round(total, whole)
 
 
-def _lean(total: Floats, form: Form, count: NDArray[np.int64], share: float) -> Floats:
+def _lean(total: Floats, form: Form, count: Ints, share: float) -> Floats:
     """An action with few events in the sample, or with one reward, has hardly a curvature there: it leans on others'.
 
     Else a hundred passes would not do for an action that was clicked on in the log, and never in the sample.
@@ -331,38 +327,6 @@ def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> No
         total[k] += (mine * bend[k, events]) @ mine.T
 
 
-class Round:
-    """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action.
-
-    Of whole matrices the rows are taken in reverse, the intercept first: what is left is about the features' means.
-    """
-
-    def __init__(self, curvature: Floats, whole: bool) -> None:
-        self.whole = whole
-        diagonal = np.einsum("kii->ki", curvature) if whole else curvature
-        diagonal[:] = np.where(diagonal > 0, diagonal, 1.0)  # flat directions stay as they are
-        if whole:
-            about_mean = diagonal[:, :-1] - curvature[:, -1, :-1] ** 2 / diagonal[:, -1:]
-            rounding = 1e-15 * curvature.shape[1] * diagonal[:, :-1]
-            diagonal[:, :-1] += 1e-8 * np.maximum(about_mean, 0) + rounding  # for features that are collinear
-        self.factor = np.linalg.cholesky(curvature[:, ::-1, ::-1]) if whole else np.sqrt(curvature)
-
-    def into(self, theta: Floats) -> Floats:
-        return np.einsum("kji,kj->ki", self.factor, theta[:, ::-1]) if self.whole else self.factor * theta
-
-    def back(self, u: Floats) -> Floats:
-        return self._solve(u, transposed=True)[:, ::-1] if self.whole else self._solve(u, transposed=True)
-
-    def slope(self, gradient: Floats) -> Floats:
-        return self._solve(gradient[:, ::-1] if self.whole else gradient, transposed=False)
-
-    def _solve(self, right: Floats, transposed: bool) -> Floats:
-        if not self.whole:
-            return right / self.factor
-        solve = partial(scipy.linalg.solve_triangular, lower=True, trans="T" if transposed else "N", check_finite=False)
-        return np.array([solve(factor, row) for factor, row in zip(self.factor, right, strict=True)])
-
-
 def _descend(
     passes: Passes, form: Form, theta: Floats, times: float, coordinates: Round, tolerance: float
 ) -> tuple[Floats, Slope | None]:
@@ -385,51 +349,6 @@ def _descend(
 
     u, converged = lbfgs(at, coordinates.into(theta), tolerance, PATIENCE)
     return form.plain(coordinates.back(u)), last[0] if converged else None
-
-
-def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int) -> tuple[Floats, bool]:
-    """Where the gradient of a convex function is within the tolerance (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
-
-    SciPy's has bounds to look after: 200,000 parameters cost it more than a pass over 30,000 sparse events.
-    """
-    value, gradient = at(x)
-    history: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
-    for _ in range(most):
-        if np.abs(gradient).max(initial=0.0) <= tolerance:
-            return x, True
-        direction = -_smoothed(gradient, history)
-        slope = float(np.vdot(gradient, direction))
-        step = 1.0
-        for _ in range(MOST_HALVINGS):
-            new_value, new_gradient = at(x + step * direction)
-            flat = abs(new_value - value) <= ROUNDING * abs(value)  # then the gradients decide
-            new_slope = float(np.vdot(new_gradient, direction))
-            if new_value <= value + 1e-4 * step * slope or (flat and abs(new_slope) <= abs(slope)):
-                break
-            step /= 2
-        else:
-            return x, False
-        change = step * direction, new_gradient - gradient
-        bend = float(np.vdot(*change))
-        if bend > 0:
-            history.append((*change, 1 / bend))
-        x, value, gradient = x + change[0], new_value, new_gradient
-    return x, False
-
-
-def _smoothed(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) -> Floats:
-    """The inverse second derivatives, as far as they are known, times the gradient."""
-    out = gradient.copy()
-    factors = []
-    for change, bent, inverse in reversed(history):
-        factors.append(inverse * float(np.vdot(change, out)))
-        out -= factors[-1] * bent
-    if history:
-        _, bent, inverse = history[-1]
-        out /= inverse * float(np.vdot(bent, bent))
-    for (change, bent, inverse), factor in zip(history, reversed(factors), strict=True):
-        out += (factor - inverse * float(np.vdot(bent, out))) * change
-    return out
 
 
 def _total(form: Form, parts: Iterator[Slope]) -> Slope:

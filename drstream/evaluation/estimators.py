@@ -20,12 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from drstream.errors import DrstreamError, near
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from drstream.calibration import WithModels
 from drstream.errors import NotEnoughEventsError
 from drstream.intervals import student, t_score
 from drstream.kernels import replay as kernels
-from drstream.lanes import Outcome, Settings, Sums
-from drstream.results import Estimate, plain
+from drstream.replaying.options import Settings
+from drstream.replaying.outcome import Outcome, Sums
+from drstream.results import Estimate, WithModels, plain
+from drstream.types import Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from drstream.models.binding import Used
 
-Floats = NDArray[np.float64]
+
 MEASURED = 50  # simulated steps at least from which a bias mass ε_t is measured
 INFLATION = 1.1  # of C over T, above which a note is made; 1 / (1 - ε) on average
 FAILURE = 0.05  # δ of section 5.3's bound on the number of events
@@ -185,7 +185,7 @@ class Replay(WithModels):
     # Curve
 
     @property
-    def _ends(self) -> NDArray[np.int64]:
+    def _ends(self) -> Ints:
         """The last step of each point of the curve."""
         steps = self._settings.bin_steps
         return np.minimum(np.arange(1, self._settings.bins + 1) * steps, self.horizon)

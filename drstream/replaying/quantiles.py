@@ -11,12 +11,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.kernels import quantiles as kernels
+from drstream.types import Floats
 
-Floats = NDArray[np.float64]
 ERROR = kernels.ERROR
 NOTHING = np.empty(0)
 

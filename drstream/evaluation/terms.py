@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.calibration import Calibration
-from drstream.errors import ModelError
+from drstream.buffers import bad_prediction, refuse
 from drstream.kernels import terms as kernels
 from drstream.log import Block
+from drstream.models.calibration import Calibration
 from drstream.moments import State
-from drstream.policies.base import refuse
+from drstream.types import Floats, Ints
 
 if TYPE_CHECKING:
-    from drstream.evaluation import Plan
-
-Floats = NDArray[np.float64]
+    from drstream.evaluation.plan import Plan
 
 
 def term_names(*, model: bool, sndr: bool, capped: bool) -> tuple[str, ...]:
@@ -38,7 +35,7 @@ class Tally:
 
     moments: State
     largest: Floats  # weight and capped weight of each policy
-    capped: NDArray[np.int64]  # weights that the caps changed, of each policy
+    capped: Ints  # weights that the caps changed, of each policy
     calibration: Calibration  # of r̂
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
 
@@ -134,7 +131,3 @@ def _check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:
     if first_bad >= 0:
         action, event = divmod(first_bad, len(block))
         raise bad_prediction(rhat[action, event], action, block.row(event))
-
-
-def bad_prediction(value: float, action: int, where: str) -> ModelError:
-    return ModelError(f"the reward model predicts {value} for action {action} at {where}")

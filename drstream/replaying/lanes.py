@@ -8,178 +8,26 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.calibration import Calibration
 from drstream.errors import PolicyError
 from drstream.kernels import replay as kernels
-from drstream.log import Block, Csr
+from drstream.log import Csr
 from drstream.policies.online import Compiled, Fixed
-from drstream.quantiles import Exact, Sketch
-from drstream.recording import Recorded, Recorder
-
-Floats = NDArray[np.float64]
+from drstream.replaying.chunks import Chunk, read_only
+from drstream.replaying.options import Settings
+from drstream.replaying.outcome import Outcome
+from drstream.replaying.quantiles import Exact, Sketch
+from drstream.replaying.snapshots import Recorded, Recorder
+from drstream.types import Floats
 
 EXACT_VALUES = 1 << 23  # that an exact tracker keeps before "auto" turns it into a sketch: 64 MB, with spare room 96
-CURVE_POINTS = 10_000  # at most; a longer horizon has several steps to a point
 LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which a Python policy is asked at once
 NOTES, NOTES_BYTES = 1024, 1 << 20  # of a compiled policy's states to a call, which takes 0.1 ms; a state takes 5 µs
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What Algorithm 1 is to do."""
-
-    policy: str
-    method: str
-    horizon: int
-    q: float
-    c_max: float  # already the smallest propensity, where that is the method's multiplier
-    seed: int
-    carry: bool
-    tracker: str  # "auto", "exact" or "sketch"
-    most_replicates: int | None
-    unit_rewards: bool = False  # the policy takes rewards to lie in [0, 1]
-    snapshots: int = 0  # of the policy's states, at most, to be recorded; for one replicate, in one shard
-
-    @property
-    def adaptive(self) -> bool:
-        return self.method in ("dr-ns", "dm")
-
-    @property
-    def bin_steps(self) -> int:
-        return -(-self.horizon // CURVE_POINTS)
-
-    @property
-    def bins(self) -> int:
-        return -(-self.horizon // self.bin_steps)
-
-
-@dataclass
-class Chunk:
-    """Events that were made ready for all lanes, with read-only arrays."""
-
-    block: Block
-    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
-    rows: NDArray[np.int64]
-    uniforms: dict[int, Floats]  # by seed
-    propensity: Floats
-    predictions: Floats  # r̂, (n, K) or (n, 0)
-    fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
-    calibration: Calibration  # of the predictions
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def events(self, seed: int) -> kernels.Events:
-        block = self.block
-        columns: list[NDArray[Any]] = [block.action, block.reward, self.propensity, self.uniforms[seed]]
-        columns += [self.rows, self.predictions]
-        return kernels.Events(*map(read_only, columns))
-
-
-@dataclass
-class Sums:
-    """What is summed over the events read, whatever the lane."""
-
-    skipped: Counter[str]  # bad rows by reason
-    calibration: Calibration
-
-    def merge(self, other: Sums) -> None:
-        self.skipped += other.skipped
-        self.calibration.merge(other.calibration)
-
-
-def contexts_of(block: Block) -> NDArray[Any] | Csr:
-    """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
-
-    An index that does counts twice, which a policy that squares its values would get wrong.
-    """
-    rows = block.sparse
-    if rows is None:
-        return block.by_row
-    from drstream.kernels import sparse  # compiled only where contexts are
-
-    if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
-        return rows
-    size = int(rows.indptr[-1] - rows.indptr[0])
-    starts, at, sums = np.empty(len(rows) + 1, np.int64), np.empty(size, np.int32), np.empty(size)
-    sparse.add_up(rows.indptr, rows.indices, rows.values, np.zeros(rows.dim, np.int64), starts, at, sums)
-    return Csr(starts, at, sums, rows.dim)
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view; Numba tells tuples of writable arrays from those of read-only ones."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-@dataclass
-class Outcome:
-    """What a lane has to say at the end of a shard. It can be pickled, and outcomes of shards merge in order."""
-
-    replicates: NDArray[np.void]
-    shard: NDArray[np.int64]  # of each replicate
-    curve: Floats  # of all replicates: rows of kernels.replay from MEAN_REWARD on
-    events: int
-    accepted: int
-    violations: int
-    left_over: int  # events of the incomplete tail
-    steps_left_over: int
-    rewards: tuple[float, float]  # the least and the largest
-    largest_weight: float
-    sketch_from: int | None  # row at which the exact tracker became a sketch
-    interrupted: bool = False
-    recorded: Recorded | None = None  # where snapshots were asked for, and an event was accepted
-
-    @classmethod
-    def merge(cls, outcomes: list[Outcome]) -> Outcome:
-        first, *others = outcomes
-        for other in others:
-            first = cls(
-                replicates=np.concatenate([first.replicates, other.replicates]),
-                shard=np.concatenate([first.shard, other.shard]),
-                curve=_merge_curves(first.curve, len(first.replicates), other.curve, len(other.replicates)),
-                events=first.events + other.events,
-                accepted=first.accepted + other.accepted,
-                violations=first.violations + other.violations,
-                left_over=first.left_over + other.left_over,
-                steps_left_over=max(first.steps_left_over, other.steps_left_over),
-                rewards=(min(first.rewards[0], other.rewards[0]), max(first.rewards[1], other.rewards[1])),
-                largest_weight=max(first.largest_weight, other.largest_weight),
-                sketch_from=other.sketch_from if first.sketch_from is None else first.sketch_from,
-                interrupted=first.interrupted or other.interrupted,
-            )
-        return first
-
-
-def _merge_curves(a: Floats, n: int, b: Floats, m: int) -> Floats:
-    """Means and co-moments as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
-    if n == 0 or m == 0:
-        return b if n == 0 else a
-    k, start = kernels, kernels.MEAN_REWARD
-    delta = b - a
-    out = a + b  # of what is summed
-    for mean in (k.MEAN_REWARD, k.MEAN_WEIGHT, k.MEAN_AVERAGE, k.MEAN_C):
-        out[mean - start] = a[mean - start] + delta[mean - start] * (m / (n + m))
-    for moment, one, other in (
-        (k.M2_REWARD, k.MEAN_REWARD, k.MEAN_REWARD),
-        (k.M2_WEIGHT, k.MEAN_WEIGHT, k.MEAN_WEIGHT),
-        (k.CO_MOMENT, k.MEAN_REWARD, k.MEAN_WEIGHT),
-        (k.M2_AVERAGE, k.MEAN_AVERAGE, k.MEAN_AVERAGE),
-    ):
-        out[moment - start] += delta[one - start] * delta[other - start] * (n * m / (n + m))
-    out[k.LEAST_C - start] = np.minimum(a[k.LEAST_C - start], b[k.LEAST_C - start])
-    out[k.LARGEST_C - start] = np.maximum(a[k.LARGEST_C - start], b[k.LARGEST_C - start])
-    return out
-
-
 KINDS = {
     "dr-ns": kernels.DOUBLY_ROBUST,
     "dr-ns-wc": kernels.DOUBLY_ROBUST,

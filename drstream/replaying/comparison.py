@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from drstream.errors import near
 from drstream.intervals import student, t_score
+from drstream.replaying.result import Replay
 from drstream.results import Estimate
-from drstream.runs import Replay
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,5 +1,6 @@
-"""What was fitted to a log, as files: arrays and JSON in an .npz for ours, skops for what holds estimators of
-scikit-learn; never a pickle.
+"""Files: written whole or not at all; and what was fitted to a log, saved and loaded without a pickle.
+
+Models and policies are arrays and JSON in an .npz; estimators of scikit-learn are kept by skops.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ import importlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,6 @@ import numpy as np
 
 from drstream.errors import DrstreamError, near
 from drstream.log.rows import Origin
-from drstream.writing import whole
 
 if TYPE_CHECKING:
     from drstream.models.trained import Trained
@@ -186,3 +187,15 @@ def _skops(kind: type[DrstreamError]) -> Any:
             "estimators of scikit-learn are saved and loaded with skops only, as a pickle can run any code when it is "
             "read: pip install skops"
         ) from None
+
+
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to; what stands there takes its name at the end, or goes if there is an error."""
+    unfinished = Path(f"{os.fspath(path)}.part")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
