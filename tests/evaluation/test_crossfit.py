@@ -1,0 +1,638 @@
+"""Models by fold, estimated propensities, clamps and calibration: as done by hand, fold by fold and event by event."""
+
+import contextlib
+import math
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.tree import DecisionTreeRegressor
+
+import drstream as drs
+from drstream import execution
+from drstream.calibration import Calibration
+from tests.conftest import PLAIN
+from tests.helpers import reference
+from tests.helpers.logs import arrays, world
+
+K, D = 4, 3
+ROWS = 400 if PLAIN else 4_000
+SEED = 3  # of the folds
+WORLD = world(kinds=None)
+POLICY = drs.policies.Softmax(WORLD.taste)
+M = drs.models
+
+
+@pytest.fixture(scope="module")
+def table():
+    return WORLD.table(ROWS, seed=1).append_column("user", pa.array(np.arange(ROWS) // 9))
+
+
+def open_log(table, **options):
+    return drs.Log(table, context="x?", **options)
+
+
+def folds_of(keys, count=3, seed=SEED):
+    return np.array([reference.fold(int(key), count, seed) for key in keys])
+
+
+def by_fold(fit, table, fold, count=3):
+    """(n, K): the predictions of fit(the table's other rows)."""
+    X = arrays(table, D)[0]
+    out = np.empty((table.num_rows, K))
+    for f in range(count):
+        others = table.filter(pa.array(fold != f))
+        out[fold == f] = fit(others).predict(X[fold == f])
+    return out
+
+
+def values(table, rhat, p=None, names=("dm", "ips", "snips", "dr")):
+    X, a, r, logged = arrays(table, D)
+    pi = POLICY.probabilities(X)
+    return {name: reference.estimate(name, r, logged if p is None else p, a, pi, rhat)[0] for name in names}
+
+
+def agree(result, wanted, relative=1e-10):
+    for name, value in wanted.items():
+        assert result[name].value == pytest.approx(value, rel=relative)
+
+
+MODELS = {
+    "ridge": (M.Ridge(2.0), 1e-10),
+    "shared": (M.Ridge(shared=True), 1e-10),
+    "1/p": (M.Ridge(weights="1/p"), 1e-10),
+    "mrdr": (M.Ridge(weights="mrdr", policy=POLICY), 1e-10),
+    "logistic": (M.Logistic(), 1e-8),
+    "sklearn": (M.from_sklearn(SklearnRidge()), 1e-7),  # fitted and asked in float32, as the log has it
+    "tree": (M.from_sklearn(DecisionTreeRegressor(max_depth=2, random_state=0), action="feature"), 1e-10),
+}
+
+
+@pytest.mark.parametrize("cluster", [None, "user"])
+@pytest.mark.parametrize("name", MODELS)
+def test_reward_models_by_hand(table, name, cluster):
+    model, relative = MODELS[name]
+    fold = folds_of(table["user"].to_numpy() if cluster else np.arange(ROWS))
+    rhat = by_fold(lambda rows: model.fresh().fit(open_log(rows, actions=K)), table, fold)
+    result = drs.evaluate(open_log(table), POLICY, model, crossfit=3, fold_seed=SEED, cluster=cluster)
+    agree(result, values(table, rhat), relative)
+    a, r = arrays(table, D)[1:3]
+    assert result.r2 == pytest.approx(reference.r_squared(rhat[np.arange(ROWS), a], r), rel=1e-6)
+    assert (result.crossfit, result.estimated_propensities) == (3, False)
+    assert not model.fitted
+
+
+@pytest.mark.parametrize("cluster", [None, "user"])
+@pytest.mark.parametrize(
+    "model",
+    [M.Propensity(2.0), M.Propensity(inflation=1.5, floor=0.2), M.Propensity.from_sklearn(LogisticRegression())],
+    ids=["propensity", "limits", "sklearn"],
+)
+def test_propensities_by_hand(table, model, cluster):
+    fold = folds_of(table["user"].to_numpy() if cluster else np.arange(ROWS))
+    mu = by_fold(lambda rows: model.fresh().fit(open_log(rows, actions=K)), table, fold)
+    a = arrays(table, D)[1]
+    p = [max(model.floor, model.inflation * mu[k][a[k]]) for k in range(ROWS)]
+    rhat = by_fold(lambda rows: M.Ridge().fit(open_log(rows, actions=K)), table, fold)
+    doubted = table.set_column(2, "propensity", pa.array(np.full(ROWS, -7.0)))  # not looked at
+    result = drs.evaluate(
+        open_log(doubted), POLICY, M.Ridge(), propensity=model, crossfit=3, fold_seed=SEED, cluster=cluster
+    )
+    agree(result, values(table, rhat, p), 1e-6)  # to what a fit in another order, or in float32, makes of it
+    assert result.estimated_propensities
+    assert result.crossfit == 3
+
+
+def test_clusters_do_not_straddle_folds(table):
+    """Users who are told apart by a feature each, and have one reward each: a model that saw a user knows it."""
+    users = np.arange(ROWS) % 7
+    reward = np.where(users < 3, 5.0, -2.0) + users
+    columns = {"action": [0] * ROWS, "reward": reward, "propensity": [1.0] * ROWS, "user": [f"u{u}" for u in users]}
+    one_hot = {f"x{j}": (users == j).astype(float) for j in range(7)}
+    log = drs.Log(pa.table({**columns, **one_hot}), context="x?")
+    known = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4)
+    with pytest.warns(
+        UserWarning, match="crossfit=4: 2 of the folds are empty, as there are few values in column 'user'"
+    ):
+        unknown = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4, cluster="user")
+    assert known.r2 > 0.999
+    assert unknown.r2 < 0.5
+    folds = log.folds(4, 0, "user")
+    for f, model in enumerate(M.Ridge().fit_folds(log, folds)):
+        fold = folds.of(drs.log.rows.keys_of(pa.array(columns["user"])))
+        seen = {columns["user"][k] for k in range(ROWS) if fold[k] != f}
+        assert seen.isdisjoint(columns["user"][k] for k in range(ROWS) if fold[k] == f)
+        assert model.n_events_ == (fold != f).sum()
+
+
+@pytest.mark.parametrize("cluster", [None, "user"])
+@pytest.mark.parametrize("method", ["dr-ns", "dm"])
+def test_replay_by_hand(table, method, cluster):
+    fold = folds_of(table["user"].to_numpy() if cluster else np.arange(ROWS))
+    rhat = by_fold(lambda rows: M.Ridge().fit(open_log(rows, actions=K)), table, fold)
+    mu = by_fold(lambda rows: M.Propensity().fit(open_log(rows, actions=K)), table, fold)
+    X, a, r, _ = arrays(table, D)
+    p = mu[np.arange(ROWS), a]
+    got = drs.replay(
+        open_log(table), drs.policies.UCB1(0.3), 20, M.Ridge(), method=method, q=0.1, propensity=M.Propensity(),
+        crossfit=3, fold_seed=SEED, cluster=cluster,
+    )  # fmt: skip
+    events = list(zip(X, a.tolist(), r.tolist(), p.tolist(), strict=True))
+    u = drs.uniforms(0, 0, ROWS)
+    done, _, counts = reference.replay(events, rhat, u, reference.UCB1(K, D, scale=0.3), 20, 0.1, 1.0, method)
+    assert got.complete == len(done) > 0
+    assert got.events == counts["events"]
+    assert got.value == pytest.approx(np.mean([d["average"] for d in done]), rel=1e-6)
+    assert got.r2 == pytest.approx(reference.r_squared(rhat[np.arange(ROWS), a], r), rel=1e-6)
+    assert got.crossfit == 3
+    assert got.estimated_propensities
+    fixed = drs.replay(open_log(table), POLICY, 20, M.Ridge(), crossfit=3, fold_seed=SEED, cluster=cluster)
+    columns = table.append_column("rhat", pa.array(list(rhat)))
+    wanted = drs.replay(open_log(columns), POLICY, 20, M.Column("rhat"))
+    assert fixed.value == pytest.approx(wanted.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["rs", "dr-ns-wc"])
+def test_the_smallest_propensity_is_that_of_the_model(table, method):
+    """And not the column's, which says 1e-9 somewhere."""
+    X, a, _, p = arrays(table, D)
+    doubted = table.set_column(2, "propensity", pa.array(np.where(np.arange(ROWS) == 5, 1e-9, p)))
+    train, test = open_log(doubted).split(0.5)
+    model = M.Propensity(floor=0.1, inflation=1.1).fit(train)
+    run = drs.replay(test, drs.policies.Uniform(), 5, method=method, propensity=model)
+    outside = drs.uniforms(drs.log.rows.split_seed(0, 0), 0, ROWS) >= 0.5
+    mu = model.predict(X)[np.arange(ROWS), a]
+    smallest = np.maximum(0.1, 1.1 * mu)[outside].min()
+    assert run.c_max == pytest.approx(smallest, rel=1e-12)
+    inside = drs.replay(open_log(table), drs.policies.Uniform(), 5, method=method, propensity=drs.policies.Uniform())
+    assert inside.c_max == 0.25
+
+
+# The same bits
+
+
+@pytest.mark.parametrize("cluster", [None, "user"])
+def test_batches_and_threads_change_no_bit(table, tmp_path, cluster):
+    path = tmp_path / "log.parquet"
+    pq.write_table(table, path, row_group_size=ROWS // 7)
+    models = {"model": M.Logistic(), "propensity": M.Propensity(), "crossfit": 3, "cluster": cluster}
+
+    def evaluated(threads, **options):
+        result = drs.evaluate(open_log(path, **options), POLICY, threads=threads, **models)
+        return [row["value"] for row in result.rows()], result.r2, result.calibration
+
+    def replayed(threads, **options):
+        run = drs.replay(open_log(path, **options), drs.policies.UCB1(), 10, q=0.1, threads=threads, **models)
+        return run.value, run.r2, run.calibration
+
+    for pass_over in (evaluated, replayed):
+        wanted = pass_over(1)
+        for threads, size in ((2, 50), (3, ROWS)):
+            assert pass_over(threads, batch_size=size) == wanted
+    with ThreadPoolExecutor(2) as executor:
+        result = drs.evaluate(open_log(path), POLICY, executor=executor, **models)
+    assert [row["value"] for row in result.rows()] == evaluated(1)[0]
+
+
+# Errors and warnings
+
+
+@pytest.mark.parametrize("crossfit", [1, 0, -2, "5", 2.0, True, 1001, np.nan])
+def test_numbers_of_folds_that_are_none(table, crossfit):
+    for use in (
+        lambda: drs.evaluate(table, POLICY, M.Ridge(), crossfit=crossfit),
+        lambda: drs.replay(table, POLICY, 10, M.Ridge(), crossfit=crossfit),
+    ):
+        with pytest.raises(
+            drs.DrstreamError, match=f"crossfit={crossfit!r}: a number of folds, whole, at least 2 and at most 1000"
+        ):
+            use()
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, None])
+def test_seeds_of_folds_that_are_none(table, seed):
+    with pytest.raises(drs.DrstreamError, match=f"fold_seed={seed!r}: a whole number"):
+        drs.evaluate(table, POLICY, M.Ridge(), crossfit=3, fold_seed=seed)
+
+
+def test_seeds_of_folds_make_other_folds(table):
+    log = open_log(table)
+    found = {drs.evaluate(log, POLICY, M.Ridge(), crossfit=3, fold_seed=s)["dr"].value for s in (0, 1, -1, 2**63)}
+    assert len(found) == 4
+
+
+def test_folds_need_something_to_fit(table):
+    log = open_log(table)
+    train, test = log.split(0.5)
+    for model in (M.Constant(0.5), M.Ridge().fit(train)):
+        name = type(model).__name__
+        with pytest.raises(drs.ModelError, match=f"that are not yet fitted, and {name} can be used as it is"):
+            drs.evaluate(test, POLICY, model, crossfit=3)
+    with pytest.raises(drs.ModelError, match="there is none"):
+        drs.evaluate(test, POLICY, crossfit=3)
+    with pytest.raises(drs.ModelError, match="is not fitted: call"):
+        drs.evaluate(log, POLICY, M.Ridge())
+    with pytest.raises(drs.ModelError, match=r"the propensity model Propensity.* is not fitted"):
+        drs.evaluate(log, POLICY, propensity=M.Propensity())
+    with pytest.raises(drs.DrstreamError, match=r"cluster='user' is about folds: pass crossfit=5"):
+        drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user")
+
+
+def test_models_that_no_estimator_needs_are_not_fitted(table):
+    """So that the same arguments serve every estimator."""
+    log = open_log(table)
+    models = {"model": M.Ridge(), "crossfit": 3, "cluster": "user"}
+    plain = drs.evaluate(log, POLICY, estimators="ips")
+    result = drs.evaluate(log, POLICY, estimators="ips", **models)
+    assert result["ips"].value == plain["ips"].value
+    assert result.crossfit is None
+    both = drs.evaluate(log, POLICY, estimators="dm", propensity=M.Propensity(), **models)
+    assert both["dm"].value == drs.evaluate(log, POLICY, estimators="dm", **models)["dm"].value
+    assert not both.estimated_propensities
+
+
+def test_clusters_that_cannot_be_used(table):
+    log = open_log(table)
+    with pytest.raises(drs.LogError, match="usr"):
+        drs.evaluate(log, POLICY, M.Ridge(), crossfit=3, cluster="usr")
+    users = pa.array([None if k == 11 else k // 9 for k in range(ROWS)])
+    broken = open_log(table.set_column(table.num_columns - 1, "user", users))
+    for model in (M.Ridge(), M.Logistic()):
+        with pytest.raises(drs.LogError, match="cluster is null at row 11, column 'user'"):
+            drs.evaluate(broken, POLICY, model, crossfit=3, cluster="user")
+    result = drs.evaluate(broken, POLICY, M.Ridge(), crossfit=3, cluster="user", on_bad_row="skip")
+    assert result.skipped == {"cluster is null": 1}
+    assert result.n == ROWS - 1
+
+
+def test_a_stream_that_is_read_once(table):
+    log = open_log(table.to_reader(100), actions=K)
+    with pytest.raises(drs.LogError, match="can be read only once"):
+        drs.evaluate(log, POLICY, M.Ridge(), crossfit=3)
+
+
+def test_folds_without_events():
+    """All rows in one fold leave none to fit on for it; more folds than rows are no trouble else."""
+    rows = {"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5] * 2, "x0": [1.0, 2.0], "user": [1, 1]}
+    uniform = drs.policies.Uniform()
+    for model in (M.Ridge(), M.Logistic(), M.from_sklearn(SklearnRidge())):
+        with pytest.raises(
+            drs.LogError, match="fall into one fold, and the others have none: column 'user' has one value"
+        ):
+            drs.evaluate(drs.Log(pa.table(rows), context=["x0"]), uniform, model, crossfit=3, cluster="user")
+    apart = {**rows, "user": [0, 1]}
+    seed = next(s for s in range(99) if reference.fold(0, 50, s) != reference.fold(1, 50, s))
+    log = drs.Log(pa.table(apart), context=["x0"])
+    with pytest.warns(UserWarning, match="crossfit=50: 48 of the folds are empty, as there are few rows"):
+        result = drs.evaluate(log, drs.policies.Constant(0), M.Ridge(), "dm", crossfit=50, fold_seed=seed)
+    assert result["dm"].value == 0.5  # of an action that the other event has not: the other's mean reward, 0, then 1
+
+
+REMEDY = r"pass an unfitted one with crossfit=5, or fit it on other events, e.g. train, test = log.split\(0.5\)"
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["fitted", "loaded"])
+def test_a_model_that_knows_the_events_is_warned_about(table, tmp_path, kept):
+    path = tmp_path / "log.parquet"
+    pq.write_table(table, path)
+    log = open_log(path)
+    train, test = log.split(0.5)
+
+    def fitted(model):
+        model = model.fit(train)
+        if not kept:
+            return model
+        model.save(tmp_path / "model")
+        return M.load(tmp_path / "model")
+
+    reward, chosen = fitted(M.Ridge()), fitted(M.Propensity())
+    for use in (drs.evaluate, lambda *args, **more: drs.replay(*args[:2], 10, *args[2:], **more)):
+        with pytest.warns(UserWarning, match=rf"the reward model was .*which flatters DM and DR: {REMEDY}") as caught:
+            use(log, POLICY, reward)
+        assert caught[0].filename == __file__
+        with pytest.warns(UserWarning, match=rf"the propensity model was .*IPS and DR rest on: {REMEDY}"):
+            use(log, POLICY, propensity=chosen)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            use(test, POLICY, reward, propensity=chosen)
+            use(log, POLICY, M.Ridge(), crossfit=2)
+    with pytest.warns(UserWarning, match="the propensity model was"):  # the other is by fold
+        drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=chosen)
+
+
+# Clamps
+
+
+def test_clamps_hold_predictions_and_are_counted(table):
+    train, test = open_log(table).split(0.5)
+    model = M.Ridge(1e-6).fit(train)
+    X = arrays(table, D)[0]
+    rhat = model.predict(X)
+    outside = drs.uniforms(drs.log.rows.split_seed(0, 0), 0, ROWS) >= 0.5
+    columns = table.filter(pa.array(outside))
+    for clamp, (low, high) in (((0.1, 0.3), (0.1, 0.3)), ([0, 0.25], (0, 0.25)), (True, (0.0, 1.0))):
+        held = np.clip(rhat, low, high)[outside]
+        result = drs.evaluate(test, POLICY, model, clamp=clamp)
+        agree(result, values(columns, held))
+        changed = ((rhat < low) | (rhat > high))[outside].mean()
+        assert result.clamped == pytest.approx(changed, rel=1e-12)
+        a, r = arrays(columns, D)[1:3]
+        assert result.r2 == pytest.approx(reference.r_squared(held[np.arange(len(r)), a], r), rel=1e-9)
+        run = drs.replay(test, drs.policies.Uniform(), 10, model, clamp=clamp, q=0.1)
+        assert run.clamped == pytest.approx(changed, rel=0.2, abs=0.02)
+    assert 0 < drs.evaluate(test, POLICY, model, clamp=(0.1, 0.3)).clamped < 1
+    for clamp in (None, False, (-np.inf, np.inf)):
+        assert drs.evaluate(test, POLICY, model, clamp=clamp).clamped == 0
+    folded = drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, clamp=True)
+    assert folded.r2 > drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3).r2
+    assert "of its predictions clamped" in repr(folded)
+
+
+@pytest.mark.parametrize("clamp", [(1, 0), (0,), (0, 1, 2), "01", 0.5, (0, np.nan), ("a", "b"), (None, 1), {0, 1}])
+def test_clamps_that_are_none(table, clamp):
+    with pytest.raises(drs.ModelError, match=r"clamp=.*True, or the range of rewards as"):
+        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=clamp)
+
+
+def test_the_range_of_a_model_that_was_not_fitted(table):
+    with pytest.raises(drs.ModelError, match=r"clamp=True is the range of rewards .* give \(low, high\)"):
+        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=True)
+
+
+# R² and calibration
+
+
+def test_calibration_by_hand(table):
+    """Ten parts of about the same size in the order of predictions; sums are exact, bounds to a few per cent."""
+    X, a, r, _ = arrays(table, D)
+    model = M.from_function(WORLD.reward)
+    result = drs.evaluate(open_log(table), POLICY, model)
+    predicted = WORLD.reward(X)[np.arange(ROWS), a]
+    assert result.r2 == pytest.approx(reference.r_squared(predicted, r), rel=1e-10)
+    got = result.calibration
+    assert got.column_names == ["decile", "events", "predicted", "reward"]
+    assert got["decile"].to_pylist() == list(range(1, 11))
+    events = got["events"].to_numpy()
+    assert events.sum() == ROWS
+    assert (np.abs(events - ROWS / 10) < ROWS / 20).all()
+    assert (np.diff(got["predicted"].to_numpy()) > 0).all()
+    order = np.argsort(predicted, kind="stable")
+    start = 0
+    for n, mean_predicted, mean_reward in zip(*(got[name].to_pylist() for name in got.column_names[1:]), strict=True):
+        rows = order[start : start + n]
+        start += n
+        assert mean_predicted == pytest.approx(predicted[rows].mean(), rel=1e-9)
+        assert mean_reward == pytest.approx(r[rows].mean(), abs=1e-9)
+    assert result.to_dict()["model"]["calibration"] == got.to_pylist()
+    assert f"R² {result.r2:.3g}" in repr(result)
+    assert drs.replay(open_log(table), POLICY, 10, model).calibration["events"].to_pylist() == events.tolist()
+
+
+def test_calibration_of_few_predictions_and_far_ones(table):
+    result = drs.evaluate(open_log(table), POLICY, M.Constant([0.0, 0.0, 1e12, -1e12]))
+    a, r = arrays(table, D)[1:3]
+    assert result.calibration["events"].to_pylist() == [(a == 3).sum(), (a < 2).sum(), (a == 2).sum()]
+    assert result.calibration["predicted"].to_pylist() == [-1e12, 0, 1e12]
+    np.testing.assert_allclose(result.calibration["reward"], [r[a == 3].mean(), r[a < 2].mean(), r[a == 2].mean()])
+
+
+def test_r2_is_undefined_without_a_model_or_a_spread(table):
+    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").r2)
+    assert drs.evaluate(table, POLICY, estimators="ips").calibration is None
+    assert drs.evaluate(table, POLICY, estimators="ips").to_dict()["model"] is None
+    rng = np.random.default_rng(0)
+    for rows in (1, 2, 10, 77, 999):
+        for reward in [0.0, 0.1, 1 / 3, 1e6 + 0.1, *rng.random(20)]:
+            same = np.full(rows, reward)
+            for pivot in (float(same.mean()), 0.0, reward * (1 + 1e-15)):
+                tally, other = Calibration(pivot), Calibration(pivot)
+                tally.add(np.full(rows, 0.2), same)
+                other.add(np.full(rows, 0.3), same)
+                assert math.isnan(tally.r2)
+                tally.merge(other)
+                assert math.isnan(tally.r2)
+    assert math.isnan(Calibration(0.0).r2)
+    spread = Calibration(5.0)
+    spread.add(np.array([5.0, 5.0]), np.array([5.0 - 1e-6, 5.0 + 1e-6]))
+    assert spread.r2 == pytest.approx(0, abs=1e-6)
+
+
+# Propensities that are estimated, or missing
+
+
+def test_a_log_without_propensities(table):
+    log = open_log(table.drop_columns(["propensity"]), propensity=None)
+    assert drs.evaluate(log, POLICY, M.Ridge(), crossfit=2).estimators == ["dm"]
+    with_them = drs.evaluate(open_log(table), POLICY, M.Ridge(), "dm", crossfit=2)
+    assert drs.evaluate(log, POLICY, M.Ridge(), "dm", crossfit=2)["dm"].value == with_them["dm"].value
+    remedy = r"the log has none: name their column.*drs.models.Propensity\(\).*crossfit=5"
+    for name in ("ips", "snips", "dr", "sndr"):
+        with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs propensities, and {remedy}"):
+            drs.evaluate(log, POLICY, M.Constant(0.0), name)
+    with pytest.raises(drs.DrstreamError, match=remedy):
+        drs.evaluate(log, POLICY)
+    with pytest.raises(drs.LogError, match=f"replay needs propensities, and {remedy}"):
+        drs.replay(log, POLICY, 10)
+    assert drs.evaluate(log, POLICY, propensity=M.Propensity(), crossfit=2).estimators == ["ips", "snips"]
+    assert drs.replay(log, POLICY, 10, propensity=M.Propensity(), crossfit=2).complete
+
+
+def test_the_logging_policy_itself(table):
+    """Uniform is as a column with 1 / K, and a column of lists as the policy."""
+    log = open_log(table.drop_columns(["propensity"]), propensity=None)
+    fixed = open_log(table.set_column(2, "propensity", pa.array(np.full(ROWS, 1 / K))))
+    models = {"model": M.Ridge(), "crossfit": 2}
+    got = drs.evaluate(log, POLICY, propensity=drs.policies.Uniform(), **models)
+    wanted = drs.evaluate(fixed, POLICY, **models)
+    assert got.rows() == wanted.rows()
+    run = drs.replay(log, drs.policies.UCB1(), 10, propensity=drs.policies.Uniform(), q=0.1)
+    assert run.value == drs.replay(fixed, drs.policies.UCB1(), 10, q=0.1).value
+    mu = WORLD.logging(arrays(table, D)[0])
+    lists = open_log(table.drop_columns(["propensity"]).append_column("mu", pa.array(list(mu))), propensity=None)
+    listed = drs.evaluate(lists, POLICY, propensity=drs.policies.Column("mu"), estimators="ips")
+    assert listed["ips"].value == pytest.approx(drs.evaluate(table, POLICY, estimators="ips")["ips"].value, rel=1e-9)
+    assert listed.crossfit is None
+
+
+@pytest.mark.parametrize(
+    ("propensity", "message"),
+    [
+        ("propensity", "a column is named where the log is opened"),
+        (0.5, "pass a model"),
+        (M.Propensity, "pass a model"),
+        (drs.policies.Column("propensity"), "name that column where the log is opened"),
+        (drs.policies.UCB1(), "learns while it runs"),
+        (drs.policies.Uniform(3), "has 3 actions, the log has 4"),
+    ],
+)
+def test_propensities_that_are_none(table, propensity, message):
+    with pytest.raises(drs.DrstreamError, match=message):
+        drs.evaluate(open_log(table), POLICY, propensity=propensity)
+
+
+def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
+    """Action 3 is not in the events that the model was fitted on."""
+    a = arrays(table, D)[1]
+    rare = table.filter(pa.array(a != 3))
+    model = M.Propensity().fit(open_log(rare, actions=K))
+    row = int(np.argmax(a == 3))
+    message = rf"gives the logged action the probability 0 at row {row}: give it a floor, e.g. .*floor=0.01"
+    for use in (
+        lambda model: drs.evaluate(open_log(table), POLICY, propensity=model),
+        lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model),
+        lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model, method="rs"),
+    ):
+        with pytest.raises(drs.ModelError, match=message):
+            use(model)
+        with pytest.raises(drs.ModelError, match=message):
+            use(M.Propensity.from_sklearn(LogisticRegression()).fit(open_log(rare, actions=K)))
+    model.floor = 0.01
+    p = [max(0.01, v) for v in model.predict(arrays(table, D)[0])[np.arange(ROWS), a]]
+    agree(drs.evaluate(open_log(table), POLICY, propensity=model), values(table, None, p, ["ips", "snips"]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"inflation": 0.9}, "inflation=0.9 must be a number of at least 1"),
+        ({"inflation": np.inf}, "inflation=inf"),
+        ({"inflation": "2"}, "inflation='2'"),
+        ({"floor": -0.1}, r"floor=-0.1 must be a number in \[0, 1\]"),
+        ({"floor": 2}, "floor=2"),
+        ({"floor": None}, "floor=None"),
+    ],
+)
+def test_limits_that_are_none(limits, message):
+    with pytest.raises(drs.ModelError, match=message):
+        M.Propensity(**limits)
+    with pytest.raises(drs.ModelError, match=message):
+        M.Propensity.from_sklearn(LogisticRegression(), **limits)
+
+
+@pytest.mark.parametrize("classifier", [LogisticRegression, SklearnRidge(), 3])
+def test_classifiers_that_are_none(classifier):
+    with pytest.raises(drs.ModelError, match="pass an instance of a classifier with predict_proba"):
+        M.Propensity.from_sklearn(classifier)
+
+
+def test_bad_rows_in_all_columns(table):
+    """Rows that a fit and a pass leave out are the same, whatever each of them reads."""
+    X, _, r, p = arrays(table, D)
+    r, p, x0 = r.copy(), p.copy(), X[:, 0].copy()
+    r[0], p[1], x0[2] = np.nan, 0.0, np.inf
+    broken = table.set_column(1, "reward", pa.array(r)).set_column(2, "propensity", pa.array(p))
+    broken = broken.set_column(3, "x0", pa.array(x0))
+    log = open_log(broken, on_bad_row="skip", actions=K)
+    result = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2)
+    assert (result.n, sum(result.skipped.values())) == (ROWS - 3, 3)
+    other = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=M.Propensity())
+    assert (other.n, sum(other.skipped.values())) == (ROWS - 2, 2)  # propensities are not looked at
+
+
+class ByHand(drs.models.RewardModel):
+    """A user's own model: the mean reward of each action."""
+
+    fitted = False
+
+    def fit(self, log):
+        sums = np.zeros((2, log.n_actions))
+        reader = log.reader(action=True)
+        for part in log.parts(reader.columns):
+            for batch in reader.batches(part, Counter()):
+                sums += [np.bincount(batch.action, minlength=log.n_actions), np.bincount(batch.action, batch.reward)]
+        self.means = sums[1] / sums[0]
+        self.fitted = True
+        return self
+
+    def predict(self, X):
+        return np.tile(self.means, (X.shape[0], 1))
+
+
+def test_a_model_of_the_users_own_is_cross_fitted():
+    table = world().table(400, seed=5)
+    result = drs.evaluate(table, drs.policies.Uniform(), ByHand(), "dm", crossfit=4)
+    log = drs.Log(table)
+    folds = log.folds(4)
+    fold = folds.of(np.arange(400, dtype=np.uint64))
+    action, reward = table["action"].to_numpy(), table["reward"].to_numpy()
+    total = 0.0
+    for f in range(4):
+        others = fold != f
+        means = [reward[others & (action == a)].mean() for a in range(log.n_actions)]
+        total += (~others).sum() * np.mean(means)
+    assert result["dm"].value == pytest.approx(total / 400, rel=1e-12)
+
+
+def test_a_model_of_the_users_own_that_is_fitted_is_left_alone():
+    table = world().table(400, seed=5)
+    train, test = drs.Log(table).split(0.5)
+    model = ByHand().fit(train)
+    with pytest.raises(drs.ModelError, match="ByHand can be used as it is: leave crossfit out"):
+        drs.evaluate(test, drs.policies.Uniform(), model, "dm", crossfit=2)
+    result = drs.evaluate(test, drs.policies.Uniform(), model, propensity=drs.models.Propensity(), crossfit=2)
+    assert result["dm"].value == pytest.approx(model.means.mean(), rel=1e-12)
+    assert "reward model: R²" in result.how()
+    assert "propensities estimated, cross-fitted in 2 folds: at least" in result.how()
+
+
+def test_models_of_the_wrong_kind(table):
+    """A model of propensities is none of rewards, nor the other way round; scikit-learn's are to be wrapped."""
+    log = open_log(table)
+    train, test = log.split(0.5)
+    mu = M.Propensity().fit(train)
+    for model, message in (
+        (mu, "gives probabilities, not rewards: it is for propensity="),
+        (SklearnRidge(), "an estimator of scikit-learn is wrapped"),
+    ):
+        with pytest.raises(drs.ModelError, match=message):
+            drs.evaluate(test, POLICY, model)
+    for propensity, message in (
+        (M.Ridge(), "predicts rewards: pass drs.models.Propensity"),
+        (LogisticRegression(), r"wrap it, drs.models.Propensity.from_sklearn\(LogisticRegression"),
+    ):
+        with pytest.raises(drs.ModelError, match=message):
+            drs.evaluate(log, POLICY, propensity=propensity, crossfit=2)
+    with pytest.raises(drs.ModelError, match="clamp=True is about a reward model"):
+        drs.evaluate(log, POLICY, clamp=True)
+
+
+def test_a_model_of_another_reward_draws_a_warning(table):
+    more = table.append_column("spend", pa.array(np.arange(float(table.num_rows))))
+    train, _ = drs.Log(more, context="x?", reward="spend", actions=K).split(0.5)
+    _, test = drs.Log(more, context="x?", actions=K).split(0.5)
+    with pytest.warns(UserWarning, match="fitted on the reward 'spend'; the log's is 'reward'"):
+        drs.evaluate(test, POLICY, M.Ridge().fit(train))
+
+
+def test_what_is_said_of_propensities(table):
+    bare = table.drop_columns(["propensity"])
+    given = drs.evaluate(bare, POLICY, propensity=drs.policies.Uniform())
+    assert not given.estimated_propensities
+    assert given.least_propensity == 1 / K
+    assert given.how() == f"propensities of the policy given as propensity=: at least {1 / K:.3g}"
+    estimated = drs.evaluate(bare, POLICY, propensity=M.Propensity(floor=0.1), crossfit=2)
+    assert estimated.estimated_propensities
+    assert estimated.least_propensity >= 0.1
+    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").least_propensity)
+
+
+def test_fits_report_their_passes(table, monkeypatch):
+    told = []
+
+    @contextlib.contextmanager
+    def reporter(progress, total):
+        yield lambda done, text="": told.append((progress, text))
+
+    monkeypatch.setattr(execution, "reporter", reporter)
+    M.Logistic().fit(open_log(table), progress=True)
+    assert (True, "pass 1") in told
+    assert (True, "pass 3") in told
+    told.clear()
+    drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=2, progress=True)
+    assert len(told) == 2  # a pass to fit, and one to evaluate

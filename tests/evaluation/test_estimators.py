@@ -1,0 +1,156 @@
+"""Every estimator against its naive reference."""
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import drstream as drs
+from tests.conftest import PLAIN
+from tests.helpers import reference
+from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
+
+ALL = ["dm", "ips", "snips", "dr", "sndr", "ips-capped", "dr-capped"]
+
+
+def close(got, ref, scale):
+    if math.isnan(ref):
+        assert math.isnan(got)
+    else:
+        assert got == pytest.approx(ref, rel=1e-9, abs=1e-11 * scale)
+
+
+def close_errors(got, ref, scale):
+    """Standard errors, by their squares: these are sums of terms up to scale² that may cancel to the last digits."""
+    if math.isnan(ref):
+        assert math.isnan(got)
+    else:
+        assert got**2 == pytest.approx(ref**2, rel=1e-9, abs=1e-13 * scale**2)
+
+
+def max_abs(*lists):
+    return max([1.0, *(abs(v) for values in lists for v in values if not math.isnan(v))])
+
+
+def size_of_terms(psi, w):
+    """How large the terms are that a standard error combines: for a ratio, w r / mean(w), with r and r̂ up to 1e3."""
+    return max(max_abs(psi), 2e3 * max(w) / np.mean(w) if max(w) else 0.0)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@given(log=events(), cuts=st.lists(st.integers(0, 40), max_size=3), cap=st.sampled_from([0.5, 3.0, 1e6]))
+def test_estimator_equals_reference(estimator, log, cuts, cap):
+    table = as_table(log, [c for c in cuts if c < len(log["reward"])])
+    result = drs.evaluate(
+        drs.Log(table, actions=log["pi"].shape[1]),
+        {"new": drs.policies.Column(POLICY_COLUMN)},
+        model=drs.models.Column(MODEL_COLUMN),
+        estimators=[estimator],
+        cap=cap,
+        floor=0.25,
+    )
+    got = result["new", estimator]
+    value, stderr, psi = reference.estimate(
+        estimator, log["reward"], log["propensity"], log["action"], log["pi"], log["rhat"], cap, 0.25
+    )
+    w = log["pi"][np.arange(len(log["action"])), log["action"]] / log["propensity"]
+    scale = size_of_terms(psi, w)
+    close(got.value, value, max_abs(psi))
+    close_errors(got.stderr, stderr, scale)
+    assert got.n == len(log["reward"])
+
+    baseline = log["reward"]
+    close(result.baseline.value, reference.mean(baseline), 1e3)
+    close_errors(result.baseline.stderr, reference.standard_error(baseline), 1e3)
+    gain = result.difference("new", estimator=estimator)
+    paired = [x - r for x, r in zip(psi, baseline, strict=True)]
+    close(gain.value, reference.mean(paired), max_abs(psi, log["reward"]))
+    close_errors(gain.stderr, reference.standard_error(paired), scale)
+
+
+@given(log=events())
+def test_weight_statistics_equal_reference(log):
+    cap, floor = 2.0, 0.3
+    result = drs.evaluate(
+        drs.Log(as_table(log), actions=log["pi"].shape[1]),
+        drs.policies.Column(POLICY_COLUMN),
+        estimators=["ips", "ips-capped"],
+        cap=cap,
+        floor=floor,
+    )
+    pi = log["pi"][np.arange(len(log["action"])), log["action"]]
+    w = pi / log["propensity"]
+    capped = np.minimum(pi / np.maximum(log["propensity"], floor), cap)
+    for name, weights in (("ips", w), ("ips-capped", capped)):
+        assert result[name].max_weight == weights.max()
+        close(result[name].ess, reference.effective_sample_size(weights), 1.0)
+    assert result["ips"].capped == 0
+    assert result["ips-capped"].capped == np.mean(capped < w)
+
+
+@given(log=events())
+def test_difference_between_policies_is_paired(log):
+    actions = log["pi"].shape[1]
+    second = np.roll(log["pi"], 1, axis=1)
+    table = as_table(log).append_column("pi2", [list(second)])
+    result = drs.evaluate(
+        drs.Log(table, actions=actions),
+        {"a": drs.policies.Column("pi"), "b": drs.policies.Column("pi2")},
+        model=drs.models.Column(MODEL_COLUMN),
+        estimators=["ips", "snips", "dr"],
+    )
+
+    for name in ("ips", "snips", "dr"):
+        args = name, log["reward"], log["propensity"], log["action"]
+        psi_a = reference.estimate(*args, log["pi"], log["rhat"])[2]
+        psi_b = reference.estimate(*args, second, log["rhat"])[2]
+        paired = [x - y for x, y in zip(psi_a, psi_b, strict=True)]
+        scale = 1e4 / min(log["propensity"])  # of weights times rewards and predictions of up to 1e3
+        got = result.difference("a", "b", name)
+        close(got.value, reference.mean(paired), scale)
+        close_errors(got.stderr, reference.standard_error(paired), scale)
+
+
+@pytest.mark.parametrize("layout", ["wide", "list"])
+def test_linear_policies_and_ridge_over_blocks(layout):
+    """More rows than a block and a batch, contexts that are multiplied by BLAS."""
+    rows = 600 if PLAIN else 70_000
+    w = world(kinds=None)
+    train, test = w.table(500, seed=1), w.table(rows, seed=2)
+    log = drs.Log(w.table(rows, seed=2, layout=layout))
+    model = drs.models.Ridge().fit(drs.Log(train))
+    policies = {"soft": drs.policies.Softmax(w.taste, w.appeal, temperature=2), "hard": drs.policies.Linear(w.habit)}
+    result = drs.evaluate(log, policies, model=model, estimators=ALL[:5])
+    X, a, r, p = arrays(test, 3)
+    pis = {"soft": reference.softmax(w.taste / 2, w.appeal / 2, X), "hard": reference.argmax(w.habit, 0, X)}
+    for policy, pi in pis.items():
+        for name in ALL[:5]:
+            value, stderr, _ = reference.estimate(name, r, p, a, pi, model.predict(X))
+            assert result[policy, name].value == pytest.approx(value, rel=1e-10)
+            assert result[policy, name].stderr == pytest.approx(stderr, rel=1e-9)
+
+
+def test_interval_is_normal():
+    log = drs.Log(world().table(500))
+    got = drs.evaluate(log, drs.policies.Uniform(), estimators="ips", confidence=0.9)["ips"]
+    assert got.high - got.value == pytest.approx(1.6448536269514722 * got.stderr)
+    assert got.value - got.low == pytest.approx(1.6448536269514722 * got.stderr)
+
+
+def test_one_event_has_no_interval():
+    got = drs.evaluate(drs.Log(world().table(1)), drs.policies.Uniform(), estimators=["ips"])["ips"]
+    assert math.isnan(got.stderr)
+    assert math.isnan(got.low)
+    assert not math.isnan(got.value)
+
+
+def test_no_weight_at_all_is_undefined_not_zero():
+    table = world().table(50)
+    log = drs.Log(table.filter(table["action"].to_numpy() != 0), actions=4)
+    result = drs.evaluate(log, drs.policies.Constant(0), estimators=["ips", "snips"])
+    assert result["ips"].value == 0
+    assert math.isnan(result["snips"].value)
+    assert math.isnan(result["snips"].low)
+    assert math.isnan(result["snips"].ess)

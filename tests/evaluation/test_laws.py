@@ -1,0 +1,174 @@
+"""Laws that hold for every estimator, bit for bit: batch size, thread count, executors, merging, pickling."""
+
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+import drstream as drs
+from drstream.estimators import ALL as REGISTRY
+from drstream.evaluation import consume, make_plan
+from drstream.models.binding import Given
+from drstream.moments import Layout
+from drstream.policies.base import as_policies
+from tests.conftest import PLAIN
+from tests.evaluation.test_estimators import ALL
+from tests.helpers.logs import world
+
+ROWS = 900 if PLAIN else 300_000
+POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return world(kinds=None).table(ROWS, seed=3)
+
+
+@pytest.fixture(scope="module")
+def parquet(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("laws") / "log.parquet"
+    pq.write_table(table, path, row_group_size=ROWS // 7)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model():
+    return drs.models.Ridge().fit(drs.Log(world(kinds=None).table(400, seed=4)))
+
+
+def run(source, model, estimators=tuple(ALL), log_options=None, **options):
+    log = drs.Log(source, **(log_options or {}))
+    return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), cap=5.0, floor=0.05, **options)
+
+
+def bits(result):
+    """Every number of a result, exactly."""
+    rows = [{k: v for k, v in row.items() if k not in ("policy", "estimator")} for row in result.rows()]
+    return [[float(v).hex() for v in row.values()] for row in rows], float(result.baseline.stderr).hex()
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_any_batch_size_gives_the_same_bits(parquet, model, estimator):
+    wanted = bits(run(parquet, model, [estimator]))
+    for size in (1, 1000, 4096, ROWS) if PLAIN else (77, 1000, 4096, 65_536, ROWS):
+        assert bits(run(parquet, model, [estimator], {"batch_size": size})) == wanted
+
+
+def test_any_number_of_threads_gives_the_same_bits(parquet, model):
+    wanted = bits(run(parquet, model, threads=1))
+    for threads in (2, 3, 8):
+        assert bits(run(parquet, model, threads=threads)) == wanted
+
+
+def test_an_executor_gives_the_same_bits(parquet, model):
+    wanted = bits(run(parquet, model))
+    with ThreadPoolExecutor(2) as threads:
+        assert bits(run(parquet, model, executor=threads)) == wanted
+
+
+@pytest.mark.jit_only
+def test_processes_give_the_same_bits(parquet, model):
+    import multiprocessing
+
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
+        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
+
+
+def test_chunks_of_a_table_do_not_matter(table, model):
+    cuts = np.sort(np.random.default_rng(0).integers(0, ROWS, 50))
+    pieces = [table.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, ROWS], strict=True)]
+    wanted = bits(run(table, model))
+    assert bits(run(pa.concat_tables(pieces), model)) == wanted
+    reader = pa.RecordBatchReader.from_batches(table.schema, [b for p in pieces for b in p.to_batches()])
+    assert bits(run(reader, model)) == wanted
+
+
+def test_filter_and_split_are_batch_size_invariant(parquet, model):
+    import pyarrow.compute as pc
+
+    def part(size):
+        log = drs.Log(parquet, filter=pc.field("x0") > 0.1, batch_size=size)
+        return bits(drs.evaluate(log.split(0.3, seed=5)[1], POLICIES, model=model, estimators=["dr", "snips"]))
+
+    assert part(100) == part(ROWS)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
+    """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
+    log = drs.Log(parquet)
+    chosen = [REGISTRY[estimator]]
+    plan = make_plan(log, as_policies(POLICIES), Given(model), chosen, 5.0, 0.05, {})
+    total = plan.create()
+    for part in log.parts(plan.reader.columns):
+        tally = pickle.loads(pickle.dumps(consume(plan, part)))
+        before = tally.moments.copy()
+        plan.merge(tally, plan.create())
+        assert tally.moments.tobytes() == before.tobytes()
+        alone = plan.create()
+        plan.merge(alone, tally)
+        assert alone.moments.tobytes() == before.tobytes()
+        plan.merge(total, tally)
+    result = run(parquet, model, [estimator])
+    group = plan.group(chosen[0].terms)
+    assert (result._groups[chosen[0].terms][0] == plan.layout.means(total.moments)[list(group)]).all()
+    assert (result._groups[chosen[0].terms][1] == plan.layout.comoment(total.moments, group)).all()
+    assert pickle.loads(pickle.dumps(plan)).terms == plan.terms
+
+
+def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):
+    """One pass for all estimators and policies gives what each alone gives."""
+    everything = run(parquet, model)
+    for estimator in ALL:
+        alone = drs.evaluate(
+            drs.Log(parquet), {"soft": POLICIES["soft"]}, model=model, estimators=[estimator], cap=5.0, floor=0.05
+        )
+        assert alone["soft", estimator] == everything["soft", estimator]
+
+
+@given(data=st.data())
+def test_moments_merge_like_the_whole(data):
+    """Parts of any size, merged in order, equal NumPy's covariance of the whole."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 10)))
+    rows = data.draw(st.integers(2, 300 if PLAIN else 3000))
+    x = rng.standard_normal((6, rows)) * 10.0 ** rng.integers(-3, 4, (6, 1)) + rng.integers(-100, 100, (6, 1))
+    layout = Layout(6, ((0, 1, 2, 3, 4, 5), (5, 0), (2,)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, rows), max_size=3)))
+    total = layout.create()
+    for a, b in zip([0, *cuts], [*cuts, rows], strict=True):
+        part = layout.create()
+        layout.update(part, x[:, a:b].copy())
+        layout.merge(total, part)
+    assert layout.count(total) == rows
+    np.testing.assert_allclose(layout.means(total), x.mean(axis=1), rtol=1e-12, atol=1e-12)
+    for group in layout.groups:
+        wanted = np.cov(x[list(group)]).reshape(len(group), -1) * (rows - 1)
+        scale = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
+        assert (abs(layout.comoment(total, group) - wanted) <= 1e-11 * scale).all()
+
+
+def test_passes_may_overlap(parquet, model):
+    """BLAS is held to one thread until the last of them ends, and is free again then."""
+    from threadpoolctl import threadpool_info
+
+    from drstream.execution import one_blas_thread
+
+    def threads():
+        return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+    before = threads()
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    assert threads() == {1}
+    second.__exit__()
+    assert threads() == before
+    wanted = bits(run(parquet, model))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(bits(f.result()) == wanted for f in [pool.submit(run, parquet, model) for _ in range(4)])

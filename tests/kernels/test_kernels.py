@@ -1,0 +1,145 @@
+"""Kernels directly: status codes, read-only inputs, odd sizes. Everything here also runs as plain Python."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import drstream
+from drstream.kernels import checks, scores, terms
+from drstream.sampling import uniforms
+from tests.helpers import reference
+
+KERNELS = Path(drstream.__file__).parent / "kernels"
+
+
+def read_only(x):
+    x = np.ascontiguousarray(x)
+    x.flags.writeable = False
+    return x
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 1025])
+def test_terms_of_an_event(rows):
+    rng = np.random.default_rng(rows)
+    pi, rhat = read_only(rng.dirichlet(np.ones(3), rows).T), read_only(rng.random((3, rows)))
+    a = read_only(rng.integers(0, 3, rows).astype(np.int32))
+    r, p = read_only(rng.random(rows)), read_only(rng.uniform(0.1, 1, rows))
+    chosen, logged_rhat, out = np.empty((3, rows))
+    terms.logged_probability(pi, a, chosen)
+    assert (chosen == pi[a, np.arange(rows)]).all()
+    assert terms.logged_prediction(rhat, a, logged_rhat) == -1
+    assert (logged_rhat == rhat[a, np.arange(rows)]).all()
+    plain = np.empty((3, rows))
+    capped, robust = np.empty((2, 2, rows))
+    largest = np.zeros(2)
+    terms.weigh(chosen, p, r, 0.25, plain, largest)
+    w = chosen / p
+    assert (plain == [w, w * (r - 0.25), w * r]).all()
+    assert largest.tolist() == [w.max(), 0]
+    changed = terms.weigh_capped(chosen, p, r, 0.3, 1.5, capped, largest[1:])
+    wc = np.minimum(chosen / np.maximum(p, 0.3), 1.5)
+    assert (capped == [wc, wc * r]).all()
+    assert changed == (wc < w).sum()
+    assert largest.tolist() == [w.max(), wc.max()]
+    terms.robust(pi, rhat, w, r, logged_rhat, robust)
+    b = (pi * rhat).sum(axis=0)
+    np.testing.assert_allclose(robust, [b, b + w * (r - logged_rhat)], rtol=1e-13, atol=1e-14)
+    terms.corrected(b, wc, r, logged_rhat, out)
+    np.testing.assert_allclose(out, b + wc * (r - logged_rhat), rtol=1e-13, atol=1e-14)
+
+
+def test_first_prediction_that_is_not_finite():
+    rhat = np.zeros((3, 4))
+    rhat[1, 2] = np.nan
+    rhat[2, 0] = np.inf
+    assert terms.logged_prediction(rhat, np.zeros(4, np.int32), np.empty(4)) == 1 * 4 + 2
+
+
+def test_first_improper_probabilities():
+    good = np.full((2, 5), 0.5)
+    sums = np.empty(5)
+    assert terms.first_improper(good, sums) == -1
+    assert (sums == 1).all()
+    for column, bad in ((3, [0.5, 0.6]), (1, [1.5, -0.5]), (4, [np.nan, 0.5]), (0, [np.inf, -np.inf])):
+        pi = good.copy()
+        pi[:, column] = bad
+        assert terms.first_improper(pi, sums) == column
+
+
+def test_one_hot_and_add_column():
+    out = np.empty((3, 4))
+    scores.one_hot(read_only(np.array([2, 0, 1, 2], np.int32)), out)
+    assert (out == np.eye(3)[[2, 0, 1, 2]].T).all()
+    scores.add_column(out, read_only(np.array([1.0, 2.0, 3.0])))
+    assert (out == np.eye(3)[[2, 0, 1, 2]].T + np.array([[1], [2], [3]])).all()
+
+
+def test_first_bad_event():
+    action, reward, propensity = np.array([0, 1, 2], np.int32), np.zeros(3), np.full(3, 0.5)
+    assert checks.first_bad(action, 3, reward, propensity) == -1
+    assert checks.first_bad(action, 2, reward, propensity) == 2
+    assert checks.first_bad(action[:0], 0, reward, propensity) == -1
+    assert checks.first_bad(np.array([0, -1, 0], np.int32), 3, reward, propensity) == 1
+    for value in (np.nan, np.inf, -np.inf):
+        assert checks.first_bad(action, 3, np.array([0, value, 0]), propensity) == 1
+    for value in (np.nan, 0.0, -0.1, 1.0000001, np.inf):
+        assert checks.first_bad(action, 3, reward, np.array([0.5, 0.5, value])) == 2
+    assert checks.first_bad(action, 3, reward, np.array([1.0, 5e-324, 0.5])) == -1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_first_not_finite(dtype):
+    x = np.ones(100, dtype)
+    assert checks.first_not_finite(x) == -1
+    for value in (np.nan, np.inf, -np.inf):
+        x[70] = value
+        assert checks.first_not_finite(x) == 70
+    largest = np.array([np.finfo(dtype).max], dtype)
+    assert checks.first_not_finite(largest) == -1
+
+
+def test_uniforms_equal_reference():
+    for seed in (0, 1, 7, 2**63, 2**64 - 1, -3):
+        ref = [reference.uniform(seed % 2**64, row) for row in range(20)]
+        assert uniforms(seed, 0, 20).tolist() == ref
+        assert uniforms(seed, 13, 7).tolist() == ref[13:]
+
+
+@pytest.mark.jit_only
+def test_uniforms_are_uniform_and_unrelated():
+    """Mean, variance, lag-1 and between-seed correlations of a million numbers, each within 4.5 standard errors."""
+    n = 1_000_000
+    u, v = uniforms(0, 0, n), uniforms(1, 0, n)
+    assert 0 <= u.min() < u.max() < 1
+    bound = 4.5 / np.sqrt(n)
+    assert abs(u.mean() - 0.5) < bound * np.sqrt(1 / 12)
+    assert abs(u.var() - 1 / 12) < bound * np.sqrt(1 / 180)
+    assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < bound
+    assert abs(np.corrcoef(u, v)[0, 1]) < bound
+    counts = np.bincount((u * 1000).astype(int), minlength=1000)
+    assert ((counts - n / 1000) ** 2 / (n / 1000)).sum() < 999 + 4.5 * np.sqrt(2 * 999)
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*.py")), ids=lambda p: p.name)
+def test_kernels_keep_the_rules(path):
+    """No kernel raises or asserts; only _jit.py imports numba; kernels import nothing of drstream but kernels."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if path.name != "_jit.py":
+            assert not isinstance(node, ast.Raise | ast.Assert), f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("drstream"):
+            assert node.module.startswith("drstream.kernels"), f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.Import | ast.ImportFrom) and path.name not in ("_jit.py", "_types.py"):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [n.name for n in node.names]
+            assert not any(name.split(".")[0] == "numba" for name in names), f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno <= 45, f"{node.name} is too long"
+
+
+def test_nothing_outside_kernels_imports_numba():
+    for path in KERNELS.parent.rglob("*.py"):
+        if KERNELS not in path.parents:
+            assert "import numba" not in path.read_text(), path
+            assert "from numba" not in path.read_text(), path

@@ -1,0 +1,567 @@
+"""The progressive validation policy: against a naive one to 1e-12, its draw of snapshots, its bound, and its files.
+
+The simulations' claims, over logs of a world whose true values are known: the theorem's bound holds in at least 1 - δ
+of them, and V / C has no bias as an estimate of the policy's true value: the mean error lies within 4 standard errors
+of 0, and a standard error is at most 1 % of the value.
+"""
+
+import json
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+import drstream as drs
+from drstream import lanes, replaying
+from drstream.optimize import ProgressivePolicy
+from drstream.recording import Recorder
+from tests.conftest import PLAIN
+from tests.helpers import reference
+from tests.helpers.logs import world
+from tests.replaying.test_replay import LEARNERS, as_events, small_log
+from tests.replaying.test_sparse import DIM, both_logs
+
+RHAT = drs.models.Column("rhat")
+
+
+def agree(pv, found):
+    assert (pv.steps_, pv.events_) == (found["steps"], found["events"])
+    assert pv.value == pytest.approx(found["value"], rel=1e-12)
+    assert pv.weight_ == pytest.approx(found["weight"], rel=1e-12)
+    assert math.fsum(pv.weights_) == pytest.approx(1, abs=1e-12)
+
+
+# The mixture
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("horizon", [None, 20])
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_it_equals_the_naive_mixture(monkeypatch, name, horizon, kind):
+    """A compiled policy, and the same in Python with a version; more states than are taken down in one call."""
+    monkeypatch.setattr(lanes, "NOTES", 3)
+    compiled, plain, parameters = LEARNERS[name]
+    table = small_log(7, 250, 3, 2, kind)
+    events, rhat = as_events(table, 2)
+    X = np.random.default_rng(1).standard_normal((30, 2)).astype(kind)
+    for model in (None, RHAT):
+        predictions = None if model is None else rhat
+        found = reference.progressive(
+            events, predictions, drs.uniforms(3, 0, 250), plain(3, 2, **parameters), horizon, 0.1, 0.8, X
+        )
+        log = drs.Log(table, context=["x0", "x1"], actions=3)
+        for policy in (compiled, plain(3, 2, **parameters)):
+            options = {"q": 0.1, "c_max": 0.8, "seed": 3}
+            pv = ProgressivePolicy(policy, horizon=horizon, snapshots=1000, **options).fit(log, model)
+            agree(pv, found)
+            np.testing.assert_allclose(pv.probabilities(X), found["pi"], atol=1e-12)
+            run = drs.replay(log, policy, pv.steps_, model, replicates=1, **options)
+            assert (pv.value, pv.weight_) == (run.value, run.replicates["weight"][0].as_py())
+            assert pv.least_propensity_ == min(p for *_, p in events[: pv.events_])
+            assert pv.reward_range_ == (0.0, 1.0)
+            assert len(pv.weights_) <= pv.steps_
+            assert pv.steps_ == 20 if horizon else pv.events_ > 200
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["epsilon", "boltzmann", "square", "exp3"])
+def test_sparse_contexts_equal_the_naive_mixture(name, kind):
+    compiled, plain, parameters = LEARNERS[name]
+    log, dense, X, table = both_logs(3, 300, 3, kind)
+    columns = (table[c].to_pylist() for c in ("action", "reward", "propensity"))
+    events, rhat = list(zip(X.tolist(), *columns, strict=True)), np.array(table["rhat"].to_pylist())
+    naive = plain(3, DIM, **parameters)
+    found = reference.progressive(events, rhat, drs.uniforms(0, 0, 300), naive, None, 0.05, 1.0, X[:40])
+    pv = ProgressivePolicy(compiled, q=0.05).fit(log, RHAT)
+    agree(pv, found)
+    rows = scipy.sparse.csr_array(X[:40])
+    twice = scipy.sparse.coo_array(
+        (np.tile(rows.tocoo().data / 2, 2), np.tile(rows.tocoo().coords, 2)), shape=(40, DIM)
+    )
+    for given in (rows, scipy.sparse.csc_array(X[:40]), twice, X[:40], X[:40].astype(np.float32)):
+        single = getattr(given, "dtype", None) == np.float32
+        np.testing.assert_allclose(pv.probabilities(given), found["pi"], atol=1e-5 if single else 1e-12)
+    also = ProgressivePolicy(compiled, q=0.05).fit(dense, RHAT)
+    np.testing.assert_allclose(also.probabilities(rows), found["pi"], atol=1e-12)
+    for other in (log, dense):
+        with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
+            values = drs.evaluate(other, {"a": pv, "b": also}, estimators=["ips"])
+        assert values["a", "ips"].value == pytest.approx(values["b", "ips"].value, rel=1e-9)
+
+
+def test_a_python_policy_is_copied_when_its_version_moves():
+    copies = []
+
+    class Slow(reference.EpsilonGreedy):
+        """Learns every third event only."""
+
+        def reset(self):
+            super().reset()
+            self.heard = []
+
+        def update(self, x, action, reward):
+            self.heard.append((x, action, reward))
+            if len(self.heard) == 3:
+                for event in self.heard:
+                    self.learn(*event)
+                self.heard, self.version = [], self.version + 1
+
+        def __deepcopy__(self, memo):
+            copies.append(self.version)
+            made = object.__new__(Slow)
+            made.__dict__.update({**self.__dict__, "W": [list(w) for w in self.W], "heard": []})
+            return made
+
+    class Every(Slow):
+        version = None
+
+        def __setattr__(self, name, value):
+            if name != "version":
+                super().__setattr__(name, value)
+
+        def update(self, x, action, reward):
+            self.learn(x, action, reward)
+
+    table = small_log(2, 200, 3, 2)
+    events, _ = as_events(table, 2)
+    log = drs.Log(table, context=["x0", "x1"], actions=3)
+    X = np.random.default_rng(1).standard_normal((10, 2))
+    for kind in (Slow, Every):
+        found = reference.progressive(events, None, drs.uniforms(0, 0, 200), kind(3, 2), None, 0.1, 1.0, X)
+        copies.clear()
+        pv = ProgressivePolicy(kind(3, 2), q=0.1).fit(log)
+        agree(pv, found)
+        np.testing.assert_allclose(pv.probabilities(X), found["pi"], atol=1e-12)
+        if kind is Slow:
+            assert len(copies) - 1 == pv.steps_ // 3
+            assert len(pv.weights_) == -(-pv.steps_ // 3)
+
+
+class Lazy(drs.policies.Compiled):
+    """A compiled policy that learns from rewards of 1 only."""
+
+    def initial_state(self, n_actions, n_features):
+        return np.zeros(n_actions)
+
+    @staticmethod
+    def probabilities(state, x, out):
+        total = 0.0
+        for k in range(out.shape[0]):
+            total += 1.0 + state[k]
+        for k in range(out.shape[0]):
+            out[k] = (1.0 + state[k]) / total
+
+    @staticmethod
+    def update(state, x, action, reward):
+        if reward == 1.0:
+            state[action] += 1.0
+
+
+class Deaf(Lazy):
+    """It does not listen to rewards."""
+
+    @staticmethod
+    def update(state, x, action, reward):
+        state[action] += 1.0
+
+
+def test_blocks_that_found_the_same_state_share_a_snapshot():
+    table = small_log(2, 300, 3, 1)
+    log = drs.Log(table, context=["x0"], actions=3)
+    pv = ProgressivePolicy(Lazy(), q=0.1).fit(log)
+    assert len(pv.weights_) < 0.6 * pv.steps_
+    assert len(np.unique(pv.states_, axis=0)) == len(pv.states_)
+    with pytest.raises(drs.PolicyError, match="Lazy cannot be saved: a file holds arrays and no code"):
+        pv.save("nowhere.npz")
+
+
+def test_a_model_that_is_not_fitted_is_fitted_by_fold(tmp_path):
+    log = drs.Log(world(kinds=None).table(600 if PLAIN else 3000, seed=1))
+    policy, options = drs.policies.EpsilonGreedy(), {"q": 0.05, "seed": 1}
+    pv = ProgressivePolicy(policy, **options).fit(log, drs.models.Ridge())
+    run = drs.replay(log, policy, pv.steps_, drs.models.Ridge(), replicates=1, crossfit=5, **options)
+    assert pv.value == run.value
+    train, test = log.split(0.5)
+    with pytest.warns(UserWarning, match="the reward model was fitted on events") as found:
+        ProgressivePolicy(policy).fit(train, drs.models.Ridge().fit(train))
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ProgressivePolicy(policy).fit(test, drs.models.Ridge().fit(train))
+
+
+# Snapshots
+
+
+def few(log, snapshots=10, **options):
+    return ProgressivePolicy(drs.policies.EpsilonGreedy(0.2), q=0.1, snapshots=snapshots, **options)
+
+
+@pytest.mark.parametrize("snapshots", [1, 2, 3, 10, 64])
+def test_at_most_so_many_snapshots_are_kept(snapshots):
+    log = drs.Log(small_log(2, 500, 3, 2), context=["x0", "x1"], actions=3)
+    pv = few(log, snapshots).fit(log)
+    whole = few(log, 10**6).fit(log)
+    assert pv.steps_ == whole.steps_ == len(whole.weights_) > 100
+    assert snapshots / 2 <= len(pv.weights_) <= snapshots
+    assert math.fsum(pv.weights_) == pytest.approx(1, abs=1e-12)
+    assert {tuple(s) for s in pv.states_} <= {tuple(s) for s in whole.states_}
+    assert (pv.value, pv.weight_, pv.bound()) == (whole.value, whole.weight_, whole.bound())
+    again = few(log, snapshots).fit(log)
+    np.testing.assert_array_equal(pv.states_, again.states_)
+    other = few(log, snapshots, seed=-5).fit(log)
+    assert other.states_.tobytes() != pv.states_.tobytes()
+
+
+def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
+    table = world(kinds=None).table(800 if PLAIN else 20_000, seed=3)
+    wanted = few(table).fit(drs.Log(table), threads=1)
+    for log, threads in ((drs.Log(table), 3), (drs.Log(table, batch_size=77), 2)):
+        pv = few(log).fit(log, threads=threads)
+        assert pv.states_.tobytes() == wanted.states_.tobytes()
+        assert pv.weights_.tobytes() == wanted.weights_.tobytes()
+        assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
+    monkeypatch.setattr(replaying._Plan, "chunk_rows", 7)
+    monkeypatch.setattr(lanes, "NOTES_BYTES", 1)
+    pv = few(table).fit(drs.Log(table))
+    assert pv.states_.tobytes() == wanted.states_.tobytes()
+    assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
+
+
+@pytest.mark.parametrize("most", [1, 3, 4])
+def test_over_the_draw_of_snapshots_the_mixture_is_unbiased(most):
+    """The mean share of each of 11 states, over 4000 draws, within 4 standard errors of its weight; groups as wide as
+    their number asks for, and states one after the other within them."""
+    weights = np.random.default_rng(0).uniform(0.1, 3, 11)
+    draws = 4000
+    shares = np.zeros((draws, 11))
+    for seed in range(draws):
+        recorder = Recorder(most, seed)
+        states = list(range(11))
+        for state, weight in zip(states, weights, strict=True):
+            recorder.add(state, weight / 2)
+            recorder.add(state, weight / 2)
+        found = recorder.recorded(0.0, 0.0, 0)
+        assert found.snapshots == sorted(found.snapshots)
+        assert math.fsum(found.weights) == pytest.approx(weights.sum())
+        assert most / 2 <= len(found.snapshots) <= most
+        shares[seed, found.snapshots] = found.weights
+    error = shares.std(axis=0, ddof=1) / math.sqrt(draws)
+    assert (np.abs(shares.mean(axis=0) - weights) < 4 * error).all()
+
+
+# The bound
+
+
+def test_the_bound_is_the_theorems():
+    table = small_log(5, 300, 3, 1)
+    events, _ = as_events(table, 1)
+    log = drs.Log(table, context=["x0"], actions=3)
+    for c_max in (1.0, 0.06):
+        naive = reference.Exp3(3, 1, gamma=0.3)
+        found = reference.progressive(events, None, drs.uniforms(0, 0, 300), naive, None, 0.1, c_max, np.zeros((1, 1)))
+        pv = ProgressivePolicy(drs.policies.Exp3(0.3), q=0.1, c_max=c_max).fit(log)
+        assert pv.least_propensity_ == 0.06
+        assert pv.bound() == pytest.approx(reference.progressive_bound(found, 0.05, 1 / 0.06, 1.0, 0.25), rel=1e-12)
+        for delta, M, error, variance in ((0.01, 3.0, 0.2, 0.1), (0.5, 4.0, 0.0, 0.0)):
+            wanted = reference.progressive_bound(found, delta, M, error, variance)
+            assert pv.bound(delta, M, error, variance) == pytest.approx(wanted, rel=1e-12)
+        assert (pv.low, pv.high) == (pv.value - pv.bound(), pv.value + pv.bound())
+
+
+@pytest.mark.parametrize(("scale", "shift", "width"), [(1, 0, 1), (0.1, 0, 1), (4, 0, 4), (1, -1, 1), (2, 3, 5)])
+def test_the_bound_goes_with_the_range_of_rewards_and_0(scale, shift, width):
+    table = small_log(5, 300, 3, 1)
+    rewards = pa.array(table["reward"].to_numpy() * scale + shift)
+    plain, other = (
+        ProgressivePolicy(Deaf(), q=0.1).fit(drs.Log(t, context=["x0"], actions=3))
+        for t in (table, table.set_column(2, "reward", rewards))
+    )
+    assert other.weight_ == plain.weight_
+    assert other.bound() == pytest.approx(width * plain.bound())
+
+
+def errors_and_bounds(place, logs, rows, policy, model=None, **options):
+    found = []
+    for i in range(logs):
+        log = drs.Log(place.table(rows, seed=1000 + i))
+        pv = ProgressivePolicy(policy, seed=i, **options).fit(log, model, threads=1)
+        found.append((pv.value - place.value(pv), pv.bound(), pv.weight_, pv.value))
+    return np.array(found).T
+
+
+@pytest.mark.jit_only
+@pytest.mark.parametrize("with_model", [False, True])
+@pytest.mark.parametrize("options", [{"q": 0.0, "c_max": 0.15}, {"q": 0.05}, {"q": 0.0, "c_max": 0.15, "horizon": 250}])
+def test_the_bound_holds_and_the_value_has_no_bias(options, with_model):
+    place = world(seed=5, n_actions=3, n_features=2, kinds=16, floor=0.15)
+    policy = drs.policies.EpsilonGreedy(0.2, learning_rate=0.3)
+    model = drs.models.from_function(lambda X: 0.5 * place.reward(X) + 0.2) if with_model else None
+    error, bound, weight, value = errors_and_bounds(place, 200, 3000, policy, model, snapshots=2000, **options)
+    assert np.mean(np.abs(error) <= bound) >= 0.95  # in fact all of them: at most a quarter of it
+    for errors, size in ((error, 1.0), (weight * error, weight.mean())):  # Σ c (V_k - E V_k) is a martingale
+        deviation = errors.std(ddof=1) / math.sqrt(len(errors))
+        assert abs(errors.mean()) < 4 * deviation
+        assert deviation < 0.01 * size * value.mean()
+
+
+@pytest.mark.jit_only
+def test_the_bound_says_something_about_100_000_events():
+    """With a c_max that is safe, or one near to what q finds; the bound goes with c_max / c."""
+    place = world(seed=5, n_actions=3, n_features=2, kinds=16, floor=0.3)
+    log = drs.Log(place.table(100_000, seed=9))
+    for options, most in (({"q": 0.0, "c_max": 0.3}, 0.025), ({"q": 0.01, "c_max": 0.4}, 0.03), ({}, 0.07)):
+        pv = ProgressivePolicy(drs.policies.EpsilonGreedy(0.2, learning_rate=0.3), **options).fit(log)
+        assert abs(place.value(pv) - pv.value) < 0.005
+        assert abs(place.value(pv) - pv.value) < pv.bound() < most
+        assert pv.value - 0.05 > place.value(drs.policies.Uniform())
+
+
+# A fixed policy like others
+
+
+def split_log(rows=400):
+    return drs.Log(world(kinds=None).table(rows, seed=2)).split(0.5)
+
+
+def test_evaluate_takes_it_and_warns_on_its_own_events():
+    train, test = split_log()
+    pv = ProgressivePolicy(drs.policies.EpsilonGreedy(0.3), q=0.1).fit(train)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dr = drs.evaluate(test, pv, estimators=["ips"], threads=2)
+        again = drs.replay(test, pv, 5, q=0.1)
+    assert dr["ips"].value > 0
+    assert again.complete > 1
+    table = test.head(10)
+    X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
+    assert pv.probabilities(X).sum(axis=1) == pytest.approx(np.ones(10))
+    with pytest.warns(UserWarning, match="policy 'policy' was learned from events that it is now evaluated on"):
+        drs.evaluate(train, pv, estimators=["ips"])
+
+
+@pytest.mark.parametrize(
+    "policy", [drs.policies.UCB1(), drs.policies.Exp3(), reference.UCB1(4, 3), reference.Exp3(4, 3)]
+)
+def test_a_policy_that_looks_at_no_context_and_one_in_python(policy):
+    train, test = split_log()
+    pv = ProgressivePolicy(policy, q=0.1).fit(train)
+    once = pv.probabilities(np.zeros((1, 3)))
+    np.testing.assert_allclose(pv.probabilities(np.ones((3000, 3))), np.tile(once, (3000, 1)), atol=1e-15)
+    value = drs.evaluate(test, pv, estimators=["ips"])["ips"].value
+    fixed = drs.evaluate(test, lambda X: np.tile(once, (X.shape[0], 1)), estimators=["ips"])["ips"].value
+    assert value == pytest.approx(fixed, rel=1e-12)
+
+
+def test_a_log_without_contexts_has_one_too():
+    table = small_log(0, 200, 3, 0)
+    pv = ProgressivePolicy(drs.policies.Exp3(), q=0.1).fit(drs.Log(table, context=[], actions=3))
+    assert pv.probabilities(np.empty((2, 0))).shape == (2, 3)
+
+
+def test_repr():
+    train, _ = split_log()
+    pv = ProgressivePolicy(drs.policies.UCB1(), q=0.1)
+    assert repr(pv) == "ProgressivePolicy(policy=UCB1(scale=1.0), q=0.1)"
+    says = repr(pv.fit(train))
+    assert says.startswith(
+        f"ProgressivePolicy of UCB1(scale=1.0): T = {pv.steps_:,} steps, N = {pv.events_:,} events, "
+    )
+    assert says.endswith(f"snapshots\n  value {pv.value:.6g} ± {pv.bound():.3g} (δ = 0.05)")
+
+
+# Files
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_a_file_holds_all_of_it(tmp_path, name, sparse):
+    if sparse and name == "linucb":
+        pytest.skip("LinUCB does not take sparse contexts")
+    log, dense, X, _ = both_logs(3, 300, 3)
+    log = log if sparse else dense
+    options = {"q": np.float64(0.1), "c_max": np.float32(0.5), "seed": np.int64(-3), "snapshots": np.int32(20)}
+    pv = ProgressivePolicy(LEARNERS[name][0], horizon=np.int64(30), **options).fit(log)
+    pv.save(tmp_path / "policy.npz")
+    loaded = drs.optimize.load(tmp_path / "policy.npz")
+    assert type(loaded) is ProgressivePolicy
+    assert repr(loaded) == repr(pv)
+    assert {**loaded.parameters(), "policy": 0} == {**pv.parameters(), "policy": 0}
+    assert vars(loaded.policy) == vars(pv.policy)
+    for given in (X[:5], scipy.sparse.csr_array(X[:5])):
+        np.testing.assert_array_equal(loaded.probabilities(given), pv.probabilities(given))
+    assert (loaded.low, loaded.high, loaded.skipped_) == (pv.low, pv.high, pv.skipped_)
+    again = loaded.fresh().fit(log)
+    np.testing.assert_array_equal(again.states_, pv.states_)
+    carried = pickle.loads(pickle.dumps(pv))
+    np.testing.assert_array_equal(carried.probabilities(X[:5]), pv.probabilities(X[:5]))
+
+
+def test_from_a_file_it_still_knows_its_events(tmp_path):
+    world(kinds=None).write(tmp_path / "log.parquet", 400)
+    train, test = drs.Log(tmp_path / "log.parquet").split(0.5)
+    ProgressivePolicy(drs.policies.UCB1(), q=0.1).fit(train).save(tmp_path / "policy.npz")
+    loaded = drs.optimize.load(tmp_path / "policy.npz")
+    with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
+        drs.evaluate(train, loaded, estimators=["ips"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drs.evaluate(test, loaded, estimators=["ips"])
+
+
+def test_a_python_policy_cannot_be_saved(tmp_path):
+    train, _ = split_log()
+    pv = ProgressivePolicy(reference.UCB1(4, 3), q=0.1).fit(train)
+    with pytest.raises(
+        drs.PolicyError, match=r"of UCB1 cannot be saved: .*Use one of these, or keep the policy itself"
+    ):
+        pv.save(tmp_path / "policy.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_hold_something_else(tmp_path):
+    train, _ = split_log()
+    path = tmp_path / "policy.npz"
+    ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train).save(path)
+    with np.load(path) as file:
+        kept = dict(file)
+    about = json.loads(str(kept["about"]))
+
+    def load(parameters, **arrays):
+        changed = {**about, "parameters": {**about["parameters"], **parameters}}
+        np.savez(path, **{**kept, "about": np.array(json.dumps(changed)), **arrays})
+        return drs.optimize.load(path)
+
+    for kind in ("Compiled", "Fixed", "Uniform", "Retrained", "from_sklearn", "os.system", 7):
+        with pytest.raises(drs.PolicyError, match="which is not a policy that could be saved"):
+            load({"policy": {"kind": kind, "parameters": {}}})
+    with pytest.raises(drs.PolicyError, match="did you mean 'EpsilonGreedy'"):
+        load({"policy": {"kind": "EpsilonGredy", "parameters": {}}})
+    with pytest.raises(drs.PolicyError, match="it is damaged"):
+        load({"policy": {"kind": "UCB1", "parameters": {"epsilon": 0.1}}})
+    with pytest.raises(drs.PolicyError, match="it is damaged"):
+        load({"policy": None})
+    with pytest.raises(drs.PolicyError, match="epsilon=3 must be a number"):
+        load({"policy": {"kind": "EpsilonGreedy", "parameters": {"epsilon": 3}}})
+    short = load({}, states_=kept["states_"][:, :-1].copy())
+    for wrong in (short, load({"policy": {"kind": "LinUCB", "parameters": {}}}), load({}, weights_=np.ones(3))):
+        with pytest.raises(drs.PolicyError, match=r"states of shape .* its file is damaged. Learn it again"):
+            wrong.probabilities(np.zeros((1, 3)))
+    np.savez(path, **{k: v for k, v in kept.items() if k != "weights_"})
+    with pytest.raises(drs.PolicyError, match="lacks 'weights_'"):
+        drs.optimize.load(path)
+
+
+# Errors
+
+
+def test_what_is_not_a_learner_is_refused():
+    for policy in (drs.policies.Uniform(), drs.policies.Fixed(drs.policies.Uniform()), lambda X: X):
+        with pytest.raises(drs.PolicyError, match="does not learn, so a replay of it has nothing to mix: evaluate it"):
+            ProgressivePolicy(policy)
+    with pytest.raises(drs.PolicyError, match=r"is a class: pass an instance, EpsilonGreedy\(...\)"):
+        ProgressivePolicy(drs.policies.EpsilonGreedy)
+    with pytest.raises(drs.PolicyError, match="a policy is an object with probabilities"):
+        ProgressivePolicy(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"snapshots": 0}, "snapshots=0: a whole number, at least 1"),
+        ({"snapshots": None}, "snapshots=None: a whole number, at least 1"),
+        ({"snapshots": 2.5}, "snapshots=2.5: a whole number, at least 1"),
+        ({"horizon": 0}, "horizon=0: a whole number, at least 1"),
+        ({"q": 2}, r"q=2: the quantile level must be in \[0, 1\]"),
+        ({"c_max": 0}, r"c_max=0: the largest multiplier must be in \(0, 1\]"),
+        ({"seed": 0.5}, "seed=0.5: a whole number"),
+    ],
+)
+def test_parameters_are_checked(options, message):
+    with pytest.raises(drs.DrstreamError, match=message):
+        ProgressivePolicy(drs.policies.UCB1(), **options)
+
+
+def test_before_the_fit_nothing_is_known():
+    pv = ProgressivePolicy(drs.policies.UCB1())
+    for ask in (lambda: pv.value, lambda: pv.low, pv.bound, lambda: pv.probabilities(np.zeros((1, 2)))):
+        with pytest.raises(drs.PolicyError, match=r"is not fitted: call .fit\(log\)"):
+            ask()
+    with pytest.raises(drs.PolicyError, match="is not fitted"):
+        pv.save("nowhere.npz")
+    with pytest.raises(drs.PolicyError, match="is not fitted"):
+        drs.evaluate(split_log()[0], pv)
+
+
+def test_wrong_uses_of_a_fitted_one():
+    train, _ = split_log()
+    pv = ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train)
+    for delta in (0, 1, -0.1, "0.05", math.nan):
+        with pytest.raises(drs.PolicyError, match="the probability that the bound fails must be in"):
+            pv.bound(delta)
+    for name in ("weight", "error", "variance"):
+        with pytest.raises(drs.PolicyError, match=f"{name}=-1: a number, at least 0"):
+            pv.bound(**{name: -1})
+    for X in (np.zeros((4, 2)), np.zeros(3), [[1, 2]], scipy.sparse.csr_array((2, 9))):
+        with pytest.raises(drs.PolicyError, match=r"it was learned from 3 features: pass \(n, 3\)"):
+            pv.probabilities(X)
+    assert pv.probabilities([[1, 2, 3]]).shape == (1, 4)
+    with pytest.raises(drs.PolicyError, match="replays the events of a log, not completed losses"):
+        pv.fresh().fit(drs.optimize.impute(train))
+
+
+def test_logs_that_are_too_short():
+    table = small_log(0, 60, 3, 1)
+    log = drs.Log(table, context=["x0"], actions=3)
+    with pytest.raises(drs.NotEnoughEventsError, match="no replicate of 1,000 steps is complete") as found:
+        ProgressivePolicy(drs.policies.Exp3(), horizon=1000).fit(log)
+    assert found.value.steps > 0
+    with pytest.raises(drs.NotEnoughEventsError, match="the log is empty"):
+        ProgressivePolicy(drs.policies.Exp3()).fit(drs.Log(table.slice(0, 0), context=["x0"], actions=3))
+
+    class Never(reference.Exp3):
+        def choose(self, x):
+            return [0.0, 0.0, 0.0, 1.0]
+
+    log = drs.Log(table, context=["x0"], actions=4)
+    with pytest.raises(drs.NotEnoughEventsError, match=r"60 events simulated 0 steps.*Give more events"):
+        ProgressivePolicy(Never(4, 1)).fit(log)
+
+
+def test_python_policies_that_misbehave():
+    class Unique(reference.Exp3):
+        def __deepcopy__(self, memo):
+            raise TypeError("there is one of me")
+
+    class Changing(reference.Exp3):
+        n_actions = 4
+
+        def probabilities(self, X):
+            return super().probabilities(X)[:, : 9 - len(X)]
+
+    train, _ = split_log()
+    with pytest.raises(drs.PolicyError, match=r"cannot be copied: there is one of me.* Give it a __deepcopy__"):
+        ProgressivePolicy(Unique(4, 3)).fit(train)
+    pv = ProgressivePolicy(reference.Exp3(4, 3), q=0.1).fit(train)
+    pv.states_ = [Changing(4, 3)] * len(pv.states_)
+    with pytest.raises(
+        drs.PolicyError, match=r"Changing returned an array of shape \(7, 2\) for 7 events and 4 actions"
+    ):
+        pv.probabilities(np.zeros((7, 3)))
+
+
+def test_a_fit_that_is_interrupted_says_how_far_it_came():
+    class Stops(reference.Exp3):
+        def update(self, x, action, reward):
+            super().update(x, action, reward)
+            if self.n == 5:
+                raise KeyboardInterrupt
+
+    train, _ = split_log()
+    with pytest.raises(KeyboardInterrupt) as found:
+        ProgressivePolicy(Stops(4, 3)).fit(train)
+    assert "before the replay had ended" in found.value.__notes__[0]

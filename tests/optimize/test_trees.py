@@ -1,0 +1,669 @@
+"""Filter Tree and Offset Tree: against the definition, one event and one node at a time."""
+
+import importlib.util
+import math
+import pickle
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import drstream as drs
+from drstream.optimize.losses import Losses, impute
+from drstream.optimize.trees import FilterTree, OffsetTree
+from tests.conftest import PLAIN
+from tests.helpers import reference
+from tests.helpers.logs import arrays, log_of, world
+
+K, D = 4, 3
+ROWS = 400 if PLAIN else 2_000
+LEARNERS = [FilterTree, OffsetTree]
+STUMP = DecisionTreeClassifier(max_depth=2, random_state=0)
+HAS_SKOPS = importlib.util.find_spec("skops") is not None
+TREE = "sklearn.tree._tree.Tree"  # to skops, a type that can do harm
+needs_skops = pytest.mark.skipif(not HAS_SKOPS, reason="skops, with which trees are saved, is not installed")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return world(kinds=None).table(ROWS, seed=1)
+
+
+@pytest.fixture(scope="module", name="X")
+def contexts(table):
+    return arrays(table, D)[0]
+
+
+def same(one, other, X):
+    """Not only what is chosen, but each classifier."""
+    np.testing.assert_array_equal(one.choose(X), other.choose(X))
+    np.testing.assert_array_equal(one.children_, other.children_)
+    for a, b in zip(one.classifiers_, other.classifiers_, strict=True):
+        assert type(a) is type(b)
+        if isinstance(a, int):
+            assert a == b
+        else:
+            assert a.tree_.threshold.tolist() == b.tree_.threshold.tolist()
+            np.testing.assert_allclose(a.tree_.value, b.tree_.value, rtol=1e-12)
+
+
+# What nodes are fitted on
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """A small decision tree that writes down what it was fitted on."""
+
+    calls: list = []  # noqa: RUF012  # of all clones
+
+    def fit(self, X, y, sample_weight=None):
+        self.calls.append((X, y, sample_weight))
+        self.classes_ = np.unique(y)
+        self.tree_ = clone(STUMP).fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X):
+        return self.tree_.predict(X)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    monkeypatch.setattr(Recorder, "calls", [])
+    return Recorder.calls
+
+
+def check_nodes(got, calls, X, n_actions, example):
+    """Each node has seen the examples of the definition, and what is chosen is where the way down ends."""
+    tree = reference.balanced_tree(list(range(n_actions)))
+    sides = {}  # of each node, for each event
+    calls = iter(calls)
+    constant = 0
+    for number, node in enumerate(reference.tree_nodes(tree)):
+        said = [example(k, node, lambda other, k=k: sides[other][k]) for k in range(len(X))]
+        kept = [k for k in range(len(X)) if said[k] is not None]
+        labels = np.array([said[k][0] for k in kept], int)
+        if len(set(labels)) < 2:
+            constant += 1
+            assert got.classifiers_[number] == (labels[0] if len(labels) else 0)
+            sides[node] = [got.classifiers_[number]] * len(X)
+            continue
+        weights = np.array([said[k][1] for k in kept])
+        seen_X, seen_y, seen_weights = next(calls)
+        np.testing.assert_array_equal(seen_X, X[kept])
+        np.testing.assert_array_equal(seen_y, labels)
+        np.testing.assert_allclose(seen_weights, weights / weights.mean(), rtol=1e-12)
+        sides[node] = clone(STUMP).fit(X[kept], labels, weights / weights.mean()).predict(X)
+    assert next(calls, None) is None
+    chosen = [reference.tree_winner(tree, lambda node, k=k: sides[node][k])[0] for k in range(len(X))]
+    assert got.choose(X).tolist() == chosen
+    return constant
+
+
+def by_costs(costs):
+    return lambda k, node, goes_right: reference.filter_tree_example(node, costs[k], goes_right)
+
+
+def draws(n_actions, n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D))
+    return X, rng.integers(n_actions, size=n), rng.integers(0, 4, size=n) / 2, rng.uniform(0.1, 1, n), rng
+
+
+@pytest.mark.parametrize("n_actions", [1, 2, 3, 4, 5, 8, 11])
+def test_filter_tree_nodes_are_fitted_on_which_winner_costs_less(calls, n_actions):
+    X, *_, rng = draws(n_actions)
+    costs = rng.integers(0, 4, size=(len(X), n_actions)) / 2  # ties are frequent
+    costs[:, -1] = 9
+    got = FilterTree(Recorder()).fit(Losses.known(X, costs))
+    constant = check_nodes(
+        got, calls, X, n_actions, lambda k, *at: reference.filter_tree_example(at[0], costs[k], at[1])
+    )
+    assert constant == (n_actions > 1)  # the last action's first opponent always wins
+    assert not (got.choose(X) == n_actions - 1).any() or n_actions == 1
+
+
+@pytest.mark.parametrize("model", [False, True])
+def test_filter_tree_learns_from_completed_costs(calls, model):
+    X, a, r, p, rng = draws(5)
+    W = rng.normal(size=(D, 5))
+    costs = -(X @ W) if model else np.zeros((len(X), 5))
+    for k in range(len(X)):
+        costs[k, a[k]] += -(r[k] + costs[k, a[k]]) / p[k]
+    log = log_of(X, a, r, p, actions=5)
+    predictions = drs.models.from_function(lambda x: x @ W) if model else None
+    got = FilterTree(Recorder()).fit(log, predictions)
+    again = list(calls)
+    constant = check_nodes(got, calls, X, 5, by_costs(costs))
+    assert constant == 0
+    calls.clear()
+    given = FilterTree(Recorder()).fit(impute(log, predictions, losses="rewards"))  # they are turned into costs
+    assert given.choose(X).tolist() == got.choose(X).tolist()
+    for one, other in zip(again, calls, strict=True):
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("offset", [None, 0.5, -1.0])
+@pytest.mark.parametrize("n_actions", [1, 2, 3, 5, 8])
+def test_offset_tree_nodes_are_fitted_on_the_logged_actions_that_won(calls, n_actions, offset):
+    X, a, r, p, _ = draws(n_actions)
+    got = OffsetTree(Recorder(), offset=offset).fit(log_of(X, a, r, p, actions=n_actions))
+    assert (r.min(), r.max()) == (0, 1.5)
+    assert got.offset_ == (0.75 if offset is None else offset)
+
+    def example(k, node, goes_right):
+        return reference.offset_tree_example(node, a[k], r[k], p[k], got.offset_, goes_right)
+
+    check_nodes(got, calls, X, n_actions, example)
+    assert len(calls) >= (n_actions - 1) // 2
+
+
+def test_offset_tree_by_hand(calls):
+    """Three actions, of which 0 and 1 meet first; the winner there is 1 where x > 0."""
+    x = np.array([[-2.0], [-1.0], [1.0], [2.0], [3.0], [4.0]])
+    action, reward = [0, 1, 1, 0, 2, 1], [1.0, 0.0, 1.0, 0.0, 1.0, 0.5]
+    got = OffsetTree(Recorder()).fit(log_of(x, action, reward, [0.5, 0.25, 0.5, 0.25, 0.25, 0.1], actions=3))
+    assert got.offset_ == 0.5
+    (_, first, weights), (seen, second, others) = calls
+    assert first.tolist() == [0, 0, 1, 1]  # events 0 to 3; event 5 is in the middle
+    np.testing.assert_allclose(weights, np.array([1, 2, 1, 2]) / 1.5)
+    assert seen.ravel().tolist() == [-2, 1, 3]  # at the others, the logged action lost before, or says nothing
+    assert second.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(others, np.array([1, 1, 2]) / (4 / 3))
+
+
+def test_costs_are_minus_rewards_to_an_offset():
+    table = pa.table({"action": [0, 1], "cost": [0.0, 3.0], "propensity": [0.5] * 2, "x0": [0.0, 1.0]})
+    assert OffsetTree().fit(table).offset_ == -1.5
+    assert OffsetTree(offset=-1).fit(table).offset_ == -1
+
+
+# What is chosen
+
+
+class Counting(ClassifierMixin, BaseEstimator):
+    """Sides by a hash of the event, whose number is its context, and of the node; counts who asks."""
+
+    asked = np.zeros(200, int)  # of all clones, by event
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.unique(y)
+        self.mark_ = 1 + int(1e6 * sample_weight[0]) % 1_000
+        return self
+
+    def predict(self, X):
+        number = X[:, 0].astype(int)
+        np.add.at(self.asked, number, 1)
+        return (1_000 * np.sin(12.9898 * number + self.mark_)).astype(int) % 2
+
+
+@pytest.mark.parametrize("n_actions", [1, 2, 3, 5, 8, 26, 100])
+def test_an_event_meets_no_more_classifiers_than_the_logarithm_of_actions(monkeypatch, n_actions):
+    X = np.arange(200.0)[:, None]
+    costs = np.random.default_rng(0).uniform(size=(200, n_actions))
+    got = FilterTree(Counting()).fit(Losses.known(X, costs))
+    assert not any(isinstance(node, int) for node in got.classifiers_)
+    monkeypatch.setattr(Counting, "asked", np.zeros(200, int))
+    chosen, asked = got.choose(X), Counting.asked.copy()
+    deepest = math.ceil(math.log2(n_actions))
+    assert got.depth_ == asked.max() == deepest
+    assert asked.min() >= math.floor(math.log2(n_actions))
+    assert got.children_.shape == (n_actions - 1, 2)
+    tree = reference.balanced_tree(list(range(n_actions)))
+    at = {node: got.classifiers_[j].predict(X) for j, node in enumerate(reference.tree_nodes(tree))}
+    walks = [reference.tree_winner(tree, lambda node, k=k: at[node][k]) for k in range(200)]
+    assert chosen.tolist() == [action for action, _ in walks]
+    assert asked.tolist() == [met for _, met in walks]
+    assert len(set(chosen)) >= min(n_actions, 10)
+
+
+def test_known_losses_are_learned_perfectly():
+    rng = np.random.default_rng(0)
+    cell = rng.integers(3, size=(500, 2))
+    best = rng.permutation(9).reshape(3, 3)[cell[:, 0], cell[:, 1]]
+    costs = rng.uniform(1, 2, size=(500, 9))
+    costs[np.arange(500), best] = 0
+    got = FilterTree().fit(Losses.known(cell.astype(float), costs))
+    assert got.choose(cell.astype(float)).tolist() == best.tolist()
+    pi = got.probabilities(cell.astype(float))
+    assert pi.dtype == np.float64
+    np.testing.assert_array_equal(pi, np.eye(9)[best])
+    assert (got.n_actions, got.n_events_, got.n_features_, got.depth_) == (9, 500, 2, 4)
+
+
+def test_logged_events_lead_to_a_good_policy(table, X):
+    """Better than to log, and better than any one action."""
+    test = world(kinds=None).table(ROWS, seed=2)
+    log = drs.Log(test)
+    others = {a: drs.policies.Constant(a) for a in range(K)}
+    for got in (FilterTree().fit(table), FilterTree().fit(table, drs.models.Ridge()), OffsetTree().fit(table)):
+        values = drs.evaluate(log, {"tree": got, "uniform": drs.policies.Uniform(), **others}, estimators="snips")
+        assert len(set(got.choose(X))) > 1
+        assert values["tree", "snips"].value > max(values[name, "snips"].value for name in ("uniform", "0", "1"))
+
+
+def test_one_action_and_no_event(table, X):
+    one = drs.Log(table.set_column(0, "action", pa.array(np.zeros(ROWS, int))))
+    for learner in LEARNERS:
+        got = learner().fit(one)
+        assert (got.depth_, got.classifiers_, got.children_.shape) == (0, [], (0, 2))
+        assert got.probabilities(X[:3]).tolist() == [[1]] * 3
+        got = learner().fit(table)
+        assert got.choose(X[:0]).shape == (0,)
+        assert got.probabilities(X[:0]).shape == (0, K)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_without_anything_to_tell_apart_the_first_action_is_chosen(table, X, learner):
+    got = learner().fit(table.set_column(1, "reward", pa.array(np.zeros(ROWS))))
+    assert got.classifiers_ == [0, 0, 0]
+    assert not got.choose(X).any()
+
+
+# Importance
+
+
+def conflict(more_often):
+    """At each of two contexts the sides contradict each other; the rarer side has nine times the importance."""
+    X, costs = [], []
+    for x, heavy in ((0.0, 0), (1.0, 1)):
+        X += [[x]] * (4 * more_often)
+        costs += [np.eye(2)[1 - heavy] * 9] * more_often + [np.eye(2)[heavy]] * (3 * more_often)
+    return Losses.known(np.array(X), np.array(costs))
+
+
+WEIGHED = [
+    DecisionTreeClassifier(random_state=0),
+    LogisticRegression(),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+    make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=0))),
+    KNeighborsClassifier(101),
+    make_pipeline(StandardScaler(), KNeighborsClassifier(101)),
+]
+
+
+@pytest.mark.parametrize("base", WEIGHED, ids=lambda e: " ".join(repr(e).split()))
+def test_importance_counts_for_any_classifier(base):
+    before = repr(base.get_params())
+    got = FilterTree(base).fit(conflict(100))
+    assert got.choose(np.array([[0.0], [1.0]])).tolist() == [0, 1]
+    assert repr(base.get_params()) == before
+    assert type(got.classifiers_[0]) is type(base)
+    assert got.classifiers_[0] is not base
+
+
+def test_weights_reach_the_last_step_of_a_pipeline(calls):
+    FilterTree(make_pipeline(StandardScaler(), Recorder())).fit(conflict(5))
+    FilterTree(Recorder()).fit(conflict(5))
+    (_, labels, weights), (_, *others) = calls
+    np.testing.assert_array_equal((labels, weights), others)
+    assert set(weights) == {9 / 3, 1 / 3}
+
+
+class Plain(ClassifierMixin, BaseEstimator):
+    """Takes no weights; its labels are written down."""
+
+    labels: list = []  # noqa: RUF012
+
+    def fit(self, X, y):
+        self.labels.append(y.tolist())
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), int)
+
+
+def test_examples_are_drawn_by_importance_and_seed(monkeypatch):
+    monkeypatch.setattr(Plain, "labels", [])
+    for seed in (0, 0, 1, -1):
+        FilterTree(Plain(), seed=seed).fit(conflict(500))
+    first, again, *others = Plain.labels
+    assert first == again
+    assert first != others[0] != others[1]
+    for labels in Plain.labels:
+        assert len(labels) == 4_000
+        assert abs(np.mean(labels) - 0.5) < 0.04  # 5 standard errors
+    side = FilterTree(Plain()).fit(Losses.known(np.zeros((2_000, 1)), [[0.0, 3.0], [1.0, 0.0]] * 1_000))
+    assert isinstance(side.classifiers_[0], Plain)
+    assert abs(np.mean(Plain.labels[-1]) - 1 / 4) < 0.05
+
+
+def test_a_draw_of_one_side_alone_is_constant():
+    got = FilterTree(LogisticRegression()).fit(Losses.known(np.zeros((2, 1)), [[0.0, 1e-12], [1.0, 0.0]]))
+    assert isinstance(got.classifiers_[0], LogisticRegression)
+    got = FilterTree(KNeighborsClassifier(1)).fit(Losses.known(np.zeros((2, 1)), [[0.0, 1e-12], [1.0, 0.0]]))
+    assert got.classifiers_ == [1]
+
+
+# Samples, sparse contexts
+
+
+class Pickling(ThreadPoolExecutor):
+    """As if in another process."""
+
+    def submit(self, task, *args):
+        return super().submit(pickle.loads(pickle.dumps(task)), *args)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_sample_does_not_depend_on_batches_threads_or_executor(table, X, tmp_path, learner):
+    from drstream.models.sample import SAMPLE_SEED
+
+    path = tmp_path / "log.parquet"
+    pq.write_table(table, path, row_group_size=ROWS // 5)
+    wanted = learner(sample=150, seed=5).fit(drs.Log(path), threads=1)
+    assert wanted.n_events_ == 150
+    for threads, size in ((1, 7), (2, 100), (4, ROWS)):
+        same(learner(sample=150, seed=5).fit(drs.Log(path, batch_size=size), threads=threads), wanted, X)
+    with Pickling(2) as executor:
+        same(learner(sample=150, seed=5).fit(drs.Log(path), executor=executor), wanted, X)
+    lots = drs.sampling.at_rows(5 + SAMPLE_SEED, np.arange(ROWS, dtype=np.uint64))
+    same(learner().fit(table.take(np.sort(np.argsort(lots)[:150]))), wanted, X)
+    other = learner(sample=150, seed=6).fit(drs.Log(path))
+    assert (other.choose(X) != wanted.choose(X)).any()
+
+
+def test_progress(table):
+    for learner in LEARNERS:
+        calls = []
+        learner().fit(table, progress=lambda done, total, calls=calls: calls.append((done, total)))
+        assert calls[-1] == (ROWS, ROWS)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_sparse_contexts(table, X, learner):
+    _, a, r, p = arrays(table, D)
+    X = np.where(X > 0, X, 0)
+    dense = learner(STUMP).fit(log_of(X, a, r, p))
+    log = log_of(X, a, r, p, sparse=True)
+    got = learner(STUMP).fit(log)
+    same(got, dense, X)
+    for rows in (scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X)):
+        assert got.choose(rows).tolist() == dense.choose(X).tolist()
+    assert len(set(dense.choose(X))) > 1
+    with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
+        found = drs.evaluate(log, got)
+    assert found["ips"].value == drs.evaluate(log_of(X, a, r, p), dense)["ips"].value
+    rows = scipy.sparse.csr_array(X)
+    bounds, places, halves = np.int64(2) * rows.indptr, np.repeat(rows.indices, 2), np.repeat(rows.data, 2) / 2
+    twice = scipy.sparse.csr_array((halves, places.astype(np.int64), bounds), shape=X.shape)
+    assert twice.indices.dtype == np.int64  # which a decision tree would refuse
+    assert got.choose(twice).tolist() == dense.choose(X).tolist()
+    assert (twice.nnz, twice.indices.dtype) == (2 * rows.nnz, np.int64)  # the caller's stays as it is
+
+
+# In use
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_evaluated_on_its_own_events_it_warns(table, learner):
+    train, test = drs.Log(table).split(0.5)
+    got = learner().fit(train)
+    for log in (train, drs.Log(table)):
+        with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
+            drs.evaluate(log, got)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = drs.evaluate(
+            test, {"tree": got, "soft": drs.policies.Epsilon(got, 0.1), "any": drs.policies.Uniform()}
+        )
+    tree, soft, uniform = (result[name, "ips"].value for name in ("tree", "soft", "any"))
+    assert soft == pytest.approx(0.9 * tree + 0.1 * uniform)
+    assert tree != uniform
+    with pytest.warns(UserWarning, match="learned from events"):
+        drs.evaluate(train, drs.policies.Epsilon(got, 0.1))
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_it_is_the_policy_of_its_choices(table, X, learner):
+    train, test = drs.Log(table).split(0.5)
+    got = learner().fit(train)
+    column = table.append_column("chosen", pa.array(got.choose(X)))
+    wanted = drs.evaluate(drs.Log(column).split(0.5)[1], drs.policies.Column("chosen"))["ips"].value
+    for threads in (1, 2):
+        assert drs.evaluate(test, got, threads=threads)["ips"].value == wanted
+
+
+def test_other_labels_and_features_are_refused(table):
+    got = FilterTree().fit(drs.Log(table, context=["x2", "x1", "x0"]).split(0.5)[0])
+    with pytest.raises(drs.PolicyError, match="fitted on the context x2, x1, x0; the log's is x0, x1, x2"):
+        drs.evaluate(drs.Log(table).split(0.5)[1], got)
+    with pytest.raises(drs.PolicyError, match="has 4 actions, the log has 6"):
+        got.bind(drs.Log(table, context=["x2", "x1", "x0"], actions=6), "tree")
+    for wrong in (np.zeros((2, 5)), np.zeros(3), scipy.sparse.csr_array((2, 5))):
+        with pytest.raises(drs.PolicyError, match=r"contexts of shape \(.*\): the policy was learned from 3 features"):
+            got.choose(wrong)
+
+
+def test_bad_rows_are_skipped_and_counted(table):
+    r = table["reward"].to_numpy().copy()
+    r[0] = np.nan
+    for learner in LEARNERS:
+        got = learner().fit(drs.Log(table.set_column(1, "reward", pa.array(r)), on_bad_row="skip"))
+        assert got.skipped_ == {"reward is not finite": 1}
+        assert got.n_events_ == ROWS - 1
+        assert got.reward_range_ == (0, 1)
+
+
+def test_repr(table):
+    assert repr(FilterTree()) == "FilterTree()"
+    assert repr(OffsetTree(LogisticRegression(), offset=0.5)) == "OffsetTree(base=LogisticRegression(), offset=0.5)"
+    assert repr(FilterTree(sample=9).fit(table)) == "FilterTree(sample=9), fitted on 9 events of table"
+    assert "\n" not in repr(FilterTree(make_pipeline(StandardScaler(), LogisticRegression())))
+
+
+# Errors
+
+
+class Own(BaseEstimator):
+    def fit(self, X, y):
+        return self
+
+
+class Foreign:
+    def fit(self, X, y):
+        return self
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(
+    ("base", "settings", "message"),
+    [
+        (LogisticRegression, {}, r"LogisticRegression is a class: pass an instance, LogisticRegression\(\)"),
+        (3, {}, "a int has no fit: pass a classifier"),
+        (Ridge(), {}, "Ridge is no classifier of scikit-learn: pass one"),
+        (make_pipeline(StandardScaler(), Ridge()), {}, "Pipeline is no classifier"),
+        (KMeans(), {}, "KMeans is no classifier"),
+        (Own(), {}, "Own is no classifier"),
+        (Foreign(), {}, "Foreign is no classifier"),
+        (None, {"sample": 0}, "sample=0: a whole number of events, at least 1"),
+        (None, {"sample": 1.5}, r"sample=1\.5"),
+        (None, {"sample": True}, "sample=True"),
+        (None, {"sample": None}, "sample=None"),
+        (None, {"seed": 0.5}, r"seed=0\.5"),
+    ],
+)
+def test_bad_parameters(learner, base, settings, message):
+    with pytest.raises(drs.PolicyError, match=rf"{learner.__name__}: .*{message}"):
+        learner(base, **settings)
+
+
+@pytest.mark.parametrize("offset", ["middle", np.nan, np.inf])
+def test_bad_offset(offset):
+    with pytest.raises(drs.PolicyError, match=f"OffsetTree: offset={offset!r}: a number, or None"):
+        OffsetTree(offset=offset)
+
+
+def test_what_an_offset_tree_does_not_take(table):
+    with pytest.raises(drs.PolicyError, match=r"uses no reward model, and got Ridge\(.*FilterTree\(\)\.fit"):
+        OffsetTree().fit(table, drs.models.Ridge())
+    with pytest.raises(drs.PolicyError, match="learns from logged rewards: pass the log itself"):
+        OffsetTree().fit(impute(table))
+    with pytest.raises(drs.DrstreamError, match="completed already"):
+        FilterTree().fit(impute(table), drs.models.Ridge())
+
+
+def test_propensities_are_needed(table):
+    log = drs.Log(table, propensity=None)
+    with pytest.raises(drs.LogError, match="OffsetTree needs propensities, and the log has none: name their column"):
+        OffsetTree().fit(log)
+    with pytest.raises(drs.LogError, match=r"need propensities, and the log has none.*impute\(log, model, propensity="):
+        FilterTree().fit(log)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_not_fitted(table, tmp_path, learner):
+    tree = learner()
+    message = rf"the policy {learner.__name__}\(\) is not fitted: call .fit\(log\)"
+    for use in (
+        lambda: tree.choose(np.zeros((1, D))),
+        lambda: tree.probabilities(np.zeros((1, D))),
+        lambda: tree.save(tmp_path / "tree"),
+        lambda: drs.evaluate(table, tree),
+    ):
+        with pytest.raises(drs.PolicyError, match=message):
+            use()
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_nothing_to_learn_from(table, learner):
+    with pytest.raises(drs.LogError, match="there is no event to fit the policy on"):
+        learner().fit(drs.Log(table, filter=pc.field("x0") > 1e9))
+    with pytest.raises(drs.PolicyError, match=rf"{learner.__name__}: the log has no context to learn from"):
+        learner().fit(drs.Log(table, context=[]))
+
+
+class Fails(Recorder):
+    def predict(self, X):
+        raise RuntimeError("no answer")
+
+
+def test_what_a_classifier_raises_says_at_which_node(table, X):
+    got = FilterTree(LogisticRegression(C=-1))
+    with pytest.raises(ValueError, match="C") as caught:
+        got.fit(Losses.known(X, np.random.default_rng(0).uniform(size=(ROWS, 5))))
+    note = f"raised by LogisticRegression at node 0 of 4 (from the leaves up), fitted on {ROWS} examples"
+    assert caught.value.__notes__ == [note]
+    assert not got.fitted
+    with pytest.raises(RuntimeError, match="no answer") as caught:
+        OffsetTree(Fails()).fit(table)
+    assert "raised by Fails at node 0 of 3" in caught.value.__notes__[0]
+
+
+def test_scikit_learn_is_an_extra(table, monkeypatch):
+    code = "import sys; import drstream.optimize.trees as t; t.FilterTree(); print('sklearn' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+    for module in ("sklearn.tree", "sklearn.base"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for use in (lambda: FilterTree().fit(table), lambda: FilterTree(LogisticRegression())):
+        with pytest.raises(drs.PolicyError, match=r"FilterTree is made of.*pip install drstream\[sklearn\]"):
+            use()
+
+
+# Kept
+
+
+def test_pickling(table, X):
+    for learner in LEARNERS:
+        got = learner().fit(drs.Log(table).split(0.5)[0])
+        other = pickle.loads(pickle.dumps(got))
+        same(other, got, X)
+        assert other.fitted_on.splits == got.fitted_on.splits
+        assert not got.fresh().fitted
+
+
+@needs_skops
+@pytest.mark.parametrize("base", [None, make_pipeline(StandardScaler(), LogisticRegression())], ids=["usual", "given"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_saving(table, X, tmp_path, learner, base):
+    rows, path = tmp_path / "log.parquet", tmp_path / "tree.skops"
+    names = np.array(["w", "x", "y", "z"])
+    pq.write_table(table.set_column(0, "action", pa.array(names[table["action"].to_numpy()])), rows)
+    train, test = drs.Log(rows, actions=["z", "y", "x", "w", "v"]).split(0.5)
+    got = learner(base, sample=ROWS // 3, seed=3).fit(train)
+    got.save(path)
+    other = drs.optimize.load(path)
+    assert type(other) is learner
+    assert repr(other) == repr(got)
+    assert vars(other).keys() == vars(got).keys()
+    different = {"base", "classifiers_", "children_"}
+    equal = vars(got).keys() - different
+    assert {name: getattr(other, name) for name in equal} == {name: getattr(got, name) for name in equal}
+    np.testing.assert_array_equal(other.children_, got.children_)
+    np.testing.assert_array_equal(other.choose(X), got.choose(X))
+    assert other.depth_ == got.depth_ == 3
+    assert drs.evaluate(test, other)["ips"].value == drs.evaluate(test, got)["ips"].value
+    with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
+        drs.evaluate(train, other)
+
+
+@needs_skops
+def test_trees_of_other_kinds_must_be_trusted(table, tmp_path):
+    FilterTree(RandomForestClassifier(3, max_depth=2, random_state=0)).fit(table).save(tmp_path / "forest")
+    with pytest.raises(drs.PolicyError, match=rf"holds types that could do harm.*trusted=\['{TREE}'\]"):
+        drs.optimize.load(tmp_path / "forest")
+    assert drs.optimize.load(tmp_path / "forest", trusted=[TREE]).depth_ == 2
+
+
+@needs_skops
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        ("children_left", 10**6),
+        ("children_left", -(10**9)),
+        ("children_right", 0),
+        ("children_right", -2),
+        ("feature", 99),
+    ],
+)
+def test_a_file_whose_nodes_lead_nowhere_is_refused(table, tmp_path, array, value):
+    got = FilterTree(STUMP).fit(table)
+    getattr(got.classifiers_[0].tree_, array)[0] = value
+    got.save(tmp_path / "tree")
+    with pytest.raises(drs.PolicyError, match="nodes lead nowhere: it is damaged"):
+        drs.optimize.load(tmp_path / "tree")
+
+
+@needs_skops
+@pytest.mark.parametrize("wrong", [{"children_": [[-1, -2], [1, -3], [0, -4]]}, {"classifiers_": [0, 1]}])
+def test_a_file_whose_tournament_is_another_is_refused(table, tmp_path, wrong):
+    got = FilterTree(LogisticRegression()).fit(table)
+    for name, value in wrong.items():
+        setattr(got, name, np.array(value) if name == "children_" else value)
+    got.save(tmp_path / "tree")
+    with pytest.raises(drs.PolicyError, match="it is damaged"):
+        drs.optimize.load(tmp_path / "tree")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("logged", [[0, 1], [1, 3], [2]])
+def test_actions_that_were_never_logged_are_not_taken(table, X, learner, logged):
+    """Of a log with costs, an action that was not logged seems to cost nothing."""
+    cost = pa.array(1 - table["reward"].to_numpy())
+    costs = table.drop_columns(["reward"]).append_column("cost", cost)
+    costs = costs.filter(pc.is_in(costs["action"], pa.array(logged, pa.int32())))
+    assert set(learner().fit(drs.Log(costs, actions=4)).choose(X).tolist()) <= set(logged)
+
+
+@needs_skops
+def test_saving_nodes_that_are_constant(table, X, tmp_path):
+    got = FilterTree().fit(table.set_column(1, "reward", pa.array(np.zeros(ROWS))))
+    got.save(tmp_path / "tree")
+    other = drs.optimize.load(tmp_path / "tree")
+    assert other.classifiers_ == [0, 0, 0]
+    assert not other.choose(X).any()
