@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from bench import cases
+from bench.evaluation import cases
 from drstream.execution import usable_cores
 
 PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb", "scikit-learn", "vowpalwabbit", "coba")

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
-from bench import cases, replay_cases
+from bench.evaluation import cases
+from bench.replaying import cases as replay_cases
 
 
 @dataclass(frozen=True)

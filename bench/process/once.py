@@ -1,6 +1,6 @@
 """One evaluation, replay or fit in a process of its own; prints as JSON how long each step took, and the peak memory.
 
-usage: python -m bench.once TASK LOG SPAWNED
+usage: python -m bench.process.once TASK LOG SPAWNED
 
 TASK is one of TASKS below; SPAWNED is time.monotonic() of the parent when it started this process.
 """
@@ -47,7 +47,7 @@ def main() -> None:
     times["kernels"] = time.monotonic() - started
 
     started = time.monotonic()
-    from bench import cases
+    from bench.evaluation import cases
 
     cases.model()
     times["fit"] = time.monotonic() - started
@@ -59,7 +59,7 @@ def main() -> None:
     compiled = sum(sum(kernel.stats.cache_misses.values()) for kernel in COMPILED)
     report = {"times": times, "compiled": compiled, "peak_mb": peak_memory(), "values": None}
     if task == "replay-long-exact":
-        from bench import replay_cases
+        from bench.replaying import cases as replay_cases
 
         report["values"] = replay_cases.values_held(log, result)
     print(json.dumps(report))  # noqa: T201
@@ -67,14 +67,14 @@ def main() -> None:
 
 def run(task: str, log: str) -> Any:
     if task == "evaluate":
-        from bench import cases
+        from bench.evaluation import cases
 
         return cases.FOUR.run(log)
     if task in FITS:
-        from bench import model_cases
+        from bench.models import cases as model_cases
 
         return model_cases.fit(task.removeprefix("fit-"), log)
-    from bench import replay_cases
+    from bench.replaying import cases as replay_cases
 
     if task == "replay":
         return replay_cases.replay_small(log)
@@ -86,7 +86,7 @@ def fit_sklearn(task: str, log: str) -> None:
     """Two steps are enough for the peak: LogisticRegression's arrays are the same in each."""
     import warnings
 
-    from bench import sklearn_fits
+    from bench.models import sklearn_fits
 
     _, name, kind = task.split("-")
     events = sklearn_fits.read(log, kind, FEATURES)

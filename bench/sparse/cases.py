@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any
 
 import drstream as drs
-from bench import cases, replay_cases
-from bench.sparse_log import SPARSE, SparseFile, model, open_log
+from bench.evaluation import cases
+from bench.replaying import cases as replay_cases
+from bench.sparse.log import SPARSE, SparseFile, model, open_log
 
 ESTIMATORS = ("dm", "ips", "snips", "dr")
 LEARNER = drs.policies.EpsilonGreedy(replay_cases.EPSILON)

@@ -15,7 +15,7 @@ import numpy as np
 
 import drstream as drs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOGS = Path(os.environ.get("DRSTREAM_BENCH_LOGS") or ROOT / "logs")
 REQUIRED_ROWS = 5_000_000
 ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or REQUIRED_ROWS)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from bench import cases
+from bench.evaluation import cases
 
 HORIZON, Q = 300, 0.05
 EPSILON = 0.1  # of the ε-greedy learner, ours and others'

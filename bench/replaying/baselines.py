@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 import drstream as drs
-from bench import cases, hand_loop, replay_cases
-from bench.baselines import PARITY, scan
-from bench.peers import PEERS
-from bench.replay_cases import Case
+from bench.evaluation import cases
+from bench.evaluation.baselines import PARITY, scan
+from bench.replaying import cases as replay_cases
+from bench.replaying import hand_loop
+from bench.replaying.cases import Case
+from bench.replaying.peers import PEERS
 
 Baseline = Callable[[], Any]
 

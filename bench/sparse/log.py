@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from bench import cases
+from bench.evaluation import cases
 
 DATA = Path(os.environ.get("DRSTREAM_DATA", cases.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
 SOURCE = DATA / "rcv1_top4.parquet"

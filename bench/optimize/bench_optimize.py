@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench import optimize_cases
-from bench.optimize_baselines import check_parity, prepare, prepare_epochs
-from bench.racing import compare, race, take_turns
+from bench.common.racing import compare, race, take_turns
+from bench.optimize import cases as optimize_cases
+from bench.optimize.baselines import check_parity, prepare, prepare_epochs
 
 
 @pytest.mark.parametrize("case", optimize_cases.EPOCHS, ids=str)

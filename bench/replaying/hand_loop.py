@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from bench import cases, replay_cases
+from bench.evaluation import cases
+from bench.replaying import cases as replay_cases
 
 ROOM = 1 << 20  # values in each heap of Q: a replicate has 3,000 events on this log, a batch has 262,144
 FLAGS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}  # reassoc: dot products vectorise

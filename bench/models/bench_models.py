@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from bench import cases, model_cases
-from bench.model_baselines import check_crossfit, check_parity, fit_sklearn
-from bench.racing import compare, race
+from bench.common.racing import compare, race
+from bench.evaluation import cases
+from bench.models import cases as model_cases
+from bench.models.baselines import check_crossfit, check_parity, fit_sklearn
 
 
 @pytest.mark.parametrize("case", model_cases.FITS, ids=str)

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import drstream as drs
-from bench import cases, replay_cases
-from bench.racing import race
-from bench.replay_baselines import averages, check_parity, prepare
+from bench.common.racing import race
+from bench.evaluation import cases
+from bench.replaying import cases as replay_cases
+from bench.replaying.baselines import averages, check_parity, prepare
 from drstream import quantiles
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import drstream as drs
-from bench import cases, once
+from bench.evaluation import cases
+from bench.process import once
 
 MODELS = {"Ridge": drs.models.Ridge, "Logistic": drs.models.Logistic, "Propensity": drs.models.Propensity}
 FIT_PAIRS = 3  # fits of scikit-learn take seconds
@@ -70,7 +71,7 @@ CROSSFIT_NAME = f"{CROSSFIT.name}, {cases.WIDE}, against {FITTED}"
 
 # In a process of its own
 
-SKLEARN = dict(zip(MODELS, once.SKLEARN_FITS, strict=True))  # tasks of `bench.once`
+SKLEARN = dict(zip(MODELS, once.SKLEARN_FITS, strict=True))  # tasks of `bench.process.once`
 
 
 def memory_name(model: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import sparse_log
-from bench.markdown import millions, spread, table
+from bench.common.markdown import millions, spread, table
+from bench.sparse import log as sparse_log
 
 Info = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from bench import cases
-from bench.markdown import millions, spread, table
+from bench.common.markdown import millions, spread, table
+from bench.evaluation import cases
 
 Info = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.markdown import megabytes, millions, spread, table, verdict
+from bench.common.markdown import megabytes, millions, spread, table, verdict
 
 Info = dict[str, Any]
 

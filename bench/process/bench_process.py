@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from bench import cases, model_cases, replay_cases
+from bench.evaluation import cases
+from bench.models import cases as model_cases
+from bench.replaying import cases as replay_cases
 
 BYTES_A_ROW = 120  # of a log on disk, rounded up
 
 
 @dataclass
 class Once:
-    """What `bench.once` reported."""
+    """What `bench.process.once` reported."""
 
     wall: float
     times: dict[str, float]
@@ -34,7 +36,7 @@ class Once:
 def run_once(task: str, log: Path, kernel_cache: Path) -> Once:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
     spawned = time.monotonic()
-    command = [sys.executable, "-m", "bench.once", task, str(log), str(spawned)]
+    command = [sys.executable, "-m", "bench.process.once", task, str(log), str(spawned)]
     done = subprocess.run(command, cwd=cases.ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     wall = time.monotonic() - spawned
     once = Once(wall, **json.loads(done.stdout))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bench import sparse_cases
-from bench.racing import compare, race
-from bench.sparse_baselines import check_parity, prepare
+from bench.common.racing import compare, race
+from bench.sparse import cases as sparse_cases
+from bench.sparse.baselines import check_parity, prepare
 
 
 @pytest.mark.parametrize("case", sparse_cases.CASES, ids=str)

@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 import drstream as drs
-from bench import cases, model_cases, sklearn_fits
-from bench.baselines import PARITY_ROWS, agree, contexts, estimates, plain_numpy
+from bench.evaluation import cases
+from bench.evaluation.baselines import PARITY_ROWS, agree, contexts, estimates, plain_numpy
+from bench.models import cases as model_cases
+from bench.models import sklearn_fits
 
 CONVERGED = 1e-5  # of predictions, where scikit-learn goes on until tol=1e-8
 CONVERGED_ROWS = 150_000  # enough for drstream to begin with a sample, as it does for all of the log

@@ -10,7 +10,7 @@ from functools import cache
 from statistics import NormalDist
 from typing import Any
 
-from bench import cases
+from bench.evaluation import cases
 
 os.environ["POLARS_MAX_THREADS"] = str(cases.THREADS)  # read when polars is imported
 

@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 import drstream as drs
-from bench import cases, replay_cases
+from bench.evaluation import cases
+from bench.replaying import cases as replay_cases
 from drstream.optimize import DirectLossMinimizer, FilterTree, ProgressivePolicy, impute
 
 LOG = cases.LogFile("wide", "snappy", min(1_000_000, cases.ROWS))  # its contexts are held in memory between epochs

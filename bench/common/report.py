@@ -1,6 +1,6 @@
 """From the JSON of pytest-benchmark to a page of Markdown.
 
-usage: python -m bench.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, it is printed)
+usage: python -m bench.common.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, it is printed)
 
 Of several results, e.g. of a whole run and of a later one of some benchmarks, the later ones count.
 """
@@ -12,18 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import (
-    cases,
-    model_cases,
-    model_report,
-    optimize_cases,
-    optimize_report,
-    replay_cases,
-    replay_report,
-    sparse_cases,
-    sparse_report,
-)
-from bench.markdown import millions, seconds, spread, table, verdict
+from bench.common.markdown import millions, seconds, spread, table, verdict
+from bench.evaluation import cases
+from bench.models import cases as model_cases
+from bench.models import report as model_report
+from bench.optimize import cases as optimize_cases
+from bench.optimize import report as optimize_report
+from bench.replaying import cases as replay_cases
+from bench.replaying import report as replay_report
+from bench.sparse import cases as sparse_cases
+from bench.sparse import report as sparse_report
 
 STEPS = {
     "interpreter": "interpreter starts",

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from bench import cases, optimize_cases
-from bench.baselines import PARITY, PARITY_ROWS, Estimates, agree, contexts, estimates, scan, textbook
+from bench.evaluation import cases
+from bench.evaluation.baselines import PARITY, PARITY_ROWS, Estimates, agree, contexts, estimates, scan, textbook
+from bench.optimize import cases as optimize_cases
 from drstream.kernels.learners import HEADER
 from drstream.models.passes import HOLD_BYTES
 from drstream.optimize import DirectLossMinimizer, impute

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import replay_cases
-from bench.markdown import megabytes, millions, seconds, spread, table, verdict
+from bench.common.markdown import megabytes, millions, seconds, spread, table, verdict
+from bench.replaying import cases as replay_cases
 
 Info = dict[str, Any]
 

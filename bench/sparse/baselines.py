@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 import scipy.sparse
 
 import drstream as drs
-from bench import cases, replay_cases, sparse_cases
-from bench.baselines import PARITY, Estimates, agree, estimates, scan, softmax, textbook
-from bench.replay_baselines import averages
-from bench.sparse_log import DIM, model
+from bench.evaluation import cases
+from bench.evaluation.baselines import PARITY, Estimates, agree, estimates, scan, softmax, textbook
+from bench.replaying import cases as replay_cases
+from bench.replaying.baselines import averages
+from bench.sparse import cases as sparse_cases
+from bench.sparse.log import DIM, model
 
 
 def prepare(case: sparse_cases.Case) -> Callable[[], Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench import cases
-from bench.baselines import BASELINES, check_parity
-from bench.racing import race
+from bench.common.racing import race
+from bench.evaluation import cases
+from bench.evaluation.baselines import BASELINES, check_parity
 
 
 @pytest.mark.parametrize("case", cases.CASES, ids=str)
