@@ -16,7 +16,7 @@ from bench.common.racing import race
 from bench.evaluation import cases
 from bench.replaying import cases as replay_cases
 from bench.replaying.baselines import averages, check_parity, prepare
-from drstream import quantiles
+from drstream.replaying import quantiles
 
 
 @pytest.mark.parametrize("case", replay_cases.CASES, ids=str)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from drstream.writing import whole
+from drstream.storage import whole
 from scripts.experiments import adaptive_page, classification_page, slotting_page, visits_page
 from scripts.experiments.summary import Results
 

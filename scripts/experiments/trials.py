@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drstream.execution import usable_cores
-from drstream.writing import whole
+from drstream.storage import whole
 
 Row = dict[str, Any]
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

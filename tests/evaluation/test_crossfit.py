@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 from drstream import execution
-from drstream.calibration import Calibration
+from drstream.models.calibration import Calibration
 from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world

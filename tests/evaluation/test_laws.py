@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 
 import drstream as drs
-from drstream.estimators import ALL as REGISTRY
-from drstream.evaluation import consume, make_plan
+from drstream.evaluation.estimators import ALL as REGISTRY
+from drstream.evaluation.evaluate import consume
+from drstream.evaluation.plan import make_plan
 from drstream.models.binding import Given
 from drstream.moments import Layout
 from drstream.policies.base import as_policies

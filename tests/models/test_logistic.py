@@ -10,7 +10,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
-from drstream.models import descent, passes
+from drstream.models import passes
+from drstream.models import regression as descent
 from tests.conftest import PLAIN
 from tests.helpers.logs import log_of
 

@@ -16,9 +16,10 @@ import pytest
 import scipy.sparse
 
 import drstream as drs
-from drstream import lanes, replaying
 from drstream.optimize import ProgressivePolicy
-from drstream.recording import Recorder
+from drstream.replaying import lanes
+from drstream.replaying import plan as planning
+from drstream.replaying.snapshots import Recorder
 from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import world
@@ -225,7 +226,7 @@ def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
         assert pv.states_.tobytes() == wanted.states_.tobytes()
         assert pv.weights_.tobytes() == wanted.weights_.tobytes()
         assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
-    monkeypatch.setattr(replaying._Plan, "chunk_rows", 7)
+    monkeypatch.setattr(planning._Plan, "chunk_rows", 7)
     monkeypatch.setattr(lanes, "NOTES_BYTES", 1)
     pv = few(table).fit(drs.Log(table))
     assert pv.states_.tobytes() == wanted.states_.tobytes()

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 
 import drstream as drs
-from drstream import lanes, replaying, runs
 from drstream.models.binding import Used
+from drstream.replaying import lanes, options
+from drstream.replaying import plan as planning
+from drstream.replaying import result as runs
 from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import world
@@ -222,7 +224,7 @@ def test_a_fixed_policy_equals_the_naive_algorithm(seed, method, q, horizon):
 def test_chunks_and_trackers_equal_the_naive_algorithm(monkeypatch, rows, tracker):
     """In chunks of few rows, so that every state is carried over; with the sketch, against a naive sketch; and with the
     exact tracker turned into a sketch before its second value is lost."""
-    monkeypatch.setattr(replaying._Plan, "chunk_rows", rows)
+    monkeypatch.setattr(planning._Plan, "chunk_rows", rows)
     monkeypatch.setattr(lanes, "EXACT_VALUES", -1 if tracker == "switched" else 10**9)
     for seed in range(6):
         table = small_log(seed, 300, 3, 1)
@@ -475,7 +477,7 @@ def test_python_policies_see_contexts_in_the_type_of_the_log_and_actions_as_numb
 
 
 def smallest(log):
-    return replaying.smallest_propensity(log, log.reader(action=True), Used(None, None, None, None), 2)
+    return planning.smallest_propensity(log, log.reader(action=True), Used(None, None, None, None), 2)
 
 
 def test_worst_case_c_of_rows_that_are_not_skipped():
@@ -490,7 +492,7 @@ def test_worst_case_c_from_statistics_and_from_a_pass(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "without.parquet", row_group_size=100, write_statistics=False)
     wanted = min(table["propensity"].to_pylist())
     passes = []
-    monkeypatch.setattr(replaying._Smallest, "__call__", lambda self, part: passes.append(part) or 0.06)
+    monkeypatch.setattr(planning._Smallest, "__call__", lambda self, part: passes.append(part) or 0.06)
     assert smallest(drs.Log(tmp_path / "with.parquet")) == wanted
     assert not passes
     assert smallest(drs.Log(tmp_path / "without.parquet")) == wanted
@@ -542,7 +544,7 @@ def test_the_interval_is_students():
 
 
 def test_a_long_horizon_has_a_curve_of_bounded_length(monkeypatch):
-    monkeypatch.setattr(lanes, "CURVE_POINTS", 8)
+    monkeypatch.setattr(options, "CURVE_POINTS", 8)
     log = drs.Log(small_log(0, 900, 2, 1), actions=2)
     run = drs.replay(log, drs.policies.Uniform(), 45, q=0.3)
     assert run.curve["t"].to_pylist() == [6, 12, 18, 24, 30, 36, 42, 45]
