@@ -25,11 +25,18 @@ _WHERE = {
     "PolicyError": "drstream.errors",
     "ModelError": "drstream.errors",
     "NotEnoughEventsError": "drstream.errors",
+    "DrstreamWarning": "drstream.errors",
+    "estimators": "drstream.evaluation.estimators",
+    "models": "drstream.models",
+    "optimize": "drstream.optimize",
+    "policies": "drstream.policies",
+    "synth": "drstream.synth",
 }
-_MODULES = ("models", "optimize", "policies", "synth")
+_MODULES = ("estimators", "models", "optimize", "policies", "synth")
 
 __all__ = [
     "DrstreamError",
+    "DrstreamWarning",
     "Estimate",
     "Evaluation",
     "Log",
@@ -40,6 +47,7 @@ __all__ = [
     "Replay",
     "Replays",
     "Sparse",
+    "estimators",
     "evaluate",
     "models",
     "optimize",
@@ -51,7 +59,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from drstream import models, optimize, policies, synth
-    from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
+    from drstream.errors import (
+        DrstreamError,
+        DrstreamWarning,
+        LogError,
+        ModelError,
+        NotEnoughEventsError,
+        PolicyError,
+    )
+    from drstream.evaluation import estimators
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log, Sparse
@@ -63,11 +79,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"drstream.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'drstream' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    module = importlib.import_module(_WHERE[name])
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value  # found at once from now on
     return value
 

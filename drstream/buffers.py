@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import ModelError, PolicyError
+from drstream.errors import DrstreamError, ModelError, PolicyError
+from drstream.kernels import sparse
+from drstream.kernels.checks import first_not_finite
 from drstream.kernels.scores import affine_rows
 from drstream.log import Block, Csr
 from drstream.types import Floats
 
-
-def bad_prediction(value: float, action: int, where: str) -> ModelError:
-    return ModelError(f"the reward model predicts {value} for action {action} at {where}")
+PIECE = 2048  # events to fill in at a time, so that it stays in cache
 
 
 class Weights:
@@ -50,8 +50,6 @@ class Weights:
             out[:] = self._of_sparse(rows, intercept)
 
     def _of_sparse(self, rows: Csr, intercept: Floats) -> Floats:
-        from drstream.kernels import sparse  # compiled only where contexts are
-
         out = np.empty((len(rows), len(self.matrix)))
         sparse.affine(self.by_feature, intercept, rows.indptr, rows.indices, rows.values, out)
         return out
@@ -63,42 +61,70 @@ class Weights:
         return np.asarray(X, dtype=np.float64) @ self.matrix.T
 
 
-PIECE = 2048  # events to fill in at a time, so that it stays in cache
+# A user's functions
 
 
 def fill_from(
-    function: Callable[[NDArray[Any]], NDArray[Any]], who: str, error: type[Exception], block: Block, out: Floats
+    function: Callable[[NDArray[Any]], Any], who: str, error: type[DrstreamError], block: Block, out: Floats
 ) -> None:
     """Ask a user's function for (n, K) and store it as (K, n)."""
     try:
         values = np.asarray(function(block.matrix))
     except Exception as problem:
-        problem.add_note(f"raised by {who} for {len(block)} events from {block.row(0)} on")
+        problem.add_note(f"raised by {who} for {len(block)} events from {block.where(0)} on")
         raise
-    wanted = (len(block), len(out))
-    if values.shape != wanted:
-        raise error(
-            f"{who} returned an array of shape {values.shape} for {len(block)} events and {len(out)} actions: "
-            f"it must be {wanted}"
-        )
-    if values.dtype.kind not in "fiub":
-        raise error(f"{who} returned {values.dtype} where numbers are needed")
+    check_shape(values, (len(block), len(out)), who, error)
     out[:] = values.T
 
 
-def refuse(first_bad: int, who: str, pi: Floats, sums: Floats, block: Block) -> None:
-    """An error about the first event whose probabilities are none, if there is one (>= 0)."""
-    if first_bad >= 0:
-        low, total = pi[:, first_bad].min(), sums[first_bad]
-        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
-        what = "NaN among its probabilities" if np.isnan(total) else what
-        raise PolicyError(f"{who} gives {what} at {block.row(first_bad)}")
+def check_shape(
+    values: NDArray[Any], wanted: tuple[int, int], who: str, error: type[DrstreamError], where: str = ""
+) -> None:
+    """An error unless an array of the user's is numbers of shape (events, actions)."""
+    if values.shape != wanted:
+        raise error(
+            f"{who} returned an array of shape {values.shape} for {wanted[0]} events and {wanted[1]} actions{where}: "
+            f"it must be {wanted}"
+        )
+    if values.dtype.kind not in "fiub":
+        raise error(f"{who} returned {values.dtype}{where}, where numbers are needed")
 
 
 def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
-    """What a policy or a model fills in, event by event: (n, K)."""
+    """Store what a policy or a model fills in as (n, K)."""
     for piece in block.pieces(PIECE):
         values = np.empty((out.shape[1], len(piece)))
         who.fill(piece, values)
         start = piece.start - block.start
         out[start : start + len(piece)] = values.T
+
+
+# Checks of what was filled in
+
+
+def refuse_probabilities(first_bad: int, who: str, pi: Floats, block: Block) -> None:
+    """An error about the first event with invalid probabilities in pi (K, n), if there is one (>= 0)."""
+    if first_bad >= 0:
+        raise invalid_probabilities(who, pi[:, first_bad], block.where(first_bad))
+
+
+def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
+    """What is wrong with the probabilities of one event."""
+    what = f"a probability of {pi.min():g}" if pi.min() < 0 else f"probabilities that sum to {pi.sum():.9g}, not 1,"
+    what = "NaN among its probabilities" if np.isnan(pi).any() else what
+    values = ", ".join(f"{p:.6g}" for p in pi[:6]) + (", ..." if len(pi) > 6 else "")
+    return PolicyError(f"{who} gives {what} at {where}: [{values}]. They must be at least 0 and sum to 1")
+
+
+def check_predictions(rhat: Floats, block: Block, *, by_event: bool = False) -> None:
+    """An error unless all predictions, (K, n) or by event (n, K), are finite."""
+    refuse_prediction(int(first_not_finite(rhat.reshape(-1))), rhat, block, by_event=by_event)
+
+
+def refuse_prediction(first_bad: int, rhat: Floats, block: Block, *, by_event: bool = False) -> None:
+    """An error about the first prediction that is not finite, if there is one; first_bad is its place in the array."""
+    if first_bad < 0:
+        return
+    row, column = divmod(first_bad, rhat.shape[1])
+    action, event = (column, row) if by_event else (row, column)
+    raise ModelError(f"the reward model predicts {rhat[row, column]} for action {action} at {block.where(event)}")

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import pyarrow as pa
-
-from drstream.models.calibration import Calibration
-
-if TYPE_CHECKING:
-    from drstream.models.binding import Used
 
 
 @dataclass(frozen=True)
@@ -25,10 +20,24 @@ class Estimate:
     n: int  # events
     ess: float = math.nan  # effective sample size (Σw)² / Σw²; n where no weights are used
     max_weight: float = math.nan
-    capped: float = 0.0  # share of the weights that a cap or floor changed
+    capped: float = 0.0  # share of the weights that the estimator made smaller
 
     def __str__(self) -> str:
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
+
+
+class Note(str):
+    """A sentence about a result that its reader should know; its kind is for code."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str = "") -> Self:
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.kind
 
 
 def plain(value: Any) -> Any:
@@ -40,36 +49,52 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class WithModels:
+@dataclass(frozen=True)
+class ModelSummary:
     """What a result says of the models that were used."""
 
-    crossfit: int | None  # folds that models were fitted by
-    _crossfitted: tuple[bool, bool]
-    estimated_propensities: bool
-    least_propensity: float  # of those that a model, or a policy given as propensity=, says; NaN for the log's own
-    _calibration: Calibration | None
+    crossfit: int | None = None  # number of folds that models were fitted by
+    crossfitted: tuple[bool, bool] = (False, False)  # whether the reward model was, and the propensity model
+    estimated_propensities: bool = False
+    least_propensity: float = math.nan  # of those that propensity= gave; NaN for the log's own
+    r2: float = math.nan  # of the reward model on the logged events
+    calibration: pa.Table | None = None  # predictions and rewards by decile of the prediction
+    clamped: float = 0.0  # share of the predictions, over all actions, that the clamp changed
 
-    def _set_models(self, used: Used, calibration: Calibration) -> None:
-        self.crossfit = None if used.folds is None else used.folds.count
-        self.estimated_propensities = used.logger is not None and used.logger.estimated
-        self.least_propensity = calibration.least_propensity if used.logger is not None else math.nan
-        self._crossfitted = used.crossfitted
-        self._calibration = None if used.model is None else calibration
+
+class WithModels:
+    """A result that knows the models it was made with."""
+
+    models: ModelSummary
+
+    @property
+    def crossfit(self) -> int | None:
+        """Number of folds that models were fitted by; None without cross-fitting."""
+        return self.models.crossfit
+
+    @property
+    def estimated_propensities(self) -> bool:
+        return self.models.estimated_propensities
+
+    @property
+    def least_propensity(self) -> float:
+        """The smallest propensity that propensity= gave; NaN where the log's own were used."""
+        return self.models.least_propensity
 
     @property
     def r2(self) -> float:
-        """Of the reward model on the logged events; NaN without one."""
-        return math.nan if self._calibration is None else self._calibration.r2
+        """R² of the reward model on the logged events; NaN without one."""
+        return self.models.r2
 
     @property
     def calibration(self) -> pa.Table | None:
         """Mean prediction and mean reward of the logged events by decile of the prediction; None without a model."""
-        return None if self._calibration is None else self._calibration.deciles()
+        return self.models.calibration
 
     @property
     def clamped(self) -> float:
         """Share of the predictions, over all actions, that the clamp changed."""
-        return 0.0 if self._calibration is None else self._calibration.clamped_share
+        return self.models.clamped
 
     def about_models(self) -> dict[str, Any]:
         table = self.calibration
@@ -80,10 +105,10 @@ class WithModels:
         return {**said, "least_propensity": self.least_propensity, "model": model}
 
     def how(self) -> str:
-        """The models, in words; nothing where there are none."""
-        by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self._crossfitted]
+        """A sentence about the models; empty where there are none."""
+        by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self.models.crossfitted]
         said = []
-        if self._calibration is not None:
+        if self.calibration is not None:
             clamped = f", {self.clamped:.2%} of its predictions clamped" if self.clamped else ""
             said.append(f"reward model{by_fold[0]}: R² {self.r2:.3g} on the logged events{clamped}")
         if not math.isnan(self.least_propensity):

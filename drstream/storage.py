@@ -9,14 +9,14 @@ import importlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drstream.errors import DrstreamError, near
+from drstream.errors import DrstreamError, suggest
 from drstream.log.rows import Origin
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SEVERAL = {"model": "models", "policy": "policies"}
+AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # if a file cannot be read
+NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
 
 
 def save(model: Trained, path: str | os.PathLike[str]) -> None:
@@ -46,7 +48,7 @@ def check_savable(model: Trained) -> None:
 
 def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type[DrstreamError]) -> None:
     try:
-        with whole(path) as unfinished, unfinished.open("wb") as file:
+        with atomic_path(path) as unfinished, unfinished.open("wb") as file:
             write(file)
     except OSError as error:
         raise kind(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
@@ -74,15 +76,11 @@ class Shelf:
     """The kinds of one sort, "model" or "policy", that can be read from a file."""
 
     def __init__(
-        self,
-        sort: str,
-        kinds: Mapping[str, type[Trained]],
-        error: type[DrstreamError],
-        again: str,
-        checked: Sequence[str] = (),
+        self, sort: str, kinds: Sequence[type[Trained]], error: type[DrstreamError], checked: Sequence[str] = ()
     ) -> None:
-        self.sort, self.kinds, self.error = sort, kinds, error
-        self.again = again  # what to do with a file that cannot be read
+        self.sort, self.error = sort, error
+        self.kinds = {kind.__name__: kind for kind in kinds}
+        self.again = AGAIN[sort]
         self.checked = checked  # types that skops does not know as harmless, and that `check_loaded` looks into
 
     def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
@@ -105,7 +103,8 @@ class Shelf:
         if not ours:
             raise self.error(
                 f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
-                f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged"
+                f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged",
+                kind=NOT_OURS,
             )
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -135,7 +134,7 @@ class Shelf:
         kinds = {key: kind for key, kind in self.kinds.items() if kind.estimators == estimators}
         if about["kind"] not in kinds:
             raise self.error(
-                f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {near(about['kind'], kinds)}"
+                f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {suggest(about['kind'], kinds)}"
             )
         kind = kinds[about["kind"]]
         model = kind.from_parameters(about["parameters"])
@@ -190,8 +189,8 @@ def _skops(kind: type[DrstreamError]) -> Any:
 
 
 @contextmanager
-def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to; what stands there takes its name at the end, or goes if there is an error."""
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to. At the end, the file is renamed to `path`; after an error, it is deleted."""
     unfinished = Path(f"{os.fspath(path)}.part")
     try:
         yield unfinished

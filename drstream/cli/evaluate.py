@@ -82,7 +82,7 @@ def evaluate(
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
-    opened = specs.less_what_they_know(policies.values(), opened)
+    opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp

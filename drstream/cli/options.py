@@ -106,11 +106,11 @@ def write_table(table: Any, path: Path) -> None:
     import pyarrow.parquet
 
     from drstream.errors import DrstreamError
-    from drstream.storage import whole
+    from drstream.storage import atomic_path
 
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
     try:
-        with whole(path) as unfinished:
+        with atomic_path(path) as unfinished:
             write(table, unfinished)
     except OSError as error:
         raise DrstreamError(f"--output {path}: cannot write: {error}") from None

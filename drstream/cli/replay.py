@@ -102,7 +102,7 @@ def replay(
     from drstream.replaying.replay import replay as run
 
     policies = specs.online_policies(policy, opened.labels, given)
-    opened = specs.less_what_they_know(policies.values(), opened)
+    opened = specs.without_training_rows(policies.values(), opened)
     fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -14,10 +15,14 @@ import numpy as np
 
 from drstream import models
 from drstream import policies as kinds
-from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, near
+from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, closest, suggest
 from drstream.log import Log, Sparse
-from drstream.models.crossfit import fit, to_be_fitted
+from drstream.models.crossfit import to_be_fitted
 from drstream.models.propensity import PropensityModel
+from drstream.models.trained import Trained
+from drstream.optimize.base import Learned
+from drstream.optimize.losses import FOLDS
+from drstream.storage import NOT_OURS
 
 POLICIES = (
     "uniform",
@@ -28,27 +33,44 @@ POLICIES = (
     "python:MODULE:OBJECT",
     "FILE of drstream optimize",
 )
-LEARNERS = {  # word -> class of drstream.policies, and its parameters
-    "epsilon-greedy": ("EpsilonGreedy", ("epsilon", "epsilon_decay", "learning_rate", "learning_rate_decay", "loss")),
-    "boltzmann": ("Boltzmann", ("temperature", "cooling", "learning_rate", "learning_rate_decay", "loss")),
-    "square-cb": ("SquareCB", ("gamma", "exponent", "learning_rate", "learning_rate_decay", "loss")),
-    "linucb": ("LinUCB", ("alpha", "ridge")),
-    "ucb1": ("UCB1", ("scale",)),
-    "exp3": ("Exp3", ("gamma",)),
-}
-TREE = ("sample", "seed")
-OPTIMIZERS = {  # word -> class of drstream.optimize, and its parameters
-    "dlm": (
-        "DirectLossMinimizer",
-        ("epsilon", "restarts", "learning_rate", "decay", "epochs", "tolerance", "perturbation", "seed"),
-    ),
-    "filter-tree": ("FilterTree", TREE),
-    "offset-tree": ("OffsetTree", ("offset", *TREE)),
-}
 TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
 MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
 PROPENSITIES = ("logistic", "logistic:C", "FILE.npz", "uniform", "python:MODULE:OBJECT")
 MODEL_FILES = (".npz", ".skops")
+
+
+def learners() -> dict[str, type]:
+    """The compiled policies that learn, by the words for them on the command line."""
+    from drstream.policies import learners as found
+
+    return {_word(kind): kind for kind in (getattr(found, name) for name in found.__all__)}
+
+
+def optimizers() -> dict[str, type]:
+    """The learners of drstream.optimize that learn from losses, by the words for them."""
+    from drstream import optimize
+
+    kinds = (getattr(optimize, name) for name in optimize.__all__)
+    return {
+        _word(kind): kind
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, Learned) and kind is not optimize.ProgressivePolicy
+    }
+
+
+def _word(kind: type) -> str:
+    """What a class is called on the command line: EpsilonGreedy is epsilon-greedy, unless the class has another word.
+
+    >>> _word(kinds.SquareCB), _word(kinds.LinUCB)
+    ('square-cb', 'linucb')
+    """
+    return getattr(kind, "word", "") or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def _parameters_of(kind: type) -> list[str]:
+    """The parameters that can be written as numbers or words; others are objects, e.g. a base classifier."""
+    found = inspect.signature(kind).parameters.values()
+    return [p.name for p in found if isinstance(p.default, int | float | str) or "float" in str(p.annotation)]
 
 
 def actions(text: str | None) -> int | list[Any] | None:
@@ -81,12 +103,12 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
         name, spec = _name(text)
         _check_new(name, spec, named)
         kind, _, _ = spec.partition(":")
-        if kind in LEARNERS:
-            known = LEARNERS[kind][1]
+        if kind in learners():
+            known = _parameters_of(learners()[kind])
             unused -= set(known)
             named[name] = _online(spec, {key: value for key, value in given.items() if key in known})
         else:
-            named[name] = _policy(spec, labels, (*LEARNERS, *POLICIES))
+            named[name] = _policy(spec, labels, (*learners(), *POLICIES))
     if unused:
         option = "--" + min(unused).replace("_", "-")
         raise PolicyError(f"{option} is a parameter of none of the policies {', '.join(named)}")
@@ -95,28 +117,31 @@ def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str
 
 def _online(spec: str, given: dict[str, Any], option: str = "--policy") -> Any:
     kind, _, rest = spec.partition(":")
-    name, known = LEARNERS[kind]
-    return getattr(kinds, name)(**{**given, **_parameters(rest, known, spec, option)})
+    made = learners()[kind]
+    return made(**{**given, **_parameters(rest, made, spec, option)})
 
 
-def _parameters(text: str, known: Sequence[str], spec: str, option: str) -> dict[str, Any]:
+def _parameters(text: str, kind: type, spec: str, option: str) -> dict[str, Any]:
     """`alpha=0.5,ridge=2`."""
     found: dict[str, Any] = {}
+    known, usual = _parameters_of(kind), inspect.signature(kind).parameters
     for part in text.split(",") if text else ():
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
         if key in found:
             raise PolicyError(f"{option} {spec!r}: {key} is given twice")
         if not equals or key not in known:
-            raise PolicyError(f"{option} {spec!r}: {key!r} is not a parameter of it: {near(key, known)}")
+            raise PolicyError(f"{option} {spec!r}: {key!r} is not a parameter of it: {suggest(key, known)}")
         try:
-            found[key] = value if key == "loss" else _int_or_float(value)
+            found[key] = value if isinstance(usual[key].default, str) else _number_or_truth(value)
         except ValueError:
             raise PolicyError(f"{option} {spec!r}: {key}={value!r} is not a number") from None
     return found
 
 
-def _int_or_float(text: str) -> int | float:
+def _number_or_truth(text: str) -> float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     value = float(text)
     return int(value) if value.is_integer() else value
 
@@ -155,12 +180,16 @@ def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIE
     if kind not in made or bool(rest) == (kind == "uniform"):
         if Path(spec).suffix in MODEL_FILES or Path(spec).is_file():
             return _learned(spec)
-        if kind in LEARNERS:
+        if kind in learners():
             raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
-        meant = near(kind, [form.partition(":")[0] for form in all_forms])
-        hint = f", {meant}" if meant.startswith("did") else "."
-        raise PolicyError(f"--policy {spec!r} is not a policy{hint} A policy is one of: {', '.join(all_forms)}")
+        raise _unknown("policy", spec, all_forms)
     return made[kind]()
+
+
+def _unknown(option: str, text: str, forms: Sequence[str]) -> PolicyError:
+    meant = closest(text.partition(":")[0], [form.partition(":")[0] for form in forms])
+    hint = f", did you mean {' or '.join(map(repr, meant))}?" if meant else "."
+    return PolicyError(f"--{option} {text!r} is not a {option}{hint} A {option} is one of: {', '.join(forms)}")
 
 
 def _learned(path: str) -> Any:
@@ -170,7 +199,7 @@ def _learned(path: str) -> Any:
     try:
         return optimize.load(path)
     except PolicyError as error:
-        if Path(path).is_file() and "is not a policy: it was not written" in str(error):
+        if Path(path).is_file() and error.kind == NOT_OURS:
             error = PolicyError(f"{error}. An .npz of weights is written as linear:{path} or softmax:{path}")
         raise error from None
 
@@ -197,11 +226,11 @@ def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
     except Exception:
         raise PolicyError(f"{path} is not an .npz file of numeric arrays, as numpy.savez writes them") from None
     if "weights" not in found:
-        raise PolicyError(f"{path} holds no array 'weights' (actions x features): {near('weights', found)}")
+        raise PolicyError(f"{path} holds no array 'weights' (actions x features): {suggest('weights', found)}")
     known = {"weights", "intercept", *others}
     unknown = sorted(set(found) - known)
     if unknown:
-        raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {near(unknown[0], known)}")
+        raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {suggest(unknown[0], known)}")
     for name in set(others) & set(found):
         if found[name].size != 1:
             raise PolicyError(f"{path}: {name!r} must be one number")
@@ -257,19 +286,22 @@ def fitted_models(
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
     if limits and propensity is None:
         raise ModelError(f"--{min(limits).replace('_', '-')} is about --propensity-model, and there is none")
-    log = less_what_they_know((model, propensity), log)
+    log = without_training_rows((model, propensity), log)
     waiting: list[Any] = [m for m in (model, propensity) if to_be_fitted(m)]
     if waiting and how.crossfit is None:
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
-            fit(one, train, threads=how.threads, progress=True)
+            if isinstance(one, Trained):
+                one.fit(train, threads=how.threads, progress=True)
+            else:  # a model of the user's own need not know of threads
+                one.fit(train)
     told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}
     if how.crossfit is not None:
         told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
     return told, log
 
 
-def less_what_they_know(users: Iterable[Any], log: Log) -> Log:
+def without_training_rows(users: Iterable[Any], log: Log) -> Log:
     """The rest of a log on splits of which models were fitted, or policies learned: for those from files."""
     origins = [o for user in users for o in (getattr(user, "fitted_on", None), *getattr(user, "models_of", ()))]
     for origin in origins:
@@ -285,20 +317,17 @@ def learner(text: str, horizon: int | None, q: float | None, c_max: float | None
     from drstream import optimize
 
     kind, _, rest = text.partition(":")
-    if kind in LEARNERS:
+    if kind in learners():
         options = ("horizon", horizon), ("q", q), ("c_max", c_max)
         given: dict[str, Any] = {key: value for key, value in options if value is not None}
         return optimize.ProgressivePolicy(_online(text, {}, "--learner"), **given)
-    if kind not in OPTIMIZERS:
-        all_forms = (*OPTIMIZERS, *LEARNERS)
-        meant = near(kind, all_forms)
-        hint = f", {meant}" if meant.startswith("did") else "."
-        raise PolicyError(f"--learner {text!r} is not a learner{hint} A learner is one of: {', '.join(all_forms)}")
+    if kind not in optimizers():
+        raise _unknown("learner", text, (*optimizers(), *learners()))
     for option, value in (("horizon", horizon), ("q", q), ("c-max", c_max)):
         if value is not None:
-            raise PolicyError(f"--{option} {value} is for learners that are replayed: {', '.join(LEARNERS)}")
-    name, known = OPTIMIZERS[kind]
-    return getattr(optimize, name)(**_parameters(rest, known, text, "--learner"))
+            raise PolicyError(f"--{option} {value} is for learners that are replayed: {', '.join(learners())}")
+    made = optimizers()[kind]
+    return made(**_parameters(rest, made, text, "--learner"))
 
 
 @dataclass(frozen=True)
@@ -324,7 +353,7 @@ class Learning:
         from drstream import optimize
 
         if self.estimator not in ("ips", "dr", "dm"):
-            raise DrstreamError(f"--losses {self.losses!r}: {near(self.estimator, ('dr', 'ips', 'dm'))}")
+            raise DrstreamError(f"--losses {self.losses!r}: {suggest(self.estimator, ('dr', 'ips', 'dm'))}")
         if not 0 < self.share <= 1:
             raise DrstreamError(f"--share {self.share:g}: there is nothing to learn from")
         options = ("losses", "model", "propensity_model", "crossfit", "fold_seed", "clamp")
@@ -356,12 +385,16 @@ def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
     asked.check(made)
     model = None if asked.estimator == "ips" else _model(asked.model or "ridge")
     propensity = None if asked.propensity_model is None else _propensity(asked.propensity_model, {})
-    log = less_what_they_know((model, propensity), log)
+    log = without_training_rows((model, propensity), log)
     if asked.share < 1:
         log = log.split(asked.share, asked.seed, asked.cluster)[0]
     if isinstance(made, optimize.OffsetTree):
         return made.fit(log, **how)
-    folds = {"crossfit": asked.crossfit or 5, "cluster": asked.cluster, "fold_seed": asked.fold_seed or 0}
+    folds = {
+        "crossfit": FOLDS if asked.crossfit is None else asked.crossfit,
+        "cluster": asked.cluster,
+        "fold_seed": asked.fold_seed or 0,
+    }
     models = {"propensity": propensity, **folds, "clamp": _clamp(asked.clamp)}
     if isinstance(made, optimize.ProgressivePolicy):
         return made.fit(log, model, **models, **how)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from drstream.evaluation.result import Evaluation
-from drstream.log import Log
-from drstream.replaying.comparison import Replays
+if TYPE_CHECKING:
+    from drstream.evaluation.result import Evaluation
+    from drstream.log import Log
+    from drstream.replaying.comparison import Replays
 
 
 def show_head(log: Log) -> None:
@@ -39,12 +40,12 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     interval = f"{100 * result.confidence:.6g} % interval"
     last_column = "truth" if truth else "vs logging"
-    for name in ("policy", "estimator", "value", interval, last_column, "ess", "max w", "capped")[
-        : 8 if _any_capped(result) else 7
-    ]:
+    rows = result.rows()
+    heads = ["policy", "estimator", "value", interval, last_column, "ess", "max w"]
+    for name in [*heads, "capped"] if _any_reduced(rows) else heads:
         table.add_column(name, justify="left" if name in ("policy", "estimator") else "right", no_wrap=True)
     last = None
-    for row in result.rows():
+    for row in rows:
         if last not in (None, row["policy"]):
             table.add_section()
         gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
@@ -57,7 +58,7 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
             _count(row["ess"]),
             "" if row["max_weight"] != row["max_weight"] else f"{row['max_weight']:.4g}",
         ]
-        if _any_capped(result):
+        if _any_reduced(rows):
             cells.append(f"{row['capped']:.2%}" if row["capped"] else "")
         table.add_row(*map(Text, cells))
         last = row["policy"]
@@ -113,8 +114,8 @@ def reasons(skipped: dict[str, int]) -> str:
     return ", ".join(f"{count:,} ({why})" for why, count in skipped.items())
 
 
-def _any_capped(result: Evaluation) -> bool:
-    return any(name.endswith("-capped") for name in result.estimators)
+def _any_reduced(rows: list[dict[str, Any]]) -> bool:
+    return any(row["capped"] for row in rows)
 
 
 def _console() -> Console:

@@ -3,30 +3,76 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from drstream.buffers import bad_prediction, refuse
+from drstream.buffers import refuse_prediction, refuse_probabilities
+from drstream.evaluation.estimators import PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.kernels import terms as kernels
 from drstream.log import Block
+from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.moments import State
+from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
 
-if TYPE_CHECKING:
-    from drstream.evaluation.plan import Plan
+
+@dataclass(frozen=True)
+class WeightTerms:
+    """The terms with one weight, which is the first of them."""
+
+    weight: Weight
+    terms: tuple[str, ...]
+    parameters: tuple[float, ...]  # of the weight's kernel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(f"{self.weight.name}.{term}" for term in self.terms)
+
+    @cached_property
+    def codes(self) -> Ints:
+        return np.array([WITH_WEIGHT.index(term) for term in self.terms])
+
+    @cached_property
+    def kernel(self) -> Callable[..., None]:
+        kernel = self.weight.kernel
+        return getattr(kernels, kernel) if isinstance(kernel, str) else kernel
+
+    def __reduce__(self) -> tuple[type[WeightTerms], tuple[Weight, tuple[str, ...], tuple[float, ...]]]:
+        return WeightTerms, (self.weight, self.terms, self.parameters)  # compiled kernels stay here
 
 
-def term_names(*, model: bool, sndr: bool, capped: bool) -> tuple[str, ...]:
-    """A policy's terms in the order of their rows; `estimators` says what they are."""
-    names = ["w", "u", "y"]
-    names += ["b", "dr"] if model else []
-    names += ["z"] if sndr else []
-    names += ["wc", "yc"] if capped else []
-    names += ["drc"] if capped and model else []
-    return tuple(names)
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a policy that the chosen estimators name, in the order of their rows."""
+
+    predicted: bool  # r̂(x, ν) is one, the first
+    weighted: tuple[WeightTerms, ...]
+
+    @classmethod
+    def of(cls, chosen: Sequence[Estimator], parameters: dict[str, float | None]) -> Terms:
+        wanted: dict[Weight, dict[str, None]] = {}
+        for estimator in chosen:
+            if estimator.weight is not None:  # which tells the effective sample size, if nothing else
+                terms = wanted.setdefault(estimator.weight, {"weight": None})
+                terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
+        weighted = []
+        for weight, terms in wanted.items():
+            given = [(parameters.get(name), neutral) for name, neutral in weight.parameters]
+            values = tuple(neutral if value is None else value for value, neutral in given)
+            weighted.append(WeightTerms(weight, tuple(terms), values))
+        return cls(any(PREDICTED in e.terms for e in chosen), tuple(weighted))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*([PREDICTED] if self.predicted else []), *(name for group in self.weighted for name in group.columns))
+
+    def __len__(self) -> int:
+        return len(self.columns)
 
 
 @dataclass
@@ -34,8 +80,8 @@ class Tally:
     """The state of a pass over some events."""
 
     moments: State
-    largest: Floats  # weight and capped weight of each policy
-    capped: Ints  # weights that the caps changed, of each policy
+    largest: Floats  # weight of each policy and kind
+    reduced: Ints  # weights that are smaller than ν / p, of each policy and kind
     calibration: Calibration  # of r̂
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
 
@@ -43,91 +89,95 @@ class Tally:
 class PolicyRows(NamedTuple):
     """Where a policy's terms go: views of the matrix of all terms."""
 
-    weighted: Floats  # w, u, y
-    robust: Floats  # b, dr
-    z: Floats | None
-    capped: Floats | None  # wc, yc
-    capped_dr: Floats | None
+    predicted: Floats
+    weighted: list[Floats]  # a matrix for each weight
 
 
-class Room:
+@dataclass(frozen=True)
+class Job:
+    """What is to be computed for each block. It can be pickled if policies and models can."""
+
+    policies: list[FixedPolicy]
+    models: BoundModels
+    terms: Terms
+    n_actions: int
+    typical_reward: float
+
+    @property
+    def variables(self) -> int:
+        """The reward, and the terms of each policy."""
+        return 1 + len(self.policies) * len(self.terms)
+
+
+class Workspace:
     """Buffers of one worker, used again for each block, and their views for blocks of n events."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        rows = plan.block_rows
-        self._terms = np.empty(plan.layout.variables * rows)
-        self._pi, self._rhat = np.empty((2, plan.n_actions * rows))
+    def __init__(self, job: Job, rows: int) -> None:
+        self.job = job
+        self._terms = np.empty(job.variables * rows)
+        self._pi, self._rhat = np.empty((2, job.n_actions * rows))
         self._vectors = np.empty((6, rows))
         self.n = -1
 
-    def fit(self, n: int) -> Room:
+    def fit(self, n: int) -> Workspace:
         """Views for n events; they change with the last block of a batch only."""
         if n != self.n:
             self.n = n
-            self.terms = self._terms[: self.plan.layout.variables * n].reshape(-1, n)
-            self.pi = self._pi[: self.plan.n_actions * n].reshape(-1, n)
-            self.rhat = self._rhat[: self.plan.n_actions * n].reshape(-1, n)
-            self.logged_pi, self.logged_rhat, self.sums, self.zeros, self.ones, self.p = self._vectors[:, :n]
-            self.zeros[:] = 0
+            self.terms = self._terms[: self.job.variables * n].reshape(-1, n)
+            self.pi = self._pi[: self.job.n_actions * n].reshape(-1, n)
+            self.rhat = self._rhat[: self.job.n_actions * n].reshape(-1, n)
+            self.logged_pi, self.logged_rhat, self.sums, self.predicted, self.ones, self.p = self._vectors[:, :n]
+            self.logged_rhat[:] = self.predicted[:] = 0  # without a model
             self.ones[:] = 1
-            self.policies = [self._rows(j) for j in range(len(self.plan.policies))]
+            self.policies = [self._rows(j) for j in range(len(self.job.policies))]
         return self
 
     def _rows(self, policy: int) -> PolicyRows:
-        names = self.plan.terms
-        first = 1 + policy * len(names)
-
-        def one(name: str) -> Floats | None:
-            return self.terms[first + names.index(name)] if name in names else None
-
-        capped = first + names.index("wc") if "wc" in names else 0
-        return PolicyRows(
-            self.terms[first : first + 3],
-            self.terms[first + 3 : first + 5],
-            one("z"),
-            self.terms[capped : capped + 2] if capped else None,
-            one("drc"),
-        )
+        terms = self.job.terms
+        first = 1 + policy * len(terms)
+        predicted = self.terms[first] if terms.predicted else self.predicted
+        first += terms.predicted
+        weighted = []
+        for group in terms.weighted:
+            weighted.append(self.terms[first : first + len(group.terms)])
+            first += len(group.terms)
+        return PolicyRows(predicted, weighted)
 
 
-def block_terms(plan: Plan, block: Block, room: Room, tally: Tally) -> Floats:
+def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Floats:
     """The terms (variables, n) of a block's events: the reward, then those of each policy."""
-    room.fit(len(block))
-    action, r = block.action, block.reward
-    p = plan.used.propensities(block, room.pi, room.p) if plan.weighs else room.ones
-    if plan.used.logger is not None:
+    space.fit(len(block))
+    models, r = job.models, block.reward
+    p = models.propensities(block, space.pi, space.p) if job.terms.weighted else space.ones
+    if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
-    room.terms[0] = r
-    if plan.model is not None:
-        plan.model.fill(block, room.rhat)
-        plan.used.hold(room.rhat, tally.calibration)
-        _check_predictions(kernels.logged_prediction(room.rhat, action, room.logged_rhat), room.rhat, block)
-        tally.calibration.add(room.logged_rhat, r)
-    for j, policy in enumerate(plan.policies):
-        rows = room.policies[j]
-        if policy.only_logged:
-            logged_pi = policy.logged(block)
-        else:
-            logged_pi = room.logged_pi
-            policy.fill(block, room.pi)
-            first_bad = kernels.first_improper(room.pi, room.sums)
-            refuse(first_bad, f"policy {policy.name!r}", room.pi, room.sums, block)
-            kernels.logged_probability(room.pi, action, logged_pi)
-        kernels.weigh(logged_pi, p, r, plan.typical_reward, rows.weighted, tally.largest[j])
-        if rows.capped is not None:
-            limits = plan.floor, plan.cap
-            tally.capped[j] += kernels.weigh_capped(logged_pi, p, r, *limits, rows.capped, tally.largest[j, 1:])
-        if plan.model is not None:
-            kernels.robust(room.pi, room.rhat, rows.weighted[0], r, room.logged_rhat, rows.robust)
-        if rows.z is not None:
-            kernels.corrected(room.zeros, rows.weighted[0], r, room.logged_rhat, rows.z)
-        if rows.capped_dr is not None and rows.capped is not None:
-            kernels.corrected(rows.robust[0], rows.capped[0], r, room.logged_rhat, rows.capped_dr)
-    return room.terms
+    space.terms[0] = r
+    if models.model is not None:
+        models.model.fill(block, space.rhat)
+        models.clamp_predictions(space.rhat, tally.calibration)
+        first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
+        refuse_prediction(first_bad, space.rhat, block)
+        tally.calibration.add(space.logged_rhat, r)
+    for j, policy in enumerate(job.policies):
+        rows = space.policies[j]
+        logged_pi = _logged_probabilities(policy, block, space)
+        if models.model is not None:
+            kernels.expected_reward(space.pi, space.rhat, rows.predicted)
+        for k, (group, out) in enumerate(zip(job.terms.weighted, rows.weighted, strict=True)):
+            group.kernel(logged_pi, p, *group.parameters, out[0])
+            kernels.raise_to_largest(out[0], tally.largest[j, k:])
+            if group.weight.reduced:
+                tally.reduced[j, k] += kernels.count_reduced(out[0], logged_pi, p)
+            kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.typical_reward, out)
+    return space.terms
 
 
-def _check_predictions(first_bad: int, rhat: Floats, block: Block) -> None:
-    if first_bad >= 0:
-        action, event = divmod(first_bad, len(block))
-        raise bad_prediction(rhat[action, event], action, block.row(event))
+def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace) -> Floats:
+    """ν(a_k|x_k); those of all actions are left in `space.pi`, where the policy knows them."""
+    if policy.only_logged:
+        return policy.logged(block)
+    policy.fill(block, space.pi)
+    first_bad = kernels.first_improper(space.pi, space.sums)
+    refuse_probabilities(first_bad, f"policy {policy.name!r}", space.pi, block)
+    kernels.logged_probability(space.pi, block.action, space.logged_pi)
+    return space.logged_pi

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
 
@@ -20,8 +21,7 @@ ROWS = 65_536
 class Batch:
     """Consecutive events of one part, as arrays; all of them are read-only views where Arrow's memory allows it."""
 
-    place: str
-    first_row: int  # of the part
+    place: Place  # of its part
     rows: Ints | int  # the events' row numbers, or the first where none was left out
     action: NDArray[np.int32]
     reward: Floats
@@ -30,28 +30,21 @@ class Batch:
     n_features: int
     columns: pa.RecordBatch  # for policies and models that stand in the log
     fold: Ints | None = None  # of each event, where models are fitted by fold
-    room: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
+    scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
 
     def __len__(self) -> int:
         return len(self.reward)
 
-    def row(self, i: int) -> int:
-        """The global number of event i."""
+    def row_number(self, i: int) -> int:
+        """The number of event i in the log."""
         return int(self.rows + i if isinstance(self.rows, int) else self.rows[i])
 
     def where(self, i: int) -> str:
-        return place_of(self.place, self.first_row, self.row(i))
+        return self.place.of_row(self.row_number(i))
 
     def blocks(self, rows: int) -> Iterator[Block]:
         for start in range(0, len(self), rows):
             yield Block(self, start, min(start + rows, len(self)))
-
-
-def place_of(place: str, first_row: int, row: int) -> str:
-    """For messages: the row's number in the log, and in its row group."""
-    if place.startswith("row group"):
-        return f"row {row} (row {row - first_row} of {place})"
-    return f"row {row} of {place}" if place else f"row {row}"
 
 
 @dataclass
@@ -115,14 +108,15 @@ class Block:
             context=context,
             columns=batch.columns.take(pa.array(places)) if batch.columns.num_columns else batch.columns,
             fold=None if batch.fold is None else batch.fold[places],
-            room=np.empty(0),
+            scratch=np.empty(0),
         )
         return Block(taken, 0, len(events))
 
     def column(self, name: str) -> pa.Array:
         return self.batch.columns.column(name).slice(self.start, len(self))
 
-    def row(self, i: int) -> str:
+    def where(self, i: int) -> str:
+        """For messages: where event i stands in the log."""
         return self.batch.where(self.start + i)
 
     @property
@@ -156,14 +150,14 @@ class Block:
             context = self.batch.context
             assert not isinstance(context, Csr)
             size = self.batch.n_features * len(self)
-            if len(self.batch.room) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
-                self.batch.room = np.empty(size)
-            self._features = self.batch.room[:size].reshape(-1, len(self))
+            if len(self.batch.scratch) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
+                self.batch.scratch = np.empty(size)
+            self._features = self.batch.scratch[:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
                 np.copyto(self._features, context[self.start : self.stop].T)
             elif context:
                 columns = [column[self.start : self.stop] for column in context]
-                np.concatenate(columns, out=self.batch.room[:size])  # one call, half the time of one for each column
+                np.concatenate(columns, out=self.batch.scratch[:size])  # one call, half the time of one for each column
         return self._features
 
     @property

@@ -19,7 +19,7 @@ from drstream import sampling
 from drstream.errors import LogError
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
-from drstream.log.batch import ROWS, Batch, place_of
+from drstream.log.batch import ROWS, Batch
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
 from drstream.log.rows import Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
@@ -104,7 +104,7 @@ class Reader:
         column = batch.column(cluster)
         if has_nulls(column) and not self.skip_bad_rows:  # else such rows are dropped later
             i = int(np.argmax(nulls(column)))
-            where = place_of(part.place, part.first_row, int(rows[i]))
+            where = part.place.of_row(int(rows[i]))
             raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
         return keys_of(column)
 
@@ -165,7 +165,7 @@ class Reader:
             rows = batch.column(ROW).to_numpy()
 
         def where(i: int) -> str:
-            return place_of(part.place, part.first_row, int(rows + i if isinstance(rows, int) else rows[i]))
+            return part.place.of_row(int(rows + i if isinstance(rows, int) else rows[i]))
 
         reward = floats(self._whole(batch, roles.reward, "reward", where))
         if roles.negated:
@@ -190,7 +190,7 @@ class Reader:
         extra = batch.select(list(self.extra))
         fold = None if self.folds is None else self.folds.of(self._keys(batch, self.folds.cluster, part))
         events = rows, action, reward, propensity
-        return Batch(part.place, part.first_row, *events, context, self.n_features, extra, fold)
+        return Batch(part.place, *events, context, self.n_features, extra, fold)
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse

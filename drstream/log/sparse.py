@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, near
+from drstream.errors import LogError, suggest
 from drstream.kernels import checks
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbers
 from drstream.types import Bools, Ints
@@ -127,7 +127,7 @@ def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
     if index is None or value is None:
         raise LogError(
             f"context column {column!r} holds {kind}: which fields are the index (an integer) and the value (a number) "
-            f"is not plain. Call them index and value; {near('index', [f.name for f in fields])}"
+            f"is not plain. Call them index and value; {suggest('index', [f.name for f in fields])}"
         )
     return index, value
 

@@ -112,13 +112,13 @@ class Column(RewardModel):
             if (found != len(out)).any():
                 i = int(np.argmax(found != len(out)))
                 raise ModelError(
-                    f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.row(i)}; "
+                    f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.where(i)}; "
                     f"there are {len(out)} actions"
                 )
             values = columns[0].flatten()
             if has_nulls(values):
                 i = int(np.argmax(nulls(values))) // len(out)
-                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.row(i)}")
+                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.where(i)}")
             out[:] = values.to_numpy(zero_copy_only=False).reshape(out.shape[::-1]).T
         else:
             for row, column in zip(out, columns, strict=True):
@@ -128,7 +128,7 @@ class Column(RewardModel):
         column = block.column(name)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
-            raise ModelError(f"the reward model's column {name!r} is null at {block.row(i)}")
+            raise ModelError(f"the reward model's column {name!r} is null at {block.where(i)}")
         return column
 
 

@@ -14,7 +14,7 @@ from drstream.types import Floats
 MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
 
 
-class Round:
+class Preconditioner:
     """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action.
 
     Of whole matrices the rows are taken in reverse, the intercept first: what is left is about the features' means.
@@ -56,7 +56,7 @@ def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: fl
     for _ in range(most):
         if np.abs(gradient).max(initial=0.0) <= tolerance:
             return x, True
-        direction = -_smoothed(gradient, history)
+        direction = -two_loop_recursion(gradient, history)
         slope = float(np.vdot(gradient, direction))
         step = 1.0
         for _ in range(MOST_HALVINGS):
@@ -76,7 +76,7 @@ def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: fl
     return x, False
 
 
-def _smoothed(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) -> Floats:
+def two_loop_recursion(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) -> Floats:
     """The inverse second derivatives, as far as they are known, times the gradient."""
     out = gradient.copy()
     factors = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drstream.kernels.logistic import logistic
 from drstream.models.linear import LinearModel
 from drstream.models.regression import Regression
 from drstream.types import Floats
@@ -22,6 +23,4 @@ class Logistic(Regression, LinearModel):
         super().__init__(C, fit_intercept)
 
     def link(self, scores: Floats) -> None:
-        from drstream.kernels.logistic import logistic  # compiled only for such models
-
         logistic(scores.reshape(-1))

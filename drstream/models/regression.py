@@ -11,19 +11,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from drstream import execution
 from drstream.buffers import Weights
 from drstream.errors import ModelError, NoEventsError
+from drstream.execution import Workers
+from drstream.kernels import logistic, sparse
 from drstream.kernels.scores import softmax
 from drstream.log import Batch, Block, Log, as_log
 from drstream.log.rows import Split
-from drstream.models.lbfgs import Round, lbfgs
+from drstream.models.lbfgs import Preconditioner, lbfgs
 from drstream.models.passes import Passes
 from drstream.models.trained import Trained
+from drstream.parameters import number
 from drstream.types import Floats, Ints
 
 SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # of the first, small problem
@@ -92,25 +95,20 @@ class Regression(Trained):
     intercept_: Floats
 
     def __init__(self, C: Any, fit_intercept: bool) -> None:
-        if not isinstance(C, int | float | np.number) or not 0 < C < np.inf:
-            raise ModelError(f"{type(self).__name__}: C={C!r} must be a positive number")
-        self.C, self.fit_intercept = float(C), bool(fit_intercept)
+        self.C = number("C", C, above=True, who=type(self).__name__, error=ModelError)
+        self.fit_intercept = bool(fit_intercept)
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=False)
-        how = {"threads": threads, "executor": executor, "progress": progress}
-        form = self.choice, 1 / self.C, self.fit_intercept
-        found = solve(log, type(self).__name__, *form, **how)
+        found = solve(log, type(self).__name__, self.choice, 1 / self.C, self.fit_intercept, workers)
         self.remember(log, found.events, found.rewards[:2], found.skipped)
         self.coef_, self.intercept_ = found.coef, found.intercept
         self.n_passes_ = found.passes
-        return self
 
 
-def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, **how: Any) -> Solution:
-    """Minimise Σ loss + penalty |w|² / 2 over the log's events; `how` is threads, executor and progress."""
-    threads, executor, progress = how.get("threads"), how.get("executor"), how.get("progress") or False
-    count, rewards = _census(log, threads, executor)
+def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, workers: Workers) -> Solution:
+    """Minimise Σ loss + penalty |w|² / 2 over the log's events."""
+    count, rewards = _census(log, workers)
     if not count.sum():
         raise NoEventsError(f"there is no event to fit {who} on: the log, or the part of it, is empty")
     if not choice and not 0 <= rewards.low <= rewards.high <= 1:
@@ -124,10 +122,10 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, **h
     theta = np.zeros((form.actions, form.features + 1))
     rows = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * (1 if log.roles.sparse else form.features + 1)))
     share = rows / count.sum()
-    passes = sample = Passes(log, log.reader(context=True, action=True), threads, executor, progress)
+    passes = sample = Passes(log, log.reader(context=True, action=True), workers)
     if share < 0.5:
         part = log.part_of(Split(SAMPLE_SEED, 0.0, share))
-        sample = Passes(part, part.reader(context=True, action=True), threads, None, False)
+        sample = Passes(part, part.reader(context=True, action=True), Workers(workers.threads))
     else:
         share = 1.0
     # the sample's losses count as often as it takes to make up for the rows that are not in it
@@ -156,9 +154,9 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, **h
 # The log is looked through for its actions and rewards first.
 
 
-def _census(log: Log, threads: int | None, executor: Any) -> tuple[Ints, Rewards]:
+def _census(log: Log, workers: Workers) -> tuple[Ints, Rewards]:
     contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
-    passes = Passes(log, log.reader(context=contexts, action=True), threads, executor, False)
+    passes = Passes(log, log.reader(context=contexts, action=True), workers.quietly)
     total, low, high, rewards = np.zeros(log.n_actions, np.int64), math.inf, -math.inf, 0.0
     for count, found in passes.run(partial(_count, log.n_actions)):
         total += count
@@ -186,7 +184,7 @@ def _slope(form: Form, weights: Weights, intercept: Floats, batches: Iterator[Ba
     errors_of = _choice_errors if form.choice else _binary_errors
     for batch in batches:
         for block in batch.blocks(form.block_rows):
-            execution.go_on()
+            execution.raise_if_stopped()
             loss += errors_of(form, weights, intercept, block, gradient, intercepts)
             events += len(block)
     return Slope(loss, gradient, intercepts, events)
@@ -196,8 +194,6 @@ def _binary_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
     """The loss of r given (x, a); adds to the gradients (d, K) and (K)."""
-    from drstream.kernels import logistic, sparse  # compiled only for such fits
-
     rows, action = block.sparse, block.action
     scores = _logged_scores(weights, block)
     scores += intercept[action]
@@ -211,8 +207,6 @@ def _binary_errors(
 
 
 def _logged_scores(weights: Weights, block: Block) -> Floats:
-    from drstream.kernels import logistic, sparse  # compiled only for such fits
-
     rows = block.sparse
     scores = np.zeros(len(block))
     if rows is None:
@@ -226,8 +220,6 @@ def _choice_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
     """The loss of a given x; adds to the gradients (d, K) and (K)."""
-    from drstream.kernels import logistic, sparse  # compiled only for such fits
-
     p = _probabilities(form, weights, intercept, block)
     loss = float(logistic.choice_errors(p, block.action))
     rows = block.sparse
@@ -252,7 +244,7 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
 # Second derivatives, and the coordinates that they give
 
 
-def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Floats) -> Round:
+def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Floats) -> Preconditioner:
     """Of a share of the events, as if it were all of them: the matrix of each action, or of all their diagonals."""
     size = form.features + 1
     whole = not form.sparse and form.actions * size * size <= MOST_CURVATURE
@@ -268,7 +260,7 @@ def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Flo
             total[:, -1] = 0
     on_weights = np.where(np.arange(size) < form.features, form.penalty, 0.0)
     total += np.diag(on_weights) if whole else on_weights
-    return Round(total, whole)
+    return Preconditioner(total, whole)
 
 
 def _lean(total: Floats, form: Form, count: Ints, share: float) -> Floats:
@@ -286,15 +278,13 @@ def _lean(total: Floats, form: Form, count: Ints, share: float) -> Floats:
 
 
 def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Batch]) -> Floats:
-    from drstream.kernels import logistic, sparse  # compiled only for such fits
-
     size = form.features + 1
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
     weights = Weights(theta[:, :-1])
     squares = np.zeros((form.features if form.sparse else 0, form.actions))
     for batch in batches:
         for block in batch.blocks(form.block_rows):
-            execution.go_on()
+            execution.raise_if_stopped()
             if form.choice:
                 p = _probabilities(form, weights, theta[:, -1], block)
             else:
@@ -328,7 +318,7 @@ def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> No
 
 
 def _descend(
-    passes: Passes, form: Form, theta: Floats, times: float, coordinates: Round, tolerance: float
+    passes: Passes, form: Form, theta: Floats, times: float, coordinates: Preconditioner, tolerance: float
 ) -> tuple[Floats, Slope | None]:
     """From theta on, over the events counted `times` times, and the slope at the end; None if it found no end."""
     last: list[Slope] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.buffers import fill_from
-from drstream.errors import PolicyError
+from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
 from drstream.types import Floats
@@ -45,7 +44,7 @@ class FixedPolicy:
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(
                 f"policy {name!r} has {self.n_actions} actions, the log has {log.n_actions}: "
-                "pass all labels with actions= when you open the log, or correct the policy"
+                f"pass all labels with {parameter('actions')} when you open the log, or correct the policy"
             )
         bound.n_actions = log.n_actions
         return bound
@@ -88,14 +87,13 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
     )
 
 
-def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log, stacklevel: int) -> None:
+def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
     """A policy looks better than it is on the events that it was chosen by."""
     for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
         if origin.shares_rows_with(log.origin):
-            warnings.warn(
+            warn_user(
                 f"policy {name!r} was {how} events that it is now evaluated on, which flatters it: learn on one part "
-                "and evaluate on the other, train, test = log.split(0.7)",
-                stacklevel=stacklevel + 1,
+                f"and evaluate on the other, {phrase('train, test = log.split(0.7)', 'drstream optimize --share 0.7')}"
             )
             return
 

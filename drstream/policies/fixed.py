@@ -210,7 +210,7 @@ class Column(FixedPolicy):
         if (found != len(out)).any():
             i = int(np.argmax(found != len(out)))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.row(i)}; "
+                f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.where(i)}; "
                 f"there are {len(out)} actions"
             )
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
@@ -220,7 +220,7 @@ class Column(FixedPolicy):
         if len(choice) and not 0 <= choice.min() <= choice.max() < len(out):
             i = int(np.argmax((choice < 0) | (choice >= len(out))))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.row(i)}, "
+                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.where(i)}, "
                 f"which is not among the {describe_labels(self.labels)}"
             )
         one_hot(choice, out)
@@ -230,7 +230,7 @@ class Column(FixedPolicy):
         if not (pi.min() >= 0 and pi.max() <= 1):
             i = int(np.argmax(~((pi >= 0) & (pi <= 1))))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds the probability {pi[i]} at {block.row(i)}"
+                f"policy {self.name!r}: column {self.column!r} holds the probability {pi[i]} at {block.where(i)}"
             )
         return pi
 
@@ -238,5 +238,5 @@ class Column(FixedPolicy):
         column = block.column(self.column)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
-            raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.row(i)}")
+            raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.where(i)}")
         return column

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from drstream.errors import PolicyError, near
+from drstream.errors import PolicyError, suggest
 from drstream.kernels import learners
+from drstream.parameters import number
 from drstream.policies.online import Compiled
 from drstream.types import Floats
 
@@ -20,17 +20,6 @@ def _state(n_actions: int, header: dict[int, float], size: int) -> Floats:
     for place, value in header.items():
         state[place] = value
     return state
-
-
-def _number(who: str, name: str, value: Any, least: float = 0.0, most: float = math.inf, open_: bool = False) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (least < number if open_ else least <= number) or not number <= most or math.isinf(number):
-        wanted = f"{'above' if open_ else 'at least'} {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
-        raise PolicyError(f"{who}: {name}={value!r} must be a number {wanted}")
-    return number
 
 
 class _Linear(Compiled):
@@ -46,10 +35,10 @@ class _Linear(Compiled):
 
     def __init__(self, learning_rate: float, learning_rate_decay: float, loss: str) -> None:
         who = type(self).__name__
-        self.learning_rate = _number(who, "learning_rate", learning_rate, open_=True)
-        self.learning_rate_decay = _number(who, "learning_rate_decay", learning_rate_decay)
+        self.learning_rate = number("learning_rate", learning_rate, who=who, above=True)
+        self.learning_rate_decay = number("learning_rate_decay", learning_rate_decay, who=who)
         if loss not in ("squared", "logistic"):
-            raise PolicyError(f"{who}: loss={loss!r}: {near(str(loss), ['squared', 'logistic'])}")
+            raise PolicyError(f"{who}: loss={loss!r}: {suggest(str(loss), ['squared', 'logistic'])}")
         self.loss = loss
 
     @property
@@ -90,8 +79,8 @@ class EpsilonGreedy(_Linear):
         loss: str = "squared",
     ) -> None:
         super().__init__(learning_rate, learning_rate_decay, loss)
-        self.epsilon = _number("EpsilonGreedy", "epsilon", epsilon, most=1)
-        self.epsilon_decay = _number("EpsilonGreedy", "epsilon_decay", epsilon_decay)
+        self.epsilon = number("epsilon", epsilon, 0, 1, who="EpsilonGreedy")
+        self.epsilon_decay = number("epsilon_decay", epsilon_decay, who="EpsilonGreedy")
 
     def _parameters(self) -> tuple[float, float]:
         return self.epsilon, self.epsilon_decay
@@ -116,8 +105,8 @@ class Boltzmann(_Linear):
         loss: str = "squared",
     ) -> None:
         super().__init__(learning_rate, learning_rate_decay, loss)
-        self.temperature = _number("Boltzmann", "temperature", temperature, open_=True)
-        self.cooling = _number("Boltzmann", "cooling", cooling)
+        self.temperature = number("temperature", temperature, who="Boltzmann", above=True)
+        self.cooling = number("cooling", cooling, who="Boltzmann")
 
     def _parameters(self) -> tuple[float, float]:
         return self.temperature, self.cooling
@@ -143,8 +132,8 @@ class SquareCB(_Linear):
         loss: str = "squared",
     ) -> None:
         super().__init__(learning_rate, learning_rate_decay, loss)
-        self.gamma = _number("SquareCB", "gamma", gamma)
-        self.exponent = _number("SquareCB", "exponent", exponent)
+        self.gamma = number("gamma", gamma, who="SquareCB")
+        self.exponent = number("exponent", exponent, who="SquareCB")
 
     def _parameters(self) -> tuple[float, float]:
         return self.gamma, self.exponent
@@ -156,12 +145,13 @@ class LinUCB(Compiled):
     θ·x + alpha sqrt(x' A⁻¹ x), with an intercept; A begins as ridge times the identity. It is deterministic.
     """
 
+    word = "linucb"
     probabilities = staticmethod(learners.lin_ucb)
     update = staticmethod(learners.lin_ucb_update)
 
     def __init__(self, alpha: float = 1.0, *, ridge: float = 1.0) -> None:
-        self.alpha = _number("LinUCB", "alpha", alpha)
-        self.ridge = _number("LinUCB", "ridge", ridge, open_=True)
+        self.alpha = number("alpha", alpha, who="LinUCB")
+        self.ridge = number("ridge", ridge, who="LinUCB", above=True)
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         size = n_features + 1
@@ -183,7 +173,7 @@ class UCB1(Compiled):
     update = staticmethod(learners.ucb1_update)
 
     def __init__(self, scale: float = 1.0) -> None:
-        self.scale = _number("UCB1", "scale", scale)
+        self.scale = number("scale", scale, who="UCB1")
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         return _state(n_actions, {learners.PARAMETER: self.scale * math.sqrt(2)}, 2 * n_actions)
@@ -201,7 +191,14 @@ class Exp3(Compiled):
     update = staticmethod(learners.exp3_update)
 
     def __init__(self, gamma: float = 0.1) -> None:
-        self.gamma = _number("Exp3", "gamma", gamma, most=1, open_=True)
+        self.gamma = number("gamma", gamma, 0, 1, who="Exp3", above=True)
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         return _state(n_actions, {learners.PARAMETER: self.gamma}, n_actions)
+
+
+__all__ = [  # found by inspection, so that a new learner is named once: where it is defined
+    name
+    for name, value in list(globals().items())
+    if isinstance(value, type) and value.__module__ == __name__ and not name.startswith("_")
+]

@@ -44,6 +44,7 @@ class Compiled:
 
     uses_context = True
     unit_rewards = False  # it takes rewards to lie in [0, 1]; a note is made if they do not
+    word = ""  # what it is called on the command line; by default its name in lower case, e.g. epsilon-greedy
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import bad_prediction, fill_by_pieces
+from drstream import sampling
+from drstream.buffers import check_predictions, fill_by_pieces
 from drstream.kernels import replay as kernels
-from drstream.kernels.checks import first_not_finite
+from drstream.kernels import sparse
 from drstream.log import Block, Csr
-from drstream.models.binding import Used
+from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
+
+SPARSE_FEATURES = 100  # that are not 0 in a sparse context, for the size of chunks
 
 
 @dataclass
@@ -41,16 +44,67 @@ class Chunk:
         return kernels.Events(*map(read_only, columns))
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """What lanes need of every event. It can be pickled if models and policies can."""
+
+    models: BoundModels
+    fixed: dict[str, FixedPolicy]
+    seeds: frozenset[int]
+    n_actions: int
+    n_features: int
+    sparse: bool
+    for_compiled: bool  # some compiled policy looks at contexts
+    for_python: bool  # some policy is Python code
+    typical_reward: float
+
+    @property
+    def event_bytes(self) -> int:
+        """Memory for an event made ready. How many features of a sparse one are not 0 is not known ahead."""
+        features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
+        matrices = (self.models.model is not None) + len(self.fixed)
+        return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
+
+    def chunk(self, block: Block) -> Chunk:
+        rows = block.rows
+        uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
+        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else np.empty((len(block), 0))
+        if self.for_python:
+            block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
+        calibration = Calibration(self.typical_reward)
+        predictions = self._predict(block, calibration)
+        propensity = self.models.propensities_of_many(block, self.n_actions)
+        if self.models.logger is not None:
+            calibration.least_propensity = float(propensity.min())
+        fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
+        return Chunk(block, contexts, rows, uniforms, propensity, predictions, fixed, calibration)
+
+    def _predict(self, block: Block, calibration: Calibration) -> Floats:
+        """r̂ (n, K), event by event; (n, 0) without a model."""
+        if self.models.model is None:
+            return np.empty((len(block), 0))
+        out = np.empty((len(block), self.n_actions))
+        self.models.model.fill_rows(block, out)
+        self.models.clamp_predictions(out, calibration)
+        check_predictions(out, block, by_event=True)
+        calibration.add(out[np.arange(len(block)), block.action], block.reward)
+        return read_only(out)
+
+    def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
+        """ν (n, K) of a fixed policy."""
+        out = np.empty((len(block), self.n_actions))
+        fill_by_pieces(policy, block, out)
+        return read_only(out)
+
+
 def contexts_of(block: Block) -> NDArray[Any] | Csr:
     """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
 
-    An index that does counts twice, which a policy that squares its values would get wrong.
+    An index that stands twice counts twice, which a policy that squares its values would get wrong.
     """
     rows = block.sparse
     if rows is None:
         return block.by_row
-    from drstream.kernels import sparse  # compiled only where contexts are
-
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
         return rows
     size = int(rows.indptr[-1] - rows.indptr[0])
@@ -64,23 +118,3 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _predict(used: Used, block: Block, n_actions: int, calibration: Calibration) -> Floats:
-    """r̂ (n, K), event by event."""
-    assert used.model is not None
-    out = np.empty((len(block), n_actions))
-    used.model.fill_rows(block, out)
-    used.hold(out, calibration)
-    event, action = divmod(int(first_not_finite(out.reshape(-1))), n_actions)
-    if event >= 0:
-        raise bad_prediction(out[event, action], action, block.row(event))
-    calibration.add(out[np.arange(len(block)), block.action], block.reward)
-    return read_only(out)
-
-
-def _probabilities(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
-    """ν (n, K) of a fixed policy."""
-    out = np.empty((len(block), n_actions))
-    fill_by_pieces(policy, block, out)
-    return read_only(out)

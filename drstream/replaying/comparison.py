@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from drstream.errors import near
+from drstream.errors import suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.result import Replay
 from drstream.results import Estimate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Replays:
     """Several simulations over the same events and random numbers: `runs["new", 0.01]`, or `runs["new", 0.01, seed]`.
 
-    What there is one of only may be left out of the key. Iterating gives each `Replay`.
+    Omit any part of the key that has a single value. Iterating gives each `Replay`.
     """
 
     def __init__(self, runs: Sequence[Replay]) -> None:
@@ -49,7 +49,7 @@ class Replays:
             return found[0]
         policy = wanted.get("policy", self.policies[0])
         if policy not in self.policies:
-            raise KeyError(f"no policy {policy!r} was replayed: {near(policy, self.policies)}")
+            raise KeyError(f"no policy {policy!r} was replayed: {suggest(policy, self.policies)}")
         raise KeyError(
             f"runs[{key!r}] is {'no' if not found else 'more than one'} simulation: give policy, q and seed, of "
             f"policies {self.policies}, q {self.q}, seeds {self.seeds}"
@@ -109,7 +109,7 @@ class Replays:
 
     @property
     def notes(self) -> list[str]:
-        """What should be known about the results; what is true of all is said once."""
+        """What should be known about the results; a note that holds for all of them is given once."""
         said = {note: [run for run in self.runs if note in run.notes] for run in self.runs for note in run.notes}
         found = []
         for note, runs in said.items():

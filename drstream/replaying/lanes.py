@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drstream.buffers import check_shape, invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.kernels import replay as kernels
 from drstream.log import Csr
 from drstream.policies.online import Compiled, Fixed
-from drstream.replaying.chunks import Chunk, read_only
-from drstream.replaying.options import Settings
+from drstream.replaying.chunks import Chunk, Preparation, read_only
+from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.quantiles import Exact, Sketch
 from drstream.replaying.snapshots import Recorded, Recorder
@@ -27,7 +28,7 @@ from drstream.types import Floats
 
 EXACT_VALUES = 1 << 23  # that an exact tracker keeps before "auto" turns it into a sketch: 64 MB, with spare room 96
 LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which a Python policy is asked at once
-NOTES, NOTES_BYTES = 1024, 1 << 20  # of a compiled policy's states to a call, which takes 0.1 ms; a state takes 5 µs
+SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # of a compiled policy's states to a call; a call takes 0.1 ms, a state 5 µs
 KINDS = {
     "dr-ns": kernels.DOUBLY_ROBUST,
     "dr-ns-wc": kernels.DOUBLY_ROBUST,
@@ -38,33 +39,33 @@ KINDS = {
 
 @dataclass
 class Lane:
-    """The state of a simulation; kinds of policies differ in `_walk`."""
+    """The state of one simulation: a policy, a q and a seed. Kinds of policies differ in `_walk`."""
 
-    settings: Settings
+    options: LaneOptions
     policy: Any
-    n_actions: int
-    n_features: int
+    preparation: Preparation  # of the chunks
     stop: threading.Event = field(default_factory=threading.Event)
+    debug: bool = False
     sketch_from: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        asked = self.settings
+        options = self.options
         state = np.zeros(1, kernels.LANE).view(np.recarray)
-        state.horizon, state.c_max, state.c = asked.horizon, asked.c_max, asked.c_max
-        state.kind, state.adaptive, state.carry = KINDS[asked.method], asked.adaptive, asked.carry
-        state.most_replicates = -1 if asked.most_replicates is None else asked.most_replicates
-        state.bin_steps = asked.bin_steps
-        state.sketch = asked.tracker == "sketch"
+        state.horizon, state.c_max, state.c = options.horizon, options.c_max, options.c_max
+        state.kind, state.adaptive, state.carry = KINDS[options.method], options.adaptive, options.carry
+        state.most_replicates = -1 if options.most_replicates is None else options.most_replicates
+        state.bin_steps = options.bin_steps
+        state.sketch = options.tracker == "sketch"
         state.least_reward, state.largest_reward = np.inf, -np.inf
         self.state = state
-        kind = Sketch if asked.tracker == "sketch" else Exact
-        self.tracker: Exact | Sketch = kind(asked.q, asked.c_max)
-        self.curve = np.zeros((kernels.CURVE_ROWS, asked.bins))
-        self.curve[kernels.LEAST_C] = np.inf
+        kind = Sketch if options.tracker == "sketch" else Exact
+        self.tracker: Exact | Sketch = kind(options.q, options.c_max)
+        self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
+        self.curve.least_c = np.inf
         self.complete: list[NDArray[np.void]] = []
-        self.recorder = Recorder(asked.snapshots, asked.seed) if asked.snapshots else None
-        self.snapshot: Any = None  # for the recorder: the policy as the last block found it, or the one under way
-        self._room = np.zeros(0, kernels.REPLICATE).view(np.recarray)
+        self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
+        self.snapshot: Any = None  # for the recorder: the policy as the last step found it, or the one under way
+        self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
 
     @property
     def done(self) -> bool:
@@ -74,43 +75,39 @@ class Lane:
         """Replay the chunk, unless the lane is done."""
         if self.done:
             return
-        self._make_room(chunk)
+        self._reserve(chunk)
         state, before = self.state[0], int(self.state[0].all_events)
-        arrays = self.state, self.tracker.state, self.tracker.low, self.tracker.high, self.curve, self._room
+        arrays = self.state, self.tracker.state, self.tracker.low, self.tracker.high, self.curve, self._replicates
         try:
-            self._walk(chunk, chunk.events(self.settings.seed), kernels.Lane(*arrays))
+            self._walk(chunk, chunk.events(self.options.seed), kernels.LaneArrays(*arrays))
         finally:
             if new := state.replicates - state.reported:
-                self.complete.append(np.array(self._room[:new], kernels.REPLICATE))
+                self.complete.append(np.array(self._replicates[:new], kernels.REPLICATE))
                 state.reported = state.replicates
         if self.recorder is not None:
             taken = int(state.all_events) - before
-            complete = max(taken - int(state.block_events), 0)  # a block may have begun in an earlier chunk
+            complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
             self.recorder.pass_over(chunk.propensity[:taken], chunk.block.reward[:taken], complete)
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
         raise NotImplementedError
 
-    def _make_room(self, chunk: Chunk) -> None:
-        """Kernels cannot allocate: room for what the chunk may bring."""
-        if (most := len(chunk) // self.settings.horizon + 1) > len(self._room):
-            self._room = np.zeros(most, kernels.REPLICATE).view(np.recarray)
-        if not self.settings.adaptive:
+    def _reserve(self, chunk: Chunk) -> None:
+        """Make space for what the chunk may bring, as kernels cannot allocate."""
+        if (most := len(chunk) // self.options.horizon + 1) > len(self._replicates):
+            self._replicates = np.zeros(most, kernels.REPLICATE).view(np.recarray)
+        if not self.options.adaptive:
             return
-        if self.settings.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
+        if self.options.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
             self.tracker = self.tracker.as_sketch()
             self.state.sketch = 1
             self.sketch_from = int(chunk.rows[0])
-        self.tracker.make_room(len(chunk))
+        self.tracker.reserve(len(chunk))
 
     def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
-        """An error about probabilities that are none."""
-        values = ", ".join(f"{p:.6g}" for p in pi[:6]) + (", ..." if len(pi) > 6 else "")
-        wrong = "holds NaN" if np.isnan(pi).any() else "is negative" if (pi < 0).any() else f"sums to {pi.sum():.9g}"
-        raise PolicyError(
-            f"policy {self.settings.policy!r} gave probabilities whose vector {wrong}, at t = {self.state[0].t + 1}, "
-            f"{chunk.block.row(event)}: [{values}]. They must be at least 0 and sum to 1"
-        )
+        """An error about invalid probabilities."""
+        where = f"t = {self.state[0].t + 1}, {chunk.block.where(event)}"
+        raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where)
 
     def outcome(self, shard: int, interrupted: bool) -> Outcome:
         state = self.state[0]
@@ -118,7 +115,7 @@ class Lane:
         return Outcome(
             replicates=replicates,
             shard=np.full(len(replicates), shard),
-            curve=self.curve[kernels.MEAN_REWARD :],
+            curve=np.array(self.curve, kernels.CURVE),
             events=int(state.all_events),
             accepted=int(state.all_accepted),
             violations=int(state.all_violations),
@@ -146,27 +143,26 @@ class Lane:
 
 @dataclass
 class CompiledLane(Lane):
-    """The policy is compiled: the whole chunk is one call, or, where its states are recorded, as few as there is room
-    for. For debugging, its functions check the bounds of arrays.
-    """
+    """The policy is compiled: the whole chunk is one call, or a few where its states are recorded.
 
-    debug: bool = False
-    sparse: bool = False  # the log's contexts are
+    For debugging, its functions check the bounds of arrays.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = self.settings.policy
-        features = self.n_features if self.policy.uses_context else 0
-        self.sparse = self.sparse and features > 0
+        name, actions = self.options.policy, self.preparation.n_actions
+        features = self.preparation.n_features if self.policy.uses_context else 0
+        self.sparse = self.preparation.sparse and features > 0
         self.functions = self.policy.functions(name, self.sparse, self.debug)
-        initial = self.policy.checked_state(name, self.n_actions, features)
-        room = np.empty(0 if self.sparse else features)
+        initial = self.policy.checked_state(name, actions, features)
+        x = np.empty(0 if self.sparse else features)
         size = len(initial) + 1
-        self.state.room = 0 if self.recorder is None else max(min(NOTES, NOTES_BYTES // (8 * size)), 1)
-        notes = np.empty((self.state[0].room, size))
-        self.learner = kernels.Learner(initial.copy(), read_only(initial), room, np.zeros(self.n_actions), notes)
+        space = 0 if self.recorder is None else max(min(SNAPSHOTS, SNAPSHOT_BYTES // (8 * size)), 1)
+        self.state.snapshot_space = space
+        snapshots = np.empty((space, size))
+        self.learner = kernels.Learner(initial.copy(), read_only(initial), x, np.zeros(actions), snapshots)
 
-    def _learn(self, chunk: Chunk, first: int, events: kernels.Events, lane: kernels.Lane) -> int:
+    def _learn(self, chunk: Chunk, first: int, events: kernels.Events, lane: kernels.LaneArrays) -> int:
         """Replay the chunk from its first-th event on; how many events were taken."""
         contexts = chunk.contexts
         events = kernels.Events(*(column[first:] for column in events))
@@ -179,20 +175,18 @@ class CompiledLane(Lane):
             self.learner = self.learner._replace(x=np.empty(most))
         columns: list[NDArray[Any]] = [contexts.indptr[first:], contexts.indices, contexts.values]
         rows = kernels.Rows(*map(read_only, columns))
-        from drstream.kernels.replay_sparse import learn_sparse
+        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
 
-        return int(learn_sparse(events, rows, lane, self.learner, *self.functions))
-
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
         state = self.state[0]
         before, first = int(state.all_events), 0
-        while first < len(chunk) and not self.done:  # once, unless blocks are recorded
+        while first < len(chunk) and not self.done:  # once, unless states are recorded
             try:
                 first += self._learn(chunk, first, events, lane)
             except Exception as error:
                 i = min(int(state.all_events) - before, len(chunk) - 1)
-                where = f"t = {state.t + 1}, {chunk.block.row(i)} or the one before"
-                error.add_note(f"raised by the compiled policy {self.settings.policy!r} at {where}")
+                where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"
+                error.add_note(f"raised by the compiled policy {self.options.policy!r} at {where}")
                 raise
             if state.improper:
                 self._refuse(self.learner.pi, first, chunk)
@@ -200,11 +194,12 @@ class CompiledLane(Lane):
                 self._record(self.recorder)
 
     def _record(self, recorder: Recorder) -> None:
-        for note in self.learner.notes[: int(self.state[0].noted)]:
-            if not np.array_equal(self.snapshot, note[:-1]):
-                self.snapshot = note[:-1].copy()
-            recorder.add(self.snapshot, float(note[-1]))
-        self.state[0].noted = 0
+        for row in self.learner.snapshots[: int(self.state[0].snapshots)]:
+            state, weight = row[:-1], float(row[-1])
+            if not np.array_equal(self.snapshot, state):
+                self.snapshot = state.copy()
+            recorder.add(self.snapshot, weight)
+        self.state[0].snapshots = 0
 
 
 class FixedLane(Lane):
@@ -212,18 +207,16 @@ class FixedLane(Lane):
 
     policy: Fixed
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
-        pi = chunk.fixed[self.settings.policy]
-        taken = kernels.replay_block(events, lane, pi, 0, 0)
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+        pi = chunk.fixed[self.options.policy]
+        taken = kernels.replay_given(events, lane, pi, 0, 0)
         if self.state[0].improper:
             self._refuse(pi[taken], taken, chunk)
 
 
 @dataclass
 class PythonLane(Lane):
-    """The policy is Python code, which is asked for the events ahead at once, and again when its version has moved."""
-
-    debug: bool = False
+    """The policy is Python code. It is asked for the events ahead at once, and again when its version has moved."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,11 +233,11 @@ class PythonLane(Lane):
             self.snapshot = copy.deepcopy(self.policy)
         except Exception as error:
             raise PolicyError(
-                f"policy {self.settings.policy!r} cannot be copied: {error}. What it was when it gave its "
+                f"policy {self.options.policy!r} cannot be copied: {error}. What it was when it gave its "
                 "probabilities is recorded as a copy of it. Give it a __deepcopy__"
             ) from error
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.Lane) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
         state = self.state[0]
         first = 0
         while first < len(chunk) and not self.done and not self.stop.is_set():
@@ -254,7 +247,7 @@ class PythonLane(Lane):
             start = first
             while first < last:
                 accepted, before = state.all_accepted, first
-                first = int(kernels.replay_block(events, lane, pi[first - start :], first, 1))
+                first = int(kernels.replay_given(events, lane, pi[first - start :], first, 1))
                 if state.improper:
                     self._refuse(pi[first - start], first, chunk)
                 self.since += first - before
@@ -285,13 +278,9 @@ class PythonLane(Lane):
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Floats:
         values = np.asarray(self._call("probabilities", chunk.block.matrix[first:last], at=(chunk, first)))
-        wanted = last - first, self.n_actions
-        if values.shape != wanted or values.dtype.kind not in "fiub":
-            raise PolicyError(
-                f"policy {self.settings.policy!r} returned an array of {values.dtype}, shape {values.shape} for "
-                f"{wanted[0]} events and {wanted[1]} actions, at t = {self.state[0].t + 1}, {chunk.block.row(first)}: "
-                f"it must be numbers of shape {wanted}"
-            )
+        where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
+        wanted = last - first, self.preparation.n_actions
+        check_shape(values, wanted, f"policy {self.options.policy!r}", PolicyError, where)
         return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may use its array again
 
     def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
@@ -299,9 +288,9 @@ class PythonLane(Lane):
             return getattr(self.policy, method)(*values)
         except Exception as error:
             t = self.state[0].t
-            t = t or self.settings.horizon if method == "update" else t + 1  # an update is about the step just taken
-            where = f", {at[0].block.row(at[1])}" if at else ""
-            error.add_note(f"raised by {method} of policy {self.settings.policy!r} at t = {t}{where}")
+            t = t or self.options.horizon if method == "update" else t + 1  # an update is about the step just taken
+            where = f", {at[0].block.where(at[1])}" if at else ""
+            error.add_note(f"raised by {method} of policy {self.options.policy!r} at t = {t}{where}")
             raise
 
     def _check_version(self, chunk: Chunk, first: int, last: int, pi: Floats) -> None:
@@ -310,18 +299,12 @@ class PythonLane(Lane):
         if not np.allclose(now, pi, rtol=1e-9, atol=1e-12):
             i = int(np.argmax(~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)))
             raise PolicyError(
-                f"policy {self.settings.policy!r} changed its probabilities while its version stayed "
-                f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.row(first + i)}: from "
+                f"policy {self.options.policy!r} changed its probabilities while its version stayed "
+                f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.where(first + i)}: from "
                 f"{pi[i].tolist()} to {now[i].tolist()}. Change version whenever the probabilities change"
             )
 
 
-def make_lane(
-    settings: Settings, policy: Any, n_actions: int, n_features: int, stop: threading.Event, debug: bool, sparse: bool
-) -> Lane:
-    form = settings, policy, n_actions, n_features, stop
-    if isinstance(policy, Compiled):
-        return CompiledLane(*form, debug, sparse)
-    if isinstance(policy, Fixed):
-        return FixedLane(*form)
-    return PythonLane(*form, debug)
+def make_lane(options: LaneOptions, policy: Any, preparation: Preparation, stop: threading.Event, debug: bool) -> Lane:
+    kind = CompiledLane if isinstance(policy, Compiled) else FixedLane if isinstance(policy, Fixed) else PythonLane
+    return kind(options, policy, preparation, stop, debug)

@@ -1,38 +1,31 @@
-"""What a lane has to say at the end of a shard; outcomes of shards merge in order."""
+"""What a lane has found at the end of a shard; outcomes of shards merge in order."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.kernels import replay as kernels
-from drstream.models.calibration import Calibration
 from drstream.replaying.snapshots import Recorded
-from drstream.types import Floats, Ints
+from drstream.types import Ints
 
-
-@dataclass
-class Sums:
-    """What is summed over the events read, whatever the lane."""
-
-    skipped: Counter[str]  # bad rows by reason
-    calibration: Calibration
-
-    def merge(self, other: Sums) -> None:
-        self.skipped += other.skipped
-        self.calibration.merge(other.calibration)
+MEANS = ("mean_reward", "mean_weight", "mean_average", "mean_c")
+CO_MOMENTS = {  # of which means
+    "m2_reward": ("mean_reward", "mean_reward"),
+    "m2_weight": ("mean_weight", "mean_weight"),
+    "co_moment": ("mean_reward", "mean_weight"),
+    "m2_average": ("mean_average", "mean_average"),
+}
 
 
 @dataclass
 class Outcome:
-    """What a lane has to say at the end of a shard. It can be pickled, and outcomes of shards merge in order."""
+    """What a lane has found. It can be pickled, and outcomes of shards merge in order."""
 
-    replicates: NDArray[np.void]
+    replicates: NDArray[np.void]  # kernels.replay.REPLICATE
     shard: Ints  # of each replicate
-    curve: Floats  # of all replicates: rows of kernels.replay from MEAN_REWARD on
+    curve: NDArray[np.void]  # kernels.replay.CURVE: complete replicates by bin of simulated time
     events: int
     accepted: int
     violations: int
@@ -65,22 +58,18 @@ class Outcome:
         return first
 
 
-def _merge_curves(a: Floats, n: int, b: Floats, m: int) -> Floats:
+def _merge_curves(a: NDArray[np.void], n: int, b: NDArray[np.void], m: int) -> NDArray[np.void]:
     """Means and co-moments as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
     if n == 0 or m == 0:
         return b if n == 0 else a
-    k, start = kernels, kernels.MEAN_REWARD
-    delta = b - a
-    out = a + b  # of what is summed
-    for mean in (k.MEAN_REWARD, k.MEAN_WEIGHT, k.MEAN_AVERAGE, k.MEAN_C):
-        out[mean - start] = a[mean - start] + delta[mean - start] * (m / (n + m))
-    for moment, one, other in (
-        (k.M2_REWARD, k.MEAN_REWARD, k.MEAN_REWARD),
-        (k.M2_WEIGHT, k.MEAN_WEIGHT, k.MEAN_WEIGHT),
-        (k.CO_MOMENT, k.MEAN_REWARD, k.MEAN_WEIGHT),
-        (k.M2_AVERAGE, k.MEAN_AVERAGE, k.MEAN_AVERAGE),
-    ):
-        out[moment - start] += delta[one - start] * delta[other - start] * (n * m / (n + m))
-    out[k.LEAST_C - start] = np.minimum(a[k.LEAST_C - start], b[k.LEAST_C - start])
-    out[k.LARGEST_C - start] = np.maximum(a[k.LARGEST_C - start], b[k.LARGEST_C - start])
+    out = a.copy()
+    delta = {mean: b[mean] - a[mean] for mean in MEANS}
+    for mean in MEANS:
+        out[mean] = a[mean] + delta[mean] * (m / (n + m))
+    for moment, (one, other) in CO_MOMENTS.items():
+        out[moment] = a[moment] + b[moment]
+        out[moment] += delta[one] * delta[other] * (n * m / (n + m))
+    out["least_c"] = np.minimum(a["least_c"], b["least_c"])
+    out["largest_c"] = np.maximum(a["largest_c"], b["largest_c"])
+    out["all_mass"] = a["all_mass"] + b["all_mass"]
     return out

@@ -44,8 +44,8 @@ class Exact:
         sketch.state[0].count, sketch.state[0].smallest = state.count, state.smallest
         return sketch
 
-    def make_room(self, values: int) -> None:
-        """For so many more; called before kernels, which cannot allocate."""
+    def reserve(self, values: int) -> None:
+        """Make space for so many more values; called before kernels, which cannot allocate."""
         state = self.state[0]
         if state.q == 0:
             return
@@ -56,7 +56,7 @@ class Exact:
     def insert(self, values: Any) -> Floats:
         """The quantile after each of the values."""
         values = np.ascontiguousarray(values, dtype=np.float64)
-        self.make_room(len(values))
+        self.reserve(len(values))
         out = np.empty(len(values))
         kernels.track_exactly(self.state, self.low, self.high, values, out)
         return out
@@ -75,8 +75,8 @@ class Sketch:
         self.state = _new_state(q, bound)
         self.low, self.high = np.zeros(kernels.BUCKETS), NOTHING
 
-    def make_room(self, values: int) -> None:
-        """There always is."""
+    def reserve(self, values: int) -> None:
+        """Nothing to do: there is always space."""
 
     def insert(self, values: Any) -> Floats:
         values = np.ascontiguousarray(values, dtype=np.float64)
@@ -91,8 +91,8 @@ def _new_state(q: float, bound: float) -> Any:
     return state
 
 
-def _grown(room: Floats, needed: int) -> Floats:
+def _grown(array: Floats, needed: int) -> Floats:
     """Half as much again, where there is too little: 8 bytes for each value that is kept and at most 4 for none."""
-    if needed > len(room):
-        room.resize(max(needed, len(room) * 3 // 2), refcheck=False)  # in place, where the system can
-    return room
+    if needed > len(array):
+        array.resize(max(needed, len(array) * 3 // 2), refcheck=False)  # in place, where the system can
+    return array

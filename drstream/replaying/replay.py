@@ -9,23 +9,64 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any
+from typing import Any, Unpack, overload
 
-from drstream import execution
-from drstream.errors import DrstreamError
+from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
-from drstream.models.binding import Given
-from drstream.progress import reporter
+from drstream.models.binding import ModelInputs
+from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
-from drstream.replaying.options import _Asked, _listed, asked_once
-from drstream.replaying.plan import _make_plan
+from drstream.replaying.options import Keywords, ReplayOptions, are_several, listed
+from drstream.replaying.plan import make_plan
 from drstream.replaying.result import Replay
-from drstream.replaying.shards import _run
 from drstream.replaying.snapshots import Recorded
 
 
+@overload
+def replay(
+    log: Any,
+    policies: Mapping[Any, Any],
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float | Sequence[float] = ...,
+    seed: int | Sequence[int] = ...,
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: Sequence[float],
+    seed: int | Sequence[int] = ...,
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float = ...,
+    seed: Sequence[int],
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float = ...,
+    seed: int = ...,
+    **options: Unpack[Keywords],
+) -> Replay: ...
 def replay(
     log: Any,
     policies: Any,
@@ -51,26 +92,29 @@ def replay(
     executor: Executor | None = None,
     progress: Any = False,
     debug: bool = False,
-) -> Any:
-    """How much reward would a policy have had in its first `horizon` steps, learning as it went?
+) -> Replay | Replays:
+    """Estimate the reward that a policy would have had in its first `horizon` steps, learning as it went.
 
-    policies    a policy, or a mapping of names to policies: compiled ones of `drs.policies`, Python objects with
-                reset(), probabilities(X), update(x, action, reward) and perhaps version, or fixed policies.
-    horizon     T: events that the policy is to see; simulated again and again, until the log ends.
-    model       a reward model, fitted on other events, or not yet fitted, with crossfit; without one, r̂ is 0.
-    method      "dr-ns" (Algorithm 1), "dr-ns-wc" (its multiplier c is the smallest propensity of the log), "rs" (the
+    policies    A policy, or a mapping of names to policies. A policy is a compiled one of `drs.policies`, a Python
+                object with reset(), probabilities(X), update(x, action, reward) and perhaps version, or a fixed policy.
+    horizon     T: the number of events that the policy is to see. They are simulated again and again, until the log
+                ends; each simulation is a replicate.
+    model       A reward model. Either it was fitted on other events, or it is unfitted and crossfit= is given. Without
+                one, r̂ is 0.
+    method      "dr-ns" (Algorithm 1), "dr-ns-wc" (the multiplier c is the smallest propensity of the log), "rs" (the
                 same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
-    q           the quantile level of c, 0 <= q <= 1: the larger, the more events are accepted, and the more bias.
-    c_max       the largest c, and the first.
-    seed        of the random numbers u_k = drs.uniforms(seed, k, 1).
-    carry       keep the set Q from one replicate to the next.
-    replicates  stop after so many.
-    shards      so many contiguous runs of row groups are replayed independently, and may run in parallel.
-    tracker     of the quantile: "exact", "sketch" (constant memory), or "auto": exact until it holds 8 million values.
-    debug       check that a Python policy's version moves whenever its probabilities do, and that a compiled one keeps
-                within its arrays.
+    q           Quantile level of the multiplier c, 0 <= q <= 1. A larger q accepts more events and brings more bias.
+    c_max       The largest c, and the first.
+    seed        Random seed: event k is accepted by the number u_k = drs.uniforms(seed, k, 1).
+    carry       Keep the set Q from one replicate to the next.
+    replicates  Maximum number of replicates.
+    shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
+    tracker     How the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
+                holds 8 million values.
+    debug       Check that a Python policy's version moves whenever its probabilities do, and that a compiled policy
+                keeps within its arrays.
 
-    Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers; the result
+    Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
     is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
     crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
 
@@ -82,65 +126,51 @@ def replay(
     """
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
-    several = isinstance(policies, Mapping) or not isinstance(q, Real) or not isinstance(seed, Integral)
+    several = isinstance(policies, Mapping) or are_several(q, seed)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
     z_score(confidence)
-    levels, seeds = tuple(_listed("q", q)), tuple(_listed("seed", seed))
-    asked = _Asked(method, horizon, levels, c_max, seeds, carry, replicates, shards, tracker)
-    asked.check()
-    workers = execution.how_many(threads)
-    if executor is not None and not hasattr(executor, "submit"):
-        raise DrstreamError(f"executor={executor!r}: a concurrent.futures.Executor, or another object with submit()")
-    given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
-    given = given.needed(model=method != "rs", propensity=True)
-    how = {"threads": workers, "executor": executor, "progress": progress}
-    plan = _make_plan(log, named, given, asked, how, debug)
-    with reporter(progress, log.rows) as report, execution.one_blas_thread():
-        outcomes, sums = _run(plan, log, workers, executor, report)
+    levels, seeds = listed("q", q), listed("seed", seed)
+    options = ReplayOptions(method, horizon, levels, c_max, seeds, carry, replicates, shards, tracker)
+    options.check()
+    workers = Workers.of(threads, executor, progress)
+    inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+    inputs = inputs.needed(model=method != "rs", propensity=True)
+    plan = make_plan(log, named, inputs, options, workers, debug)
+    outcomes, sums = sharding.run(plan, log, workers)
+    models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
     runs = [
-        Replay(settings, outcome, plan.reader.labels, sums, confidence, shards, plan.used)
-        for settings, outcome in zip(plan.settings, outcomes, strict=True)
+        Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards)
+        for lane, outcome in zip(plan.lane_options, outcomes, strict=True)
     ]
-    result = Replays(runs) if several else runs[0]
     if not any(run.complete for run in runs):
         if any(run.interrupted for run in runs):
-            stop = KeyboardInterrupt()
-            stop.add_note(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
-            raise stop
+            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
         raise runs[0].failure
-    return result
+    return Replays(runs) if several else runs[0]
+
+
+def _interrupted(note: str) -> KeyboardInterrupt:
+    stop = KeyboardInterrupt()
+    stop.add_note(note)
+    return stop
 
 
 def record(
-    log: Log,
-    policy: Any,
-    horizon: int | None,
-    given: Given,
-    *,
-    q: float,
-    c_max: float,
-    seed: int,
-    snapshots: int,
-    threads: int | None,
-    executor: Executor | None,
-    progress: Any,
+    log: Log, policy: Any, options: ReplayOptions, inputs: ModelInputs, workers: Workers, *, to_the_end: bool
 ) -> tuple[Replay, Recorded]:
-    """One replicate of DR-ns, with the states in which its blocks found the policy.
+    """One replicate of DR-ns, with the states of the policy, step by step.
 
-    Without a horizon it goes on to the end of the log, and is never complete. The executor is for the fit of models.
+    to_the_end  there is no horizon: the replicate goes on to the end of the log, and is never complete
+
+    The executor, if any, is for the fit of models.
     """
-    asked = asked_once(horizon, q, c_max, seed, snapshots)
-    workers = execution.how_many(threads)
-    how = {"threads": workers, "executor": executor, "progress": progress}
-    plan = _make_plan(log, {"policy": policy}, given, asked, how, False, stacklevel=4)
-    with reporter(progress, log.rows) as report, execution.one_blas_thread():
-        (outcome,), sums = _run(plan, log, workers, None, report)
-    settings = plan.settings[0] if horizon is not None else replace(plan.settings[0], horizon=1)  # for the message
-    run = Replay(settings, outcome, plan.reader.labels, sums, 0.95, 1, plan.used)
+    plan = make_plan(log, {"policy": policy}, inputs, options, workers, False)
+    (outcome,), sums = sharding.run(plan, log, replace(workers, executor=None))
+    lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
+    models = plan.preparation.models.summary(sums.calibration)
+    run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1)
     if run.interrupted:
-        stop = KeyboardInterrupt()
-        stop.add_note(f"before the replay had ended: {run.how_far}")
-        raise stop
-    if outcome.recorded is None or (horizon is not None and not run.complete):
+        raise _interrupted(f"before the replay had ended: {run.how_far}")
+    if outcome.recorded is None or (not to_the_end and not run.complete):
         raise run.failure
     return run, outcome.recorded

@@ -12,16 +12,13 @@ import pyarrow as pa
 
 from drstream.errors import NotEnoughEventsError
 from drstream.intervals import student, t_score
-from drstream.kernels import replay as kernels
-from drstream.replaying.options import Settings
-from drstream.replaying.outcome import Outcome, Sums
-from drstream.results import Estimate, WithModels, plain
+from drstream.replaying.options import LaneOptions
+from drstream.replaying.outcome import Outcome
+from drstream.results import Estimate, ModelSummary, Note, WithModels, plain
 from drstream.types import Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from drstream.models.binding import Used
 
 
 MEASURED = 50  # simulated steps at least from which a bias mass ε_t is measured
@@ -48,28 +45,28 @@ class Replay(WithModels):
 
     def __init__(
         self,
-        settings: Settings,
+        options: LaneOptions,
         outcome: Outcome,
         labels: Sequence[Any],
-        sums: Sums,
+        models: ModelSummary,
+        skipped: dict[str, int],
         confidence: float,
         shards: int,
-        used: Used,
     ) -> None:
-        self.policy, self.method, self.horizon = settings.policy, settings.method, settings.horizon
-        self.q, self.c_max, self.seed = settings.q, settings.c_max, settings.seed
+        self.policy, self.method, self.horizon = options.policy, options.method, options.horizon
+        self.q, self.c_max, self.seed = options.q, options.c_max, options.seed
         self.shards, self.confidence = shards, confidence
-        self.adaptive = settings.adaptive  # c follows the quantile q
+        self.adaptive = options.adaptive  # c follows the quantile q
         self.labels = list(labels)
-        self.skipped = dict(sums.skipped)
-        self._set_models(used, sums.calibration)
+        self.skipped = skipped
+        self.models = models
         self.events = outcome.events
         self.left_over = outcome.left_over
         self.acceptance = _share(outcome.accepted, outcome.events)
         self.violations = _share(outcome.violations, outcome.events)
         self.max_weight = outcome.largest_weight if outcome.events else math.nan
         self.interrupted = outcome.interrupted
-        self._settings, self._outcome = settings, outcome
+        self._options, self._outcome = options, outcome
 
     # Replicates
 
@@ -145,7 +142,7 @@ class Replay(WithModels):
         if self.method == "dm":
             return math.nan  # its bias is the model's
         with np.errstate(invalid="ignore"):
-            return float(self._outcome.curve[_MASS].sum() / self._weights.sum())
+            return float(self._outcome.curve["all_mass"].sum() / self._weights.sum())
 
     @property
     def bias_bound(self) -> float:
@@ -160,7 +157,7 @@ class Replay(WithModels):
         pooled = -(-MEASURED // self.complete)  # points, for an ε_t from so many simulated steps or more
         groups = np.arange(len(self._ends)) // pooled
         measured, weights = (
-            np.bincount(groups, values)[groups] for values in (self._outcome.curve[_MASS], self._weights)
+            np.bincount(groups, values)[groups] for values in (self._outcome.curve["all_mass"], self._weights)
         )
         with np.errstate(all="ignore"):
             mass = np.where(measured > 0, measured / weights, 0.0)
@@ -180,15 +177,15 @@ class Replay(WithModels):
     @property
     def _weights(self) -> Floats:
         """Σ c of each point of the curve, over all replicates; the number of steps for rejection sampling."""
-        return self._outcome.curve[_WEIGHT] * self.complete
+        return self._outcome.curve["mean_weight"] * self.complete
 
     # Curve
 
     @property
     def _ends(self) -> Ints:
         """The last step of each point of the curve."""
-        steps = self._settings.bin_steps
-        return np.minimum(np.arange(1, self._settings.bins + 1) * steps, self.horizon)
+        steps = self._options.bin_steps
+        return np.minimum(np.arange(1, self._options.bins + 1) * steps, self.horizon)
 
     @property
     def curve(self) -> pa.Table:
@@ -199,18 +196,18 @@ class Replay(WithModels):
         if not self.complete:
             raise self.failure
         curve, n = self._outcome.curve, self.complete
-        reward = curve[_REWARD] / curve[_WEIGHT]  # Σ c V_k over Σ c, of all events that simulate step t
-        squares = curve[_M2_REWARD] - 2 * reward * curve[_CO_MOMENT] + reward**2 * curve[_M2_WEIGHT]
-        half = _half_widths(np.maximum(squares, 0.0), n, self.confidence) / curve[_WEIGHT]
-        width = _half_widths(curve[_AVERAGE + 1], n, self.confidence)
-        average = curve[_AVERAGE]
+        weight = curve["mean_weight"]
+        reward = curve["mean_reward"] / weight  # Σ c V_k over Σ c, of all events that simulate step t
+        squares = curve["m2_reward"] - 2 * reward * curve["co_moment"] + reward**2 * curve["m2_weight"]
+        half = _half_widths(np.maximum(squares, 0.0), n, self.confidence) / weight
+        average, width = curve["mean_average"].copy(), _half_widths(curve["m2_average"], n, self.confidence)
         columns = {"t": self._ends, "reward": reward, "low": reward - half, "high": reward + half}
         columns |= {"average": average, "average_low": average - width, "average_high": average + width}
         columns |= {
-            "cumulative": curve[_REWARD].cumsum(),
-            "c": curve[_C],
-            "c_least": curve[_C + 1],
-            "c_largest": curve[_C + 2],
+            "cumulative": curve["mean_reward"].cumsum(),
+            "c": curve["mean_c"].copy(),
+            "c_least": curve["least_c"].copy(),
+            "c_largest": curve["largest_c"].copy(),
         }
         return pa.table(columns)
 
@@ -249,33 +246,44 @@ class Replay(WithModels):
     # Output
 
     @property
-    def notes(self) -> list[str]:
-        found = [] if self.complete else [str(self.failure)]
+    def notes(self) -> list[Note]:
+        """What should be known about the result; each note has a kind."""
+        found = [] if self.complete else [Note(str(self.failure), "incomplete")]
         if self.interrupted:
-            found.append(f"interrupted after {self.events:,} events: only complete replicates are counted")
+            text = f"interrupted after {self.events:,} events: only complete replicates are counted"
+            found.append(Note(text, "interrupted"))
         if self.complete == 1:
-            found.append("one replicate only: there is no interval")
+            found.append(Note("one replicate only: there is no interval", "one replicate"))
         if self.complete > 1 and self.stderr == 0:
-            found.append("all replicates have the same value: an interval without width does not mean certainty")
-        if self.complete and self.method != "rs":
-            inflation = math.fsum(self._outcome.replicates["weight"]) / self.complete / self.horizon
-            if inflation > INFLATION:
-                found.append(
-                    f"c is too large for this policy: replicates weigh {inflation:.3g} T instead of T, so `cumulative` "
-                    "is about as much too large, and `value` leans on the first steps: "
-                    "use a smaller q or c_max, or dr-ns-wc"
-                )
+            text = "all replicates have the same value: an interval without width does not mean certainty"
+            found.append(Note(text, "no width"))
+        found += self._note_on_inflation()
         low, high = self._outcome.rewards
-        if self._settings.unit_rewards and self.events and not 0 <= low <= high <= 1:
-            found.append(f"the policy takes rewards to lie in [0, 1]; here they lie in [{low:g}, {high:g}]")
+        if self._options.unit_rewards and self.events and not 0 <= low <= high <= 1:
+            text = f"the policy takes rewards to lie in [0, 1]; here they lie in [{low:g}, {high:g}]"
+            found.append(Note(text, "reward range"))
         if self._outcome.sketch_from is not None:
-            found.append(
+            text = (
                 f"from row {self._outcome.sketch_from:,} on, c is a sketch's quantile, up to 0.8 % too small: "
                 'tracker="exact" keeps all values'
             )
+            found.append(Note(text, "sketch"))
         if self.skipped:
-            found.append("bad rows skipped: " + ", ".join(f"{n:,} ({why})" for why, n in self.skipped.items()))
+            reasons = ", ".join(f"{n:,} ({why})" for why, n in self.skipped.items())
+            found.append(Note(f"bad rows skipped: {reasons}", "skipped"))
         return found
+
+    def _note_on_inflation(self) -> list[Note]:
+        if not self.complete or self.method == "rs":
+            return []
+        inflation = math.fsum(self._outcome.replicates["weight"]) / self.complete / self.horizon
+        if inflation <= INFLATION:
+            return []
+        text = (
+            f"c is too large for this policy: replicates weigh {inflation:.3g} T instead of T, so `cumulative` is "
+            "about as much too large, and `value` leans on the first steps: use a smaller q or c_max, or dr-ns-wc"
+        )
+        return [Note(text, "inflation")]
 
     def row(self) -> dict[str, Any]:
         """The result in one row; what a lane without a complete replicate does not know is NaN."""
@@ -342,27 +350,12 @@ class Replay(WithModels):
                 f"  replicates         {self.complete:,} of {self.horizon:,} steps",
             ]
         lines += [
-            f"  events             {self.events:,}, {self.left_over:,} of them left over; {self.acceptance:.3%} taken",
+            f"  events             {self.events:,}, {self.acceptance:.3%} accepted, {self.left_over:,} left over",
             f"  violations         {self.violations:.3%} of events with c w > 1{mass}",
         ]
         if how := self.how():
             lines.append(f"  models             {how}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-
-_REWARD, _WEIGHT, _M2_REWARD, _M2_WEIGHT, _CO_MOMENT, _AVERAGE, _C, _MASS = (
-    row - kernels.MEAN_REWARD
-    for row in (
-        kernels.MEAN_REWARD,
-        kernels.MEAN_WEIGHT,
-        kernels.M2_REWARD,
-        kernels.M2_WEIGHT,
-        kernels.CO_MOMENT,
-        kernels.MEAN_AVERAGE,
-        kernels.MEAN_C,
-        kernels.ALL_MASS,
-    )
-)
 
 
 def _share(part: int, whole: int) -> float:

@@ -1,6 +1,7 @@
-"""What a replay keeps of the policy that it simulates: the states in which blocks of events found it, with weights.
+"""What a replay keeps of the policy that it simulates: its states, step by step, with weights.
 
-A block B(t) is the events between two acceptances, through which π(·|·, h_{t-1}) does not change; it weighs c_t |B(t)|.
+Step t covers the events B(t) between two acceptances, through which π(·|·, h_{t-1}) does not change; its weight is
+c_t |B(t)|.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ class Recorded:
     """A replay's policies h_0, ..., h_{T-1}, or those that stand for them, and the sums of Algorithm 1."""
 
     snapshots: list[Any]  # a compiled policy's states, or copies of a Python policy
-    weights: Floats  # of the blocks that a snapshot stands for, Σ c_t |B(t)|
+    weights: Floats  # of the steps that a snapshot stands for, Σ c_t |B(t)|
     value: float  # V / C
     weight: float  # C
     steps: int  # T
-    events: int  # N: those after the last acceptance are in no block
+    events: int  # N: those after the last acceptance are in no step
     least_propensity: float
     rewards: tuple[float, float]  # the least and the largest
 
@@ -60,7 +61,7 @@ class _Group:
 
 
 class Recorder:
-    """Keeps at most `most` snapshots, whatever the number of blocks.
+    """Keeps at most `most` snapshots, whatever the number of steps.
 
     Where there are more, neighbours form groups: 2, 4, 8, ... to a group. The one that stands for its group, with the
     weight of all, is drawn with probability proportional to its own weight. So the mixture of those that are kept has,
@@ -71,12 +72,12 @@ class Recorder:
         self.most = most
         self.size = 1  # snapshots to a group
         self.groups: list[_Group] = []
-        self.seen, self.waiting = Seen(), Seen()  # events of complete blocks, and those since
+        self.seen, self.waiting = Seen(), Seen()  # events of complete steps, and those since
         self._random = np.random.default_rng([seed & (2**64 - 1), 0x50560001])  # apart from those that accept events
-        self._last: _Group | None = None  # blocks that found the same state, until it changes
+        self._last: _Group | None = None  # steps in the same state, until it changes
 
     def add(self, snapshot: Any, weight: float) -> None:
-        """A block that found the policy in this state; while it does not change, it must be the same object."""
+        """A step in which the policy was in this state. While the state does not change, it must be the same object."""
         if self._last is not None and self._last.snapshot is snapshot:
             self._last.weight += weight
         else:
@@ -84,7 +85,7 @@ class Recorder:
             self._last = _Group(snapshot, weight)
 
     def pass_over(self, propensity: Floats, reward: Floats, complete: int) -> None:
-        """Events that were replayed, of which the first so many completed blocks."""
+        """Events that were replayed; the first `complete` of them belong to complete steps."""
         self.waiting.add(Seen.of(propensity[:complete], reward[:complete]))
         if complete:
             self.seen.add(self.waiting)
