@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drstream.errors import DrstreamError
-from scripts.experiments import adaptive, classification, data, page, slotting, visits
+from scripts.experiments import data, page
+from scripts.experiments.adaptive import run as adaptive
+from scripts.experiments.classification import run as classification
+from scripts.experiments.slotting import run as slotting
 from scripts.experiments.trials import Setting
+from scripts.experiments.visits import run as visits
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS: dict[str, Callable[[Setting], Path]] = {

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drstream.writing import whole
-from scripts.experiments import adaptive_page, classification_page, slotting_page, visits_page
+from scripts.experiments.adaptive import page as adaptive_page
+from scripts.experiments.classification import page as classification_page
+from scripts.experiments.slotting import page as slotting_page
 from scripts.experiments.summary import Results
+from scripts.experiments.visits import page as visits_page
 
 Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
 

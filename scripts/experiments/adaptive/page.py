@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.experiments import plots
-from scripts.experiments.adaptive import C
+from scripts.experiments.adaptive.run import C
 from scripts.experiments.summary import Error, Results, table
 
 PAPER = {  # T = 300: rmse, its 95 % interval, bias, std
