@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+Info = dict[str, Any]  # what a benchmark noted in its extra_info
+
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(head)
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
-def verdict(info: dict[str, Any], full: bool) -> str:
+def verdict(info: Info, full: bool) -> str:
     if info["required" if "required" in info else "required_mb"] is None:
         return ""
     return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")

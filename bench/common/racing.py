@@ -9,6 +9,9 @@ from typing import Any
 
 Run = Callable[[], Any]
 
+THREADS = 2  # on each side
+PAIRS = 9  # unless a case has its own number
+
 
 def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True) -> tuple[list[float], list[float]]:
     """Seconds of ours and of the baseline, in turns. Each timed run follows an untimed one of its own side.

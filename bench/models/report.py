@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import megabytes, millions, spread, table, verdict
-
-Info = dict[str, Any]
+from bench.common.markdown import Info, millions, spread, table, verdict
 
 FIT = (
     "K = 10, d = 20, 2 threads on each side. Both read the Parquet file in the time that counts: drstream streams it, "
@@ -20,18 +16,12 @@ CROSSFIT = (
     "Models are fitted for each fold on the others, and the log is evaluated, in the time that counts; the other side "
     "evaluates with a model that was fitted before."
 )
-MEMORY = (
-    "Of a process that fits the model, one each; drstream keeps up to 268 MB of decoded events for the passes that "
-    "follow. scikit-learn's process has the log in one array, and nothing of drstream's."
-)
 
 
 def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     parts = []
     if kinds["fit"]:
         parts += ["## Models: fits", FIT, fits(kinds["fit"], full)]
-    if kinds["fit memory"]:
-        parts += ["## Models: peak memory", MEMORY, memory(kinds["fit memory"], full)]
     if kinds["crossfit"]:
         parts += ["## Models: cross-fitting", CROSSFIT, crossfit(kinds["crossfit"])]
     return parts
@@ -70,21 +60,3 @@ def crossfit(found: list[Info]) -> str:
         for info in found
     )
     return table(("what", "log", "events/s", "against", "events/s", "ratio"), rows)
-
-
-def memory(found: list[Info], full: bool) -> str:
-    rows = (
-        (
-            info["model"],
-            *(
-                f"{megabytes(peak)} at {millions(count)} rows"
-                for count, peak in zip(info["rows"], info["peak_mb"], strict=True)
-            ),
-            f"{info['growth']:.2f}",
-            f"{info['required']:.2f}",
-            verdict(info, full),
-            f"{megabytes(info['sklearn_mb'])} at {millions(info['rows'][0])} rows, {info['sklearn_kind']}",
-        )
-        for info in found
-    )
-    return table(("model", "peak", "peak", "ratio", "required: at most", "met", "scikit-learn's peak"), rows)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
-from bench.common.markdown import millions, spread, table
-from bench.evaluation import cases
-
-Info = dict[str, Any]
+from bench.common.baselines import SCAN
+from bench.common.markdown import Info, millions, spread, table
 
 EPOCHS = (
     "Direct loss minimisation of DR's losses with a ridge model, K = 10, d = 20, 2 threads, from Parquet. An epoch is "
@@ -26,7 +23,7 @@ THROUGHPUT = (
 )
 
 
-def sections(kinds: dict[str, list[Info]]) -> list[str]:
+def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     parts = ["## Policy optimisation"]
     if kinds["dlm"]:
         rows = [row for info in kinds["dlm"] for row in epochs(info)]
@@ -41,7 +38,7 @@ def epochs(info: Info) -> Iterator[tuple[str, ...]]:
     """One row; against the scan, one more for the first pass, which is the same for any number of runs."""
     log = f"{info['log']}, {millions(info['rows'])} rows"
     against = info["baseline"], milliseconds(info["baseline_seconds"])
-    if info["baseline"] == cases.SCAN and info["runs"] == 1:
+    if info["baseline"] == SCAN and info["runs"] == 1:
         first = info["first_seconds"]
         yield "first pass", log, milliseconds(first), "", *against, f"{info['baseline_seconds'] / first:.2f}"
     time, ratios = info["epoch_seconds"], info["ratios"]

@@ -15,7 +15,7 @@ from typing import Any
 FITS = ("fit-Ridge", "fit-Logistic", "fit-Propensity")
 SKLEARN_FITS = ("sklearn-Ridge-float64", "sklearn-Logistic-float32", "sklearn-Propensity-float32")
 TASKS = ("evaluate", "replay", "replay-long-sketch", "replay-long-exact", *FITS, *SKLEARN_FITS)
-FEATURES = 20  # cases.FEATURES, which cannot be asked for without drstream
+FEATURES = 20  # logs.FEATURES, which cannot be asked for without drstream
 
 
 def main() -> None:
@@ -47,9 +47,9 @@ def main() -> None:
     times["kernels"] = time.monotonic() - started
 
     started = time.monotonic()
-    from bench.evaluation import cases
+    from bench.common import logs
 
-    cases.model()
+    logs.model()
     times["fit"] = time.monotonic() - started
 
     started = time.monotonic()
@@ -59,9 +59,9 @@ def main() -> None:
     compiled = sum(sum(kernel.stats.cache_misses.values()) for kernel in COMPILED)
     report = {"times": times, "compiled": compiled, "peak_mb": peak_memory(), "values": None}
     if task == "replay-long-exact":
-        from bench.replaying import cases as replay_cases
+        from bench.process import replays
 
-        report["values"] = replay_cases.values_held(log, result)
+        report["values"] = replays.values_held(log, result)
     print(json.dumps(report))  # noqa: T201
 
 
@@ -71,15 +71,15 @@ def run(task: str, log: str) -> Any:
 
         return cases.FOUR.run(log)
     if task in FITS:
-        from bench.models import cases as model_cases
+        from bench.models import cases
 
-        return model_cases.fit(task.removeprefix("fit-"), log)
-    from bench.replaying import cases as replay_cases
+        return cases.fit(task.removeprefix("fit-"), log)
+    from bench.process import replays
 
     if task == "replay":
-        return replay_cases.replay_small(log)
+        return replays.replay_small(log)
     assert task in TASKS
-    return replay_cases.replay_long(log, task.removeprefix("replay-long-"))
+    return replays.replay_long(log, task.removeprefix("replay-long-"))
 
 
 def fit_sklearn(task: str, log: str) -> None:

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.evaluation.baselines import PARITY, scan
-from bench.replaying import cases as replay_cases
-from bench.replaying import hand_loop
+from bench.common.baselines import PARITY, SCAN, scan
+from bench.replaying import cases, hand_loop
 from bench.replaying.cases import Case
 from bench.replaying.peers import PEERS
 
@@ -24,11 +22,11 @@ def prepare(case: Case, folder: Path) -> Baseline:
     """What is timed."""
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
-    if case.baseline == replay_cases.HAND:
+    if case.baseline == cases.HAND:
         return lambda: hand_loop.replay(case.log.path, case.log.rows)
-    if case.baseline == replay_cases.APART:
+    if case.baseline == cases.APART:
         return lambda: [task.run(case.log) for task in case.task.apart]
-    assert case.baseline == cases.SCAN
+    assert case.baseline == SCAN
     return lambda: scan(case.log)
 
 
@@ -45,10 +43,10 @@ def check_parity(case: Case, baseline: Baseline) -> str:
             f"{theirs.value:.3f} for a step; drstream accepted {ours.acceptance:.1%} of all and reports "
             f"{ours.value:.3f}, for the first {ours.horizon} steps."
         )
-    if case.baseline == replay_cases.HAND:
+    if case.baseline == cases.HAND:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
-    elif case.baseline == replay_cases.APART:
+    elif case.baseline == cases.APART:
         for together, alone in zip(ours, theirs, strict=True):
             assert together.events == alone.events == case.log.rows
             _agree(averages(together), averages(alone))

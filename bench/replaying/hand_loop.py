@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs
+from bench.replaying import cases
 
 ROOM = 1 << 20  # values in each heap of Q: a replicate has 3,000 events on this log, a batch has 262,144
 FLAGS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}  # reassoc: dot products vectorise
@@ -138,11 +138,11 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
 
 def replay(path: Path, rows: int) -> np.ndarray:
     """The average of each replicate of a mapped log."""
-    model, policy = cases.model(), replay_cases.GREEDY.policies
-    settings = replay_cases.HORIZON, replay_cases.Q, policy.epsilon, policy.learning_rate
-    learner = np.zeros((cases.ACTIONS, cases.FEATURES + 1))
+    model, policy = logs.model(), cases.GREEDY.policies
+    settings = cases.HORIZON, cases.Q, policy.epsilon, policy.learning_rate
+    learner = np.zeros((logs.ACTIONS, logs.FEATURES + 1))
     heaps = np.empty(ROOM), np.empty(ROOM)
-    averages = np.empty(rows // replay_cases.HORIZON)
+    averages = np.empty(rows // cases.HORIZON)
     state = 0, 0, 0, 0, 1.0, 0.0, 0.0, 0
     key = np.uint64(key_of(np.uint64(0)))  # of seed 0; Numba returns an int
     first_row = 0
@@ -151,7 +151,7 @@ def replay(path: Path, rows: int) -> np.ndarray:
         for index in range(reader.num_record_batches):
             batch = reader.get_batch(index)
             assert state[2] + len(batch) <= ROOM, "Q could outgrow its room"
-            X = batch.column("x").flatten().to_numpy().reshape(len(batch), cases.FEATURES)
+            X = batch.column("x").flatten().to_numpy().reshape(len(batch), logs.FEATURES)
             columns = (batch.column(name).to_numpy() for name in ("action", "reward", "propensity"))
             fixed = first_row, key, (model.coef_, model.intercept_), settings
             state = replay_batch(X, *columns, *fixed, learner, heaps, state, averages)

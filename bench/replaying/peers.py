@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs
+from bench.replaying import cases
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def need(module: str) -> None:
 
 
 @cache
-def events(log: cases.LogFile, rows: int) -> list[tuple[list[float], int, float, float]]:
+def events(log: logs.LogFile, rows: int) -> list[tuple[list[float], int, float, float]]:
     """Context, action, reward and propensity of the first rows."""
     head = ds.dataset(log.path, format="arrow" if log.path.suffix == ".arrow" else "parquet").head(rows)
     columns = (head[name].to_pylist() for name in ("x", "action", "reward", "propensity"))
@@ -51,22 +51,22 @@ def events(log: cases.LogFile, rows: int) -> list[tuple[list[float], int, float,
 # Vowpal Wabbit: text, of which each action's line is its number; -q makes the weights of a linear score for each action
 
 
-def write_text(path: Path, log: cases.LogFile, rows: int) -> None:
+def write_text(path: Path, log: logs.LogFile, rows: int) -> None:
     with path.open("w") as out:
         for x, action, reward, propensity in events(log, rows):
             features = " ".join(f"{j}:{value:.7g}" for j, value in enumerate(x))
-            lines = [f"|a {k}" for k in range(cases.ACTIONS)]
+            lines = [f"|a {k}" for k in range(logs.ACTIONS)]
             lines[action] = f"{action}:{-reward:g}:{propensity:.7g} {lines[action]}"
             out.write(f"shared |x {features}\n" + "\n".join(lines) + "\n\n")
 
 
-def vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
+def vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     need("vowpalwabbit")
     from vowpalwabbit import Workspace
 
     text = folder / f"{rows}.txt"
     write_text(text, log, rows)
-    learner = f"--cb_explore_adf --epsilon {replay_cases.EPSILON} -q xa --ignore_linear x --noconstant"
+    learner = f"--cb_explore_adf --epsilon {cases.EPSILON} -q xa --ignore_linear x --noconstant"
     command = f"--explore_eval {learner} --quiet --extra_metrics {folder / 'metrics.json'} -d {text}"
 
     def run() -> Outcome:
@@ -98,8 +98,8 @@ class NumpyGreedy:
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
-        self.policy = replay_cases.GREEDY.policies
-        self.weights = np.zeros((cases.ACTIONS, cases.FEATURES + 1))
+        self.policy = cases.GREEDY.policies
+        self.weights = np.zeros((logs.ACTIONS, logs.FEATURES + 1))
 
     def score(self, context: list[float], actions: list[str], action: str) -> float:
         best = (self.weights[:, :-1] @ np.array(context) + self.weights[:, -1]).argmax()
@@ -112,24 +112,24 @@ class NumpyGreedy:
         weights += rate * (reward - weights @ x) / (1 + rate * (x @ x)) * x
 
 
-def coba(log: cases.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
+def coba(log: logs.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
     from coba.evaluators import RejectionCB
 
-    actions = [str(k) for k in range(cases.ACTIONS)]
+    actions = [str(k) for k in range(logs.ACTIONS)]
     found = [
         {"context": x, "actions": actions, "action": actions[a], "reward": r, "probability": p}
         for x, a, r, p in events(log, rows)
     ]
 
     def run() -> Outcome:
-        evaluator = RejectionCB(cpct=replay_cases.Q, seed=1)  # ope=None, the fastest: accepted rewards only
+        evaluator = RejectionCB(cpct=cases.Q, seed=1)  # ope=None, the fastest: accepted rewards only
         rewards = [record["reward"] for record in evaluator.evaluate(Interactions(found), learner())]
         return Outcome(len(found), len(rewards), mean(rewards))
 
     return run
 
 
-def coba_vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
+def coba_vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     """With the learner that coba has for this, which is Vowpal Wabbit's.
 
     Without action features (--cb_explore 10) it would be four times as fast, and learn that every action is the first:
@@ -139,16 +139,16 @@ def coba_vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
     need("coba")
     from coba.learners import VowpalEpsilonLearner
 
-    return coba(log, rows, lambda: VowpalEpsilonLearner(epsilon=replay_cases.EPSILON, features=["a", "ax"]))
+    return coba(log, rows, lambda: VowpalEpsilonLearner(epsilon=cases.EPSILON, features=["a", "ax"]))
 
 
-def coba_numpy(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
+def coba_numpy(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     need("coba")
     return coba(log, rows, NumpyGreedy)
 
 
-PEERS: dict[str, Callable[[cases.LogFile, int, Path], Prepared]] = {
-    replay_cases.VOWPAL: vowpal,
-    replay_cases.COBA: coba_vowpal,
-    replay_cases.COBA_NUMPY: coba_numpy,
+PEERS: dict[str, Callable[[logs.LogFile, int, Path], Prepared]] = {
+    cases.VOWPAL: vowpal,
+    cases.COBA: coba_vowpal,
+    cases.COBA_NUMPY: coba_numpy,
 }

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import megabytes, millions, seconds, spread, table, verdict
-from bench.replaying import cases as replay_cases
-
-Info = dict[str, Any]
+from bench.common.markdown import Info, millions, seconds, spread, table, verdict
 
 THROUGHPUT = (
     "DR-ns of an ε-greedy learner with linear scores, T = 300 steps, q = 0.05, ridge model, K = 10, d = 20, 2 threads. "
@@ -19,10 +14,6 @@ SHARE = (
     "15 acceptances. The engine's share is the wall time of `replay` outside the policy's methods; median of five."
 )
 TRACKER = "Values inserted a second, the quantile asked for after each, while the tracker holds this many others."
-MEMORY = (
-    "Of a process that replays a uniform policy with T a tenth of the rows: 0.4 of the log to a replicate. Q holds the "
-    "ratios below 1; median of three each."
-)
 
 
 def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
@@ -34,8 +25,6 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
         parts += ["## Replay: a policy in Python", SHARE, share(kinds["share"], full)]
     if kinds["tracker"]:
         parts += ["## Replay: the quantile of Q", TRACKER, tracker(kinds["tracker"], full)]
-    if kinds["replay memory"]:
-        parts += ["## Replay: peak memory", MEMORY, *(memory(info, full) for info in kinds["replay memory"])]
     return parts
 
 
@@ -83,26 +72,3 @@ def tracker(found: list[Info], full: bool) -> str:
         for info in found
     )
     return table(("tracker", "q", "values inside", "values/s", "required", "met"), rows)
-
-
-def memory(info: Info, full: bool) -> str:
-    (short, long), (short_mb, long_mb) = info["rows"], info["peak_mb"]
-    rows = [
-        (
-            "sketch",
-            f"{megabytes(short_mb)} at {millions(short)} rows",
-            f"{megabytes(long_mb)} at {millions(long)} rows",
-            f"ratio {info['growth']:.2f}",
-            f"{info['required_growth']:.2f}",
-            verdict({"required": 0, "passed": info["growth_passed"]}, full),
-        ),
-        (
-            f"exact, up to {millions(info['values'])} values in Q",
-            f"{megabytes(long_mb)} with the sketch",
-            f"{megabytes(info['exact_mb'])} at {millions(long)} rows",
-            f"{megabytes(info['exact_mb'] - long_mb)} more",
-            f"{megabytes(info['required_mb'])}, {replay_cases.BYTES_A_VALUE} bytes a value",
-            verdict({"required": 0, "passed": info["exact_passed"]}, full),
-        ),
-    ]
-    return table(("tracker", "peak", "peak", "", "required: at most", "met"), rows)

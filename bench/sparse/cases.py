@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import racing
+from bench.common.baselines import SCAN
+from bench.replaying import cases as replaying
 from bench.sparse.log import SPARSE, SparseFile, model, open_log
 
 ESTIMATORS = ("dm", "ips", "snips", "dr")
-LEARNER = drs.policies.EpsilonGreedy(replay_cases.EPSILON)
+LEARNER = drs.policies.EpsilonGreedy(replaying.EPSILON)
 SHARPNESS = 10  # of the softmax policy, times the model's weights
 
 
@@ -22,12 +23,12 @@ def policy() -> drs.policies.Softmax:
 
 
 def evaluate(source: Any) -> drs.Evaluation:
-    return drs.evaluate(open_log(source), {"softmax": policy()}, model(), ESTIMATORS, threads=cases.THREADS)
+    return drs.evaluate(open_log(source), {"softmax": policy()}, model(), ESTIMATORS, threads=racing.THREADS)
 
 
 def replay(source: Any) -> drs.Replay:
-    how = {"q": replay_cases.Q, "threads": cases.THREADS}
-    return drs.replay(open_log(source), LEARNER, replay_cases.HORIZON, model(), **how)
+    how = {"q": replaying.Q, "threads": racing.THREADS}
+    return drs.replay(open_log(source), LEARNER, replaying.HORIZON, model(), **how)
 
 
 EVALUATE, REPLAY = "dm, ips, snips, dr of a softmax policy", "replay of an ε-greedy learner"
@@ -49,9 +50,9 @@ class Case:
 
 
 CASES = [
-    Case(EVALUATE, cases.SCAN),
+    Case(EVALUATE, SCAN),
     Case(EVALUATE, SCIPY, pairs=3),
-    Case(REPLAY, cases.SCAN),
-    Case(REPLAY, LOOP, pairs=3, baseline_rows=replay_cases.PEER_ROWS),
+    Case(REPLAY, SCAN),
+    Case(REPLAY, LOOP, pairs=3, baseline_rows=replaying.PEER_ROWS),
 ]
 NAMES = [*map(str, CASES)]

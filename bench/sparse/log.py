@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from bench.evaluation import cases
+from bench.common import logs
 
-DATA = Path(os.environ.get("DRSTREAM_DATA", cases.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
+DATA = Path(os.environ.get("DRSTREAM_DATA", logs.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
 SOURCE = DATA / "rcv1_top4.parquet"
 DOCUMENTS, DIM, ACTIONS = 27_613, 47_236, 4
 NONZEROS = 78  # of a document, in the mean
 EXPLORED = 0.5
-COPIES = max(1, 20 * cases.ROWS // cases.REQUIRED_ROWS)  # 552,260 rows
+COPIES = max(1, 20 * logs.ROWS // logs.REQUIRED_ROWS)  # 552,260 rows
 COLUMNS = ["action", "reward", "propensity", "indices", "values"]
 TRAINING = COPIES  # the number of a copy that is not in the log
 
@@ -82,7 +82,7 @@ def table(copy: int) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class SparseFile(cases.LogFile):
+class SparseFile(logs.LogFile):
     """A row group for each copy."""
 
     layout: str = "sparse"
@@ -95,7 +95,7 @@ class SparseFile(cases.LogFile):
     @property
     def path(self) -> Path:
         name = "rcv1" if SOURCE.exists() else "random"
-        return cases.LOGS / f"{self.layout}-{self.codec}-{name}-{self.rows}.parquet"
+        return logs.LOGS / f"{self.layout}-{self.codec}-{name}-{self.rows}.parquet"
 
     @property
     def columns(self) -> list[str]:
@@ -109,7 +109,7 @@ class SparseFile(cases.LogFile):
 
     def make(self) -> Path:
         if not self.path.exists():
-            cases.LOGS.mkdir(parents=True, exist_ok=True)
+            logs.LOGS.mkdir(parents=True, exist_ok=True)
             unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
             how = {"compression": self.codec, "use_dictionary": ["action", "reward"]}  # as scripts/make_log
             with pq.ParquetWriter(unfinished, table(0).schema, **how) as writer:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import millions, spread, table
+from bench.common.markdown import Info, millions, spread, table
 from bench.sparse import log as sparse_log
-
-Info = dict[str, Any]
 
 SPARSE = (
     f"K = {sparse_log.ACTIONS} topics, d = {sparse_log.DIM:,} features, ridge model, 2 threads. Every document of "
@@ -18,7 +14,8 @@ SPARSE = (
 )
 
 
-def sections(found: list[Info]) -> list[str]:
+def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
+    found = kinds["sparse"]
     if not found:
         return []
     rows = (

@@ -1,0 +1,35 @@
+"""The page's section about `evaluate`: from what the benchmarks noted to Markdown."""
+
+from __future__ import annotations
+
+from bench.common.markdown import Info, millions, spread, table, verdict
+
+THROUGHPUT = (
+    "K = 10 actions, d = 20 continuous float32 features, 2 threads on each side. Runs alternate; the ratio is the "
+    "median over pairs of drstream's throughput to the baseline's, with the smallest and the largest pair beside it."
+)
+
+
+def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
+    found = kinds["throughput"]
+    return ["## Throughput", THROUGHPUT, throughput(found, full)] if found else []
+
+
+def throughput(found: list[Info], full: bool) -> str:
+    head = ("what", "log", "events/s", "against", "events/s", "ratio", "required", "met")
+    return table(
+        head,
+        (
+            (
+                info["task"],
+                f"{info['log']}, {millions(info['rows'])} rows",
+                millions(info["events_per_second"]),
+                info["baseline"],
+                millions(info["baseline_events_per_second"]),
+                spread(info["ratio"], info["ratios"]),
+                "" if info["required"] is None else f"{info['required']:.2f}",
+                verdict(info, full),
+            )
+            for info in found
+        ),
+    )
