@@ -1,4 +1,4 @@
-"""Adds to the benchmarks' JSON what the report says about the machine."""
+"""Adds to the benchmarks' JSON what the page says about the machine and the size of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several topics compare with: the bare scan of a log, and the textbook's formulas in NumPy."""
+"""Baselines and checks that several topics share: the bare scan, and the textbook's formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Estimates = dict[tuple[str, str], Numbers]  # by policy and estimator
 
 
 def scan(log: logs.LogFile) -> int:
-    """Decodes the columns, and looks at nothing."""
+    """Decodes the columns, does nothing with them, and returns the number of rows."""
     pa.set_cpu_count(racing.THREADS)
     return sum(batch.num_rows for batch in ds.dataset(log.path).to_batches(columns=log.columns))
 
 
 def textbook(pi: np.ndarray, rhat: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> dict[str, Numbers]:
-    """The formulas as they stand in a textbook, from probabilities and predictions (n, K)."""
+    """The textbook's formulas, from probabilities and predictions (n, K)."""
     rows = np.arange(len(a))
     w = pi[rows, a] / p
     b = (pi * rhat).sum(axis=1)
@@ -36,7 +36,7 @@ def textbook(pi: np.ndarray, rhat: np.ndarray, a: np.ndarray, r: np.ndarray, p: 
     terms = {
         "dm": b,
         "ips": w * r,
-        "snips": snips + w * (r - snips) / w.mean(),  # its influence function
+        "snips": snips + w * (r - snips) / w.mean(),  # by its influence function
         "dr": b + w * (r - rhat[rows, a]),
     }
     return {name: numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi))) for name, psi in terms.items()}

@@ -1,4 +1,4 @@
-"""The logs that benchmarks read: their sizes, how they are made, and a reward model fitted on other rows."""
+"""The synthetic logs that benchmarks read, and a reward model that is fitted on other rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 LOGS = Path(os.environ.get("DRSTREAM_BENCH_LOGS") or ROOT / "logs")
 REQUIRED_ROWS = 5_000_000
 ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or REQUIRED_ROWS)
-FULL_SIZE = ROWS >= REQUIRED_ROWS  # below it, what is required is reported, but does not fail
+FULL_SIZE = ROWS >= REQUIRED_ROWS  # smaller runs report a missed requirement but do not fail
 ACTIONS, FEATURES = 10, 20
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """A synthetic log, made by scripts/make_log when it is first needed."""
+    """A synthetic log. scripts/make_log writes it when a benchmark first needs it."""
 
     layout: str
     codec: str
@@ -36,7 +36,7 @@ class LogFile:
 
     @property
     def columns(self) -> list[str]:
-        """What an evaluation with contexts reads of it: all but `target`."""
+        """The columns that an evaluation with contexts reads: all but `target`."""
         contexts = ["x"] if self.layout == "list" else [f"x{j}" for j in range(FEATURES)]
         return ["action", "reward", "propensity", *contexts]
 
@@ -52,7 +52,7 @@ class LogFile:
 WIDE, LIST = LogFile("wide", "snappy"), LogFile("list", "zstd")
 SMALL = LogFile("wide", "snappy", rows=1_000)
 
-world = drs.synth.World(ACTIONS, FEATURES, kinds=None)  # the one that make_log draws from
+world = drs.synth.World(ACTIONS, FEATURES, kinds=None)  # make_log draws from the same world
 
 
 @cache

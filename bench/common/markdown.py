@@ -1,4 +1,4 @@
-"""How numbers, verdicts and tables are written on the page."""
+"""Formats numbers, verdicts and tables for the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def verdict(info: Info, full: bool) -> str:
 
 
 def spread(ratio: float, ratios: list[float]) -> str:
-    """The ratio, with the smallest and the largest pair."""
+    """The ratio, with those of the smallest and the largest pair."""
     form = ".4f" if ratio < 0.1 else ".2f" if ratio < 10 else ".1f" if ratio < 100 else ".0f"
     return f"{ratio:{form}} ({min(ratios):{form}} to {max(ratios):{form}})"
 

@@ -1,8 +1,9 @@
-"""The page of all topics, in Markdown, from the JSON of pytest-benchmark.
+"""Writes the page of all topics, in Markdown, from the JSON of pytest-benchmark.
 
-usage: python -m bench.common.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, it is printed)
+usage: python -m bench.common.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, prints it)
 
-Of several results, e.g. of a whole run and of a later one of some benchmarks, the later ones count.
+With several files, a later file replaces the results of the benchmarks that it contains. So some benchmarks can be
+measured again after a whole run.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def main() -> None:
 
 
 def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One run's results; those of a later run stand in for the same benchmarks, and the page says so."""
+    """The first run's results, with those of later runs in place of the same benchmarks; the page names these."""
     first, *others = runs
     for run in others:
         names = {benchmark["fullname"] for benchmark in run["benchmarks"]}
         first["benchmarks"] = [b for b in first["benchmarks"] if b["fullname"] not in names] + run["benchmarks"]
         files = sorted({name.partition("::")[0] for name in names})
         about = f"{run['datetime'][:10]}, commit {run['commit_info']['id'][:10]}"
-        first.setdefault("later", []).append(f"- of {', '.join(files)}: {about}")
+        first.setdefault("later", []).append(f"- measured later ({about}): {', '.join(files)}")
     return first
 
 
@@ -63,15 +64,14 @@ def page(results: dict[str, Any]) -> str:
     kinds: dict[str, list[Info]] = defaultdict(list)
     for benchmark in results["benchmarks"]:
         info = benchmark["extra_info"]
-        if "kind" in info:  # else it failed before it was measured: parity, or no log
+        if "kind" in info:  # without it, the benchmark failed before its measurement: no parity, or no log
             kinds[info["kind"]].append(info)
     machine = results["machine_info"]
     full = machine["full_size"]
     parts = ["# Benchmarks", about(results), missing(kinds)]
     if not full:
-        parts.append(
-            f"**A quick check with {machine['rows']:,} rows: what is required holds for 5,000,000 and is not judged.**"
-        )
+        rows = f"{machine['rows']:,} rows"
+        parts.append(f"**This is a quick check with {rows}. Requirements are about 5,000,000 and are not judged.**")
     for _, report in TOPICS:
         parts += report.sections(kinds, full)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -84,7 +84,7 @@ def about(results: dict[str, Any]) -> str:
     changed = " with uncommitted changes" if results["commit_info"].get("dirty") else ""
     return "\n".join(
         [
-            "Written by `scripts/bench`; do not edit.",
+            "`scripts/bench` writes this page; do not edit it.",
             "",
             f"- {results['datetime'][:10]}, commit {commit[:10]}{changed}",
             *dict.fromkeys(results.get("later", [])),
@@ -96,7 +96,7 @@ def about(results: dict[str, Any]) -> str:
 
 
 def missing(kinds: dict[str, list[Info]]) -> str:
-    """A requirement that has no row must not look as if it were met."""
+    """Lists the benchmarks without a row. Otherwise a requirement that was not measured would look met."""
     found = {info["name"] for infos in kinds.values() for info in infos}
     absent = [name for cases, _ in TOPICS for name in cases.NAMES if name not in found]
     return "\n".join(["**Not measured in this run:**", "", *(f"- {name}" for name in absent)]) if absent else ""

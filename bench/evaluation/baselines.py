@@ -1,4 +1,4 @@
-"""What drstream is measured against, and the checks that both sides compute the same."""
+"""Baselines of `evaluate`, and the check that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from bench.common.baselines import (
 
 
 def scan_row_groups(log: logs.LogFile) -> int:
-    """As drstream reads: less memory in flight than `scan`, so that it depends less on how warm the heap is."""
+    """Reads as drstream does. It holds less memory than `scan` and so depends less on how warm the heap is."""
 
     def rows(group: int) -> int:
         with pq.ParquetFile(log.path, memory_map=True) as file:
@@ -77,7 +77,7 @@ def query_polars(log: logs.LogFile) -> Estimates:
 
 
 def from_sums(n: int, mean: float, std: float, w: float, y: float, ww: float, wy: float, yy: float) -> Estimates:
-    """IPS is a mean; SNIPS Σy / Σw has the delta method's variance, that of w (r - SNIPS) over the mean weight."""
+    """IPS is a mean. SNIPS is Σy / Σw; by the delta method its variance is that of w (r - SNIPS) / mean(w)."""
     snips = y / w
     squares = (yy - 2 * snips * wy + snips**2 * ww) / (w / n) ** 2
     return {
@@ -98,7 +98,7 @@ BASELINES: dict[str, Callable[[logs.LogFile], Any]] = {
 
 
 def check_parity(case: cases.Case) -> None:
-    """Whether both sides see the same events and compute the same, before anyone is timed."""
+    """Checks, before the clock starts, that both sides see the same events and compute the same numbers."""
     assert pl.thread_pool_size() == racing.THREADS, "polars was imported before POLARS_MAX_THREADS was set"
     result = case.task.run(case.log.path)
     assert result.n == pq.read_metadata(case.log.path).num_rows
@@ -113,7 +113,7 @@ def check_parity(case: cases.Case) -> None:
 
 
 def plain_numpy(task: cases.Task, table: pa.Table, rhat: np.ndarray | None = None) -> Estimates:
-    """All of the log in memory; predictions are those of the cases' model, unless they are given."""
+    """Evaluates the whole log in memory. Without `rhat`, predictions are those of `logs.model()`."""
     events = tuple(table[name].to_numpy() for name in ("action", "reward", "propensity"))
     X = contexts(table)
     if rhat is None:

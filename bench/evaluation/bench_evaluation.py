@@ -1,4 +1,4 @@
-"""Throughput: drstream against the baseline beside it, in turns."""
+"""Measures the throughput of `evaluate` in turns with a baseline."""
 
 from __future__ import annotations
 

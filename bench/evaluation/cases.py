@@ -1,4 +1,4 @@
-"""The cases of `evaluate`: which log, what is evaluated on it, against which baseline, and what is required."""
+"""The cases of `evaluate`. Each names a task, a log, a baseline and, if there is one, a requirement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICIES = 16
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What drstream is asked for."""
+    """Policies and estimators for one call of `evaluate`."""
 
     name: str
     policies: dict[str, Any]
@@ -41,9 +41,9 @@ def argmax_policies(count: int) -> dict[str, Any]:
 FOUR = Task("dm, ips, snips, dr of a softmax policy", {"softmax": drs.policies.Softmax(world.taste, world.appeal)})
 COLUMN = Task("ips, snips of a column", {"target": drs.policies.Column("target")}, ("ips", "snips"))
 ONE = Task("dm, ips, snips, dr of an argmax policy", argmax_policies(1))
-MANY = Task(f"the same of {POLICIES} argmax policies in one pass", argmax_policies(POLICIES))
+MANY = Task(f"dm, ips, snips, dr of {POLICIES} argmax policies in one pass", argmax_policies(POLICIES))
 
-ROW_GROUPS = "pyarrow scan, a row group a thread"
+ROW_GROUPS = "pyarrow scan, one row group per thread"
 DUCKDB, POLARS = "DuckDB", "Polars"
 ONE_POLICY = "drstream, one of the policies"
 
@@ -53,7 +53,7 @@ class Case:
     task: Task
     log: LogFile
     baseline: str
-    required: float | None = None  # share of the baseline's throughput; None: for information
+    required: float | None = None  # minimum ratio to the baseline's throughput; None: for information
 
     def __str__(self) -> str:
         return f"{self.task.name}, {self.log}, against {self.baseline}"
@@ -66,7 +66,7 @@ CASES = [
     Case(FOUR, LIST, ROW_GROUPS),
     Case(COLUMN, WIDE, DUCKDB, required=1.5),
     Case(COLUMN, WIDE, POLARS, required=0.5),
-    Case(MANY, LIST, ONE_POLICY, required=1 / 3),  # at most 3 times the time of one
+    Case(MANY, LIST, ONE_POLICY, required=1 / 3),  # at most three times as long as one policy
     Case(MANY, WIDE, ONE_POLICY),
 ]
-NAMES = [*map(str, CASES)]  # of all rows of the report
+NAMES = [*map(str, CASES)]

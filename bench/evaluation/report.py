@@ -1,12 +1,13 @@
-"""The page's section about `evaluate`: from what the benchmarks noted to Markdown."""
+"""Writes the page's section about `evaluate`."""
 
 from __future__ import annotations
 
 from bench.common.markdown import Info, millions, spread, table, verdict
 
 THROUGHPUT = (
-    "K = 10 actions, d = 20 continuous float32 features, 2 threads on each side. Runs alternate; the ratio is the "
-    "median over pairs of drstream's throughput to the baseline's, with the smallest and the largest pair beside it."
+    "The log has K = 10 actions and d = 20 continuous float32 features. Each side has 2 threads, and the two sides run "
+    "in turns. The ratio is drstream's throughput over the baseline's: the median over all pairs of runs, with the "
+    "smallest and the largest pair in parentheses."
 )
 
 

@@ -1,4 +1,4 @@
-"""The checks that drstream's models predict what scikit-learn's do, before anyone is timed."""
+"""Baselines of models: scikit-learn's fits, and the check that both sides predict the same."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from bench.evaluation import cases as evaluation
 from bench.evaluation.baselines import plain_numpy
 from bench.models import cases, sklearn_fits
 
-CONVERGED = 1e-5  # of predictions, where scikit-learn goes on until tol=1e-8
-CONVERGED_ROWS = 150_000  # enough for drstream to begin with a sample, as it does for all of the log
+CONVERGED = 1e-5  # maximum difference of predictions from those of scikit-learn at tol=1e-8
+CONVERGED_ROWS = 150_000  # enough for drstream to start with a sample, as on the whole log
 
 
 def fit_sklearn(case: cases.Fit) -> list:
-    """What is timed: reads the log, and fits it."""
+    """Reads the log and fits it. This is the run that is timed."""
     pa.set_cpu_count(racing.THREADS)
     with threadpool_limits(racing.THREADS):
         return sklearn_fits.fit(case.model, sklearn_fits.read(case.log.path, case.kind, logs.FEATURES))
 
 
 def check_parity(case: cases.Fit) -> tuple[float, int]:
-    """The largest difference of predictions, and drstream's passes over the log."""
+    """Returns the largest difference of predictions, and the number of drstream's passes over the log."""
     head = ds.dataset(case.log.path).head(PARITY_ROWS)
     X = contexts(head)
     model = cases.fit(case.model, case.log.path)
@@ -37,11 +37,11 @@ def check_parity(case: cases.Fit) -> tuple[float, int]:
     if case.model != "Ridge":
         off = _off(case)
         assert off <= CONVERGED, f"predictions differ by {off:.2g} from those at tol=1e-8, more than {CONVERGED:g}"
-    return difference, getattr(model, "n_passes_", 1)  # Ridge takes one, where contexts are dense
+    return difference, getattr(model, "n_passes_", 1)  # Ridge takes one pass over dense contexts
 
 
 def _off(case: cases.Fit) -> float:
-    """How far drstream's predictions are from where scikit-learn's end."""
+    """How far drstream's predictions are from those of scikit-learn at tol=1e-8."""
     head = ds.dataset(case.log.path).head(CONVERGED_ROWS)
     X = contexts(head)
     events = X, head["action"].to_numpy(), head["reward"].to_numpy()
@@ -51,12 +51,12 @@ def _off(case: cases.Fit) -> float:
 
 def _difference(name: str, ours: np.ndarray, models: list, X: np.ndarray) -> float:
     theirs = sklearn_fits.predict(name, models, X)
-    scale = np.abs(theirs).max() if name == "Ridge" else 1.0  # others are probabilities
+    scale = np.abs(theirs).max() if name == "Ridge" else 1.0  # the others predict probabilities
     return float(np.abs(ours - theirs).max() / scale)
 
 
 def check_crossfit() -> None:
-    """By hand: scikit-learn's Ridge for each fold and action, on the folds that an event is not in."""
+    """Compares with cross-fitting by hand: scikit-learn's Ridge for each fold and action, fitted on the other folds."""
     task = cases.CROSSFIT
     head = ds.dataset(logs.WIDE.path).head(PARITY_ROWS)
     X, action, reward = contexts(head), head["action"].to_numpy(), head["reward"].to_numpy()

@@ -1,4 +1,4 @@
-"""Models: fits in turns with scikit-learn's, and cross-fitting beside a model that is fitted."""
+"""Measures fits in turns with scikit-learn's, and cross-fitting in turns with a model fitted before."""
 
 from __future__ import annotations
 

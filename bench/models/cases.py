@@ -1,4 +1,4 @@
-"""The cases of models: which one is fitted on which log, against which fit of scikit-learn; and cross-fitting."""
+"""The cases of models: fits against those of scikit-learn, and cross-fitting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.evaluation import cases as evaluation
 
 MODELS = {"Ridge": drs.models.Ridge, "Logistic": drs.models.Logistic, "Propensity": drs.models.Propensity}
 FIT_PAIRS = 3  # fits of scikit-learn take seconds
-CHOICE_ROWS = min(1_000_000, logs.ROWS)  # each costs scikit-learn's multinomial fit three times as much as the others
+CHOICE_ROWS = min(1_000_000, logs.ROWS)  # a row takes scikit-learn's multinomial fit three times as long as other fits
 
 
 def fit(name: str, log: Any) -> Any:
@@ -20,13 +20,13 @@ def fit(name: str, log: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fit:
-    """A model, and the type in which scikit-learn is given the contexts, which the log has in float32."""
+    """A model, and the type of the contexts that scikit-learn gets. The log has float32."""
 
     model: str
     log: logs.LogFile
     kind: str
-    parity: float  # of predictions: of the largest one for Ridge, else as they are
-    required: float | None = None  # times scikit-learn's throughput; None: for information
+    parity: float  # maximum difference of predictions; for Ridge, relative to the largest prediction
+    required: float | None = None  # minimum ratio to scikit-learn's throughput; None: for information
     pairs: int = FIT_PAIRS
 
     @property
@@ -38,9 +38,9 @@ class Fit:
         return f"fit of {self.model}, {self.log}, against {self.baseline}"
 
 
-# In float32 scikit-learn's Ridge is off by 1e-5, so that what is required is about float64. LogisticRegression
-# stops at tol=1e-4 with predictions that are off by up to 0.0018 (200,000 rows; 0.0012 of 5 million), whatever the
-# type: it gets the faster one. How near drstream is to where it would go at tol=1e-8 is checked apart.
+# The requirement for Ridge is about float64, because scikit-learn's predictions in float32 are off by 1e-5.
+# LogisticRegression stops at tol=1e-4. Its predictions are then off by up to 0.0018 at 200,000 rows, and 0.0012 at
+# 5 million, in either type, so it gets the faster type. A separate check compares drstream with tol=1e-8.
 STOPPED = 2e-3
 FITS = [
     Fit("Ridge", logs.WIDE, "float64", parity=1e-8, required=1.0),
@@ -57,7 +57,7 @@ CROSSFIT_PAIRS = 3
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted(evaluation.Task):
-    """The model is fitted in the time that counts."""
+    """Fits its models within the measured time."""
 
     def run(self, source: Any) -> drs.Evaluation:
         log = drs.Log(source, actions=logs.ACTIONS)
@@ -66,7 +66,7 @@ class CrossFitted(evaluation.Task):
 
 
 CROSSFIT = CrossFitted(f"{evaluation.FOUR.name}, ridge model in {FOLDS} folds", evaluation.FOUR.policies)
-FITTED = "drstream, with a model that is fitted"
+FITTED = "drstream, with a model fitted before"
 CROSSFIT_NAME = f"{CROSSFIT.name}, {logs.WIDE}, against {FITTED}"
 
 NAMES = [*map(str, FITS), CROSSFIT_NAME]

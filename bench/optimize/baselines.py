@@ -1,4 +1,4 @@
-"""What policy optimisation is measured against, and the checks that both sides compute the same."""
+"""Baselines of policy optimisation, and the checks that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ from drstream.models.passes import HOLD_BYTES
 from drstream.optimize import DirectLossMinimizer, impute
 
 Run = Callable[[], Any]
-one_blas_thread = threadpool_limits.wrap(limits=1)  # on busy cores two took up to nine times as long, and never less
-BLOCK = 4096  # events; up to 16,384 take as long, 1,024 and all at once longer
+one_blas_thread = threadpool_limits.wrap(
+    limits=1
+)  # on busy cores two threads took up to nine times as long, and never less
+BLOCK = 4096  # events; up to 16,384 take as long, 1,024 and all at once take longer
 
 # Direct loss minimisation
 
 
 class Data(NamedTuple):
-    """All that NumPy's epochs need, made before the time counts."""
+    """What NumPy's epochs need. It is made before the clock starts."""
 
-    Z: np.ndarray  # standard contexts and 1, (n, d + 1)
-    by_feature: np.ndarray  # the same as (d + 1, n)
+    Z: np.ndarray  # standardised contexts and a column of ones, (n, d + 1)
+    by_feature: np.ndarray  # Z transposed, (d + 1, n)
     costs: np.ndarray  # completed, (K, n)
     epsilon: float
     start: np.ndarray  # (runs, K, d + 1)
@@ -54,7 +56,7 @@ def gather(case: cases.Epochs) -> Data:
 
 @one_blas_thread
 def descend(data: Data, epochs: int, block: int | None) -> list[float]:
-    """Of each run, the least loss on its way of so many epochs; all events at once, or in blocks on two threads."""
+    """The smallest loss of each run over the epochs. Takes all events at once, or blocks of them on two threads."""
     with ThreadPoolExecutor(racing.THREADS) as threads:
         each = threads.map if block else map
         return [min(losses_on_the_way(data, theta, epochs, block or len(data.Z), each)) for theta in data.start]
@@ -63,14 +65,14 @@ def descend(data: Data, epochs: int, block: int | None) -> list[float]:
 def losses_on_the_way(data: Data, theta: np.ndarray, epochs: int, block: int, each: Any) -> Iterator[float]:
     learner, n = DirectLossMinimizer(), len(data.Z)
     blocks = [slice(first, first + block) for first in range(0, n, block)]
-    for t in range(1, epochs + 2):  # the last weights are scored, too
+    for t in range(1, epochs + 2):  # one more, to score the last weights
         losses, moves = zip(*each(partial(look, data, theta), blocks), strict=True)
         yield sum(losses) / n
         theta = theta + learner.learning_rate * t**-learner.decay * sum(moves) / n
 
 
 def look(data: Data, theta: np.ndarray, block: slice) -> tuple[float, np.ndarray]:
-    """The loss in the block, and the moves (K, d + 1)."""
+    """The sum of losses in the block, and that of moves (K, d + 1)."""
     costs = data.costs[:, block]
     scores = theta @ data.by_feature[:, block]
     taken = scores.argmax(axis=0)
@@ -83,12 +85,12 @@ def look(data: Data, theta: np.ndarray, block: slice) -> tuple[float, np.ndarray
 
 
 def prepare_epochs(case: cases.Epochs) -> tuple[Run, int]:
-    """What is timed, and how many epochs it is to be divided by; checked before, on all of the log."""
+    """Checks parity on the whole log. Returns the run that is timed, and its number of epochs."""
     assert case.log.rows * 8 * (logs.FEATURES + 3) <= HOLD_BYTES, "contexts would be decoded in each epoch"
     ours = case.fit(case.more)
     assert ours.n_epochs_ == case.more
     assert ours.n_events_ == case.log.rows
-    if case.baseline == SCAN:  # the other cases check the losses
+    if case.baseline == SCAN:  # other cases check the losses
         assert scan(case.log) == case.log.rows
         return lambda: scan(case.log), 1
     data = gather(case)
@@ -101,7 +103,7 @@ def prepare_epochs(case: cases.Epochs) -> tuple[Run, int]:
 
 
 def completed(X: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The costs (n, K) by DR."""
+    """Costs (n, K), completed by DR."""
     rewards = X @ logs.model().coef_.T + logs.model().intercept_
     logged = np.arange(len(a)), a
     rewards[logged] += (r - rewards[logged]) / p
@@ -109,7 +111,7 @@ def completed(X: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> np.
 
 
 def complete(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Contexts (n, d) as the log has them, and costs (n, K)."""
+    """Yields contexts (n, d) as the log has them, and costs (n, K)."""
     for batch in batches:
         X = np.column_stack([batch.column(f"x{j}").to_numpy() for j in range(logs.FEATURES)])
         events = (batch.column(name).to_numpy() for name in ("action", "reward", "propensity"))
@@ -122,7 +124,7 @@ def complete_all(log: logs.LogFile) -> int:
     return sum(len(X) for X, _ in complete(ds.dataset(log.path).to_batches(columns=log.columns)))
 
 
-# Learned policies: events are in memory
+# Learned policies, with events in memory
 
 
 class Events(NamedTuple):
@@ -149,7 +151,7 @@ def evaluate_with(pi: np.ndarray, events: Events) -> Estimates:
 
 @one_blas_thread
 def evaluate_progressive(events: Events) -> Estimates:
-    """Each snapshot after the other, K rows of weights with the intercepts last; as (n, K) it takes 4 times as long."""
+    """Takes one snapshot after the other. Scores are (K, n), because (n, K) takes four times as long."""
     policy = cases.progressive()
     Z = np.vstack([events.X.T.astype(np.float64), np.ones(len(events.X))])
     pi = np.full((logs.ACTIONS, len(events.X)), cases.EXPLORATION / logs.ACTIONS)
@@ -162,7 +164,7 @@ def evaluate_progressive(events: Events) -> Estimates:
 
 @one_blas_thread
 def evaluate_filter_tree(events: Events) -> Estimates:
-    """From the root down, each classifier for the events that come by it."""
+    """Goes down from the root. Each classifier gets the events that reach it."""
     policy = cases.filter_tree()
     pi = np.zeros((len(events.X), logs.ACTIONS))
 
@@ -186,7 +188,7 @@ BY_HAND: dict[str, Callable[[Events], Estimates]] = {
 
 
 def prepare(case: cases.Case) -> Run:
-    """What is timed."""
+    """Does what needs no timing, and returns the run that is timed."""
     if case.task == cases.FILTER_TREE:
         pytest.importorskip("sklearn", reason="scikit-learn is not installed; drstream[sklearn] has it")
     if case.baseline == SCAN:
@@ -200,7 +202,7 @@ def prepare(case: cases.Case) -> Run:
 
 
 def check_parity(case: cases.Case, baseline: Run) -> None:
-    """Before anyone is timed."""
+    """Runs before the clock starts."""
     ours, theirs = cases.TASKS[case.task](case.log.path), baseline()
     if case.task == cases.IMPUTE:
         assert ours == theirs == case.log.rows

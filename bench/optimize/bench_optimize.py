@@ -1,4 +1,4 @@
-"""Policy optimisation: epochs of direct loss minimisation, completed losses, and `evaluate` with learned policies."""
+"""Measures epochs of direct loss minimisation, completed losses, and `evaluate` with learned policies."""
 
 from __future__ import annotations
 

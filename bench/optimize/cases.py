@@ -1,4 +1,4 @@
-"""The cases of policy optimisation: what is learned, completed or evaluated on which log, against which baseline."""
+"""The cases of policy optimisation: learning, completing losses, and evaluating learned policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.evaluation import cases as evaluation
 from bench.replaying import cases as replaying
 from drstream.optimize import DirectLossMinimizer, FilterTree, ProgressivePolicy, impute
 
-LOG = logs.LogFile("wide", "snappy", min(1_000_000, logs.ROWS))  # its contexts are held in memory between epochs
+LOG = logs.LogFile("wide", "snappy", min(1_000_000, logs.ROWS))  # its contexts stay in memory between epochs
 NUMPY, NUMPY_BLOCKS = "NumPy in memory", "NumPy in memory, in blocks on two threads"
 
 
@@ -27,7 +27,7 @@ def open_log(source: Any) -> drs.Log:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Runs side by side, timed over so many epochs more than one."""
+    """Runs side by side. The time is that of `more` epochs after the first."""
 
     runs: int
     more: int
@@ -41,7 +41,7 @@ class Epochs:
         return "1 run" if self.runs == 1 else f"{self.runs} runs side by side"
 
     def fit(self, epochs: int) -> DirectLossMinimizer:
-        """With DR's losses; tolerance=0 lets no run end before the others."""
+        """Fits DR's losses. With tolerance=0 no run stops before the others."""
         learner = DirectLossMinimizer(restarts=self.runs, epochs=epochs, tolerance=0.0)
         return learner.fit(open_log(self.log.path), logs.model(), threads=racing.THREADS)
 
@@ -49,25 +49,25 @@ class Epochs:
         return f"epochs of direct loss minimisation, {self.task}, {self.log}, against {self.baseline}"
 
 
-RUNS = 20  # what DirectLossMinimizer starts unless told otherwise
+RUNS = 20  # the default of DirectLossMinimizer
 EPOCHS = [
     Epochs(1, 10, SCAN, pairs=5),
     Epochs(RUNS, 5, SCAN, pairs=3),
     Epochs(1, 10, NUMPY, pairs=3, warm=False),
     Epochs(1, 10, NUMPY_BLOCKS, pairs=3, warm=False),
-    Epochs(RUNS, 3, NUMPY, pairs=3, warm=False),  # NumPy's epoch takes 5 s and more
+    Epochs(RUNS, 3, NUMPY, pairs=3, warm=False),  # an epoch in NumPy takes 5 s or more
     Epochs(RUNS, 3, NUMPY_BLOCKS, pairs=3, warm=False),
 ]
 
 # Completed losses, and learned policies in `evaluate`
 
 SNAPSHOTS = 256
-STEPS = 8 * SNAPSHOTS  # a multiple, else fewer snapshots stand for them
+STEPS = 8 * SNAPSHOTS  # a multiple of SNAPSHOTS; otherwise fewer snapshots are kept
 EXPLORATION = 0.1
 
 
 def complete(source: Any) -> int:
-    """The events whose losses were completed; nothing is kept."""
+    """Completes the losses of all events, keeps none, and returns the number of events."""
     losses = impute(open_log(source), logs.model())
     return sum(len(batch.rows) for batch in losses.batches(threads=racing.THREADS))
 
@@ -109,13 +109,13 @@ class Case:
     baseline: str
     log: logs.LogFile = LOG
     pairs: int = 5
-    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
 
     def __str__(self) -> str:
         return f"{self.task}, {self.log}, against {self.baseline}"
 
 
-SHORT = logs.LogFile("wide", "snappy", min(200_000, logs.ROWS))  # a million events take 256 policies half a minute
+SHORT = logs.LogFile("wide", "snappy", min(200_000, logs.ROWS))  # 256 policies take half a minute for a million events
 CASES = [
     Case(IMPUTE, SCAN, logs.WIDE),
     Case(IMPUTE, NUMPY_SCAN, logs.WIDE),

@@ -1,4 +1,4 @@
-"""What needs a process of its own: peak memory, and the time that a fresh process takes."""
+"""Measures what needs a process of its own: peak memory and start-up."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from bench.common import logs
 from bench.models.cases import MODELS
 from bench.process import cases
 
-BYTES_A_ROW = 120  # of a log on disk, rounded up
+BYTES_A_ROW = 120  # on disk, rounded up
 
 
 @dataclass
 class Once:
-    """What `bench.process.once` reported."""
+    """The report of `bench.process.once`."""
 
     wall: float
     times: dict[str, float]
-    compiled: int  # kernels that were not in the cache
+    compiled: int  # number of kernels that were not in the cache
     peak_mb: float
-    values: int | None  # that Algorithm 1's set Q held at once, at most; where it was asked for
+    values: int | None  # maximum size of Algorithm 1's set Q; None: not measured
 
 
 def run_once(task: str, log: Path, kernel_cache: Path) -> Once:
@@ -97,7 +97,7 @@ def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float
 
 
 def make_long(log: logs.LogFile) -> logs.LogFile:
-    """The same with four times the rows, if there is room for it."""
+    """The same log with more rows. Skips the benchmark if the disk has no room for it."""
     long = replace(log, rows=cases.LONGER * log.rows)
     if not long.path.exists() and shutil.disk_usage(logs.LOGS).free < 2 * BYTES_A_ROW * long.rows:
         pytest.skip(f"no room for {long.rows:,} rows in {logs.LOGS}")
@@ -136,7 +136,7 @@ def bench_memory(benchmark: Any, log: logs.LogFile, warm: Warm) -> None:
 
 
 def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
-    """With the sketch the peak must not grow with the log, with the exact tracker only by the values that it holds."""
+    """With the sketch the peak must not grow with the log. The exact tracker may add the values that it holds."""
     folder = warm_for_replay.folder
     logs.LIST.make()
     long = make_long(logs.LIST)
@@ -177,7 +177,7 @@ def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def bench_memory_of_fit(benchmark: Any, model: str, warm: Warm) -> None:
-    """One process each: a fit of 20 million takes half a minute."""
+    """One process for each peak, because a fit of 20 million rows takes half a minute."""
     log = logs.WIDE
     log.make()
     long = make_long(log)

@@ -1,4 +1,4 @@
-"""The cases that need a process of their own: peak memory and start-up, and what is required of them."""
+"""The cases that need a process of their own, peak memory and start-up, with their requirements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bench.process import once
 
 MEMORY_LOGS = [WIDE, LIST]
 PEAK_MEMORY = 500  # MB, at any number of rows
-LONGER = 4  # a long log has so many times the rows
-MEMORY_GROWTH = 1.10  # of the peak, from a log to the long one
-BYTES_A_VALUE = 16  # of Q, at most, that the exact tracker adds to the peak
+LONGER = 4  # the long log has so many times the rows
+MEMORY_GROWTH = 1.10  # maximum ratio of the long log's peak to the short log's
+BYTES_A_VALUE = 16  # maximum that the exact tracker adds to the peak, for each value in Q
 SKLEARN = dict(zip(MODELS, once.SKLEARN_FITS, strict=True))  # tasks of `bench.process.once`
 REPLAY_MEMORY_NAME = "peak memory of replay"
 

@@ -1,4 +1,4 @@
-"""The replays that run in a process of their own: a small one, for its start-up, and long ones, for their memory."""
+"""The replays that run in a process of their own: a small one for start-up, and long ones for peak memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import drstream as drs
 from bench.common import logs, racing
 from bench.replaying import cases
 
-LONG = drs.policies.EpsilonGreedy(epsilon=1.0)  # uniform: 24 % of the events are accepted at q = 0.01
+LONG = drs.policies.EpsilonGreedy(epsilon=1.0)  # uniform: it accepts 24 % of the events at q = 0.01
 
 
 def replay_small(log: str) -> drs.Replay:
@@ -18,14 +18,14 @@ def replay_small(log: str) -> drs.Replay:
 
 
 def replay_long(log: str, tracker: str) -> drs.Replay:
-    """Replicates of a tenth of the log's rows in steps: two are complete, each of 0.4 of its events."""
+    """T is a tenth of the log's rows. Two replicates are complete, and each takes 0.4 of the events."""
     source = drs.Log(log, actions=logs.ACTIONS)
     horizon = (source.rows or 0) // 10
     return drs.replay(source, LONG, horizon, logs.model(), q=0.01, tracker=tracker, threads=racing.THREADS)
 
 
 def values_held(log: str, run: drs.Replay) -> int:
-    """The most that Q held at once in `replay_long`: ratios p / π below c_max, since others are only counted."""
+    """The largest size of Q in `replay_long`. Q holds ratios p / π below c_max and only counts the others."""
     small = pq.read_table(log, columns=["propensity"])["propensity"].to_numpy() < run.c_max / logs.ACTIONS
     starts = [*run.replicates["first_row"].to_pylist(), len(small) - run.left_over]
     return max(int(part.sum()) for part in np.split(small, starts[1:]))

@@ -1,4 +1,4 @@
-"""The page's sections about processes: from what the benchmarks noted to Markdown."""
+"""Writes the page's sections about peak memory and start-up."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ STEPS = {
     "task": "evaluation",
     "exit": "exit",
 }
-MEMORY = "Of the process that evaluates dm, ips, snips and dr of a softmax policy; median of three each."
+MEMORY = "Each process evaluates dm, ips, snips and dr of a softmax policy. Peaks are medians of three processes."
 REPLAY_MEMORY = (
-    "Of a process that replays a uniform policy with T a tenth of the rows: 0.4 of the log to a replicate. Q holds the "
-    "ratios below 1; median of three each."
+    "Each process replays a uniform policy. T is a tenth of the log's rows, and a replicate takes 0.4 of the log. Q "
+    "holds the ratios below 1. Peaks are medians of three processes."
 )
 FIT_MEMORY = (
-    "Of a process that fits the model, one each; drstream keeps up to 268 MB of decoded events for the passes that "
-    "follow. scikit-learn's process has the log in one array, and nothing of drstream's."
+    "Each process fits one model, once. drstream keeps up to 268 MB of decoded events for later passes. The process of "
+    "scikit-learn holds the log in one array and does not load drstream."
 )
-START = "Reads a Parquet log of 1,000 rows; median of five."
+START = (
+    "The process reads a Parquet log of 1,000 rows. Times with kernels in the cache are medians of five processes. The "
+    "process with an empty cache runs once."
+)
 STARTS = {
-    "evaluate": "Evaluates dm, ips, snips and dr of a softmax policy:",
-    "replay": "Replays an ε-greedy learner:",
+    "evaluate": "A process that evaluates dm, ips, snips and dr of a softmax policy:",
+    "replay": "A process that replays an ε-greedy learner:",
 }
 
 

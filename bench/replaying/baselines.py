@@ -1,4 +1,4 @@
-"""What replay is measured against, and the checks that both sides compute the same, or at least see the same events."""
+"""Baselines of `replay`, and the check that both sides compute the same, or at least see the same events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Baseline = Callable[[], Any]
 
 
 def prepare(case: Case, folder: Path) -> Baseline:
-    """What is timed."""
+    """Does what needs no timing, and returns the run that is timed."""
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
     if case.baseline == cases.HAND:
@@ -31,7 +31,7 @@ def prepare(case: Case, folder: Path) -> Baseline:
 
 
 def check_parity(case: Case, baseline: Baseline) -> str:
-    """Before anyone is timed; returns what is to be said about both sides."""
+    """Runs before the clock starts. Returns a remark for the page, or an empty string."""
     ours = case.task.run(case.log)
     theirs = baseline()
     if case.baseline in PEERS:
@@ -39,9 +39,9 @@ def check_parity(case: Case, baseline: Baseline) -> str:
         assert theirs.accepted > 0
         assert math.isfinite(theirs.value)
         return (
-            f"Of its {theirs.events:,} events {case.baseline} accepted {theirs.accepted:,} and reports "
-            f"{theirs.value:.3f} for a step; drstream accepted {ours.acceptance:.1%} of all and reports "
-            f"{ours.value:.3f}, for the first {ours.horizon} steps."
+            f"{case.baseline} accepts {theirs.accepted:,} of its {theirs.events:,} events and reports a reward of "
+            f"{theirs.value:.3f} per step. drstream accepts {ours.acceptance:.1%} of all events and reports "
+            f"{ours.value:.3f} per step over the first {ours.horizon} steps."
         )
     if case.baseline == cases.HAND:
         assert ours.events == case.log.rows

@@ -1,4 +1,4 @@
-"""Replay: throughput in turns with a baseline, the engine's share beside a policy in Python, and quantile trackers."""
+"""Measures `replay`: its throughput, its own share of the time with a policy in Python, and its quantile trackers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
 
 
 class Timed:
-    """A policy that forwards to another one, and adds up the time spent there."""
+    """Forwards to another policy and adds up the time spent there."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -92,7 +92,7 @@ def replay_python(policy: Any) -> drs.Replay:
 
 
 def bench_share(benchmark: Any) -> None:
-    """A fresh policy for each run, so that all of them train on `start` too."""
+    """Each run has a fresh policy, so each run also trains on `start`."""
     logs.LIST.make()
     plain = replay_python(cases.retrained())
     assert (averages(plain) == averages(replay_python(Timed(cases.retrained())))).all()
@@ -131,7 +131,7 @@ def bench_tracker(benchmark: Any, kind: str, q: float) -> None:
     rank = math.ceil(q * len(values))
     true = np.partition(values, rank - 1)[rank - 1]
     assert answer == true if kind == "exact" else true * (1 - quantiles.ERROR) < answer <= true
-    tracker.insert(rng.random(cases.TRACKER_BATCH))  # untimed: makes room
+    tracker.insert(rng.random(cases.TRACKER_BATCH))  # untimed: the tracker makes room here
 
     def setup() -> tuple[tuple[np.ndarray], dict[str, Any]]:
         return (rng.random(cases.TRACKER_BATCH),), {}

@@ -1,7 +1,7 @@
-"""Other libraries that replay policies which learn: Vowpal Wabbit and coba, on the first events of a log.
+"""Other libraries that replay learning policies: Vowpal Wabbit and coba, on the first events of a log.
 
-They leave the algorithm of the paper in several places, so that values differ; what they are asked for is the same: an
-ε-greedy policy with a linear score for each action, which learns from the events that are accepted.
+They get the same task: an ε-greedy policy with a linear score for each action, which learns from accepted events. They
+differ from the paper's algorithm in several places, so their values differ from drstream's.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from bench.replaying import cases
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a library says of the events that it was given."""
+    """What a library reports about its events."""
 
     events: int
     accepted: int
     value: float  # reward per event
 
 
-Prepared = Callable[[], Outcome]  # what is timed; all that can be done before is done
+Prepared = Callable[[], Outcome]  # the run that is timed; all preparation is done before
 
 
 def need(module: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # theirs are not ours to mend
+        warnings.simplefilter("ignore")  # warnings of other libraries
         pytest.importorskip(module, reason=f"{module} is not installed; drstream[bench] has it", exc_type=ImportError)
 
 
@@ -48,7 +48,7 @@ def events(log: logs.LogFile, rows: int) -> list[tuple[list[float], int, float, 
     return list(zip(*columns, strict=True))
 
 
-# Vowpal Wabbit: text, of which each action's line is its number; -q makes the weights of a linear score for each action
+# Vowpal Wabbit reads text. The line of an action has its number; -q then gives each action its own linear score
 
 
 def write_text(path: Path, log: logs.LogFile, rows: int) -> None:
@@ -79,11 +79,11 @@ def vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     return run
 
 
-# coba: a dictionary for each event
+# coba takes a dictionary for each event
 
 
 class Interactions:
-    """An environment of coba: what is in memory."""
+    """An environment of coba, in memory."""
 
     def __init__(self, found: list[dict[str, Any]]) -> None:
         self.found = found
@@ -94,7 +94,7 @@ class Interactions:
 
 
 class NumpyGreedy:
-    """drstream's EpsilonGreedy as a learner of coba, as fast as one in Python is: one product for all actions."""
+    """drstream's EpsilonGreedy as a learner of coba. One product for all actions makes it as fast as Python allows."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def coba(log: logs.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
     ]
 
     def run() -> Outcome:
-        evaluator = RejectionCB(cpct=cases.Q, seed=1)  # ope=None, the fastest: accepted rewards only
+        evaluator = RejectionCB(cpct=cases.Q, seed=1)  # ope=None is the fastest: it uses accepted rewards only
         rewards = [record["reward"] for record in evaluator.evaluate(Interactions(found), learner())]
         return Outcome(len(found), len(rewards), mean(rewards))
 
@@ -130,10 +130,10 @@ def coba(log: logs.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
 
 
 def coba_vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
-    """With the learner that coba has for this, which is Vowpal Wabbit's.
+    """Runs coba's own ε-greedy learner, which is Vowpal Wabbit's.
 
-    Without action features (--cb_explore 10) it would be four times as fast, and learn that every action is the first:
-    RejectionCB (8.1) does not tell it the actions.
+    Without action features (--cb_explore 10) it would be four times as fast. But RejectionCB (8.1) does not pass the
+    actions on, so it would learn that every action is the first.
     """
     need("vowpalwabbit")
     need("coba")

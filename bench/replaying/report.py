@@ -1,19 +1,24 @@
-"""The page's sections about replay: from what the benchmarks noted to Markdown."""
+"""Writes the page's sections about `replay`."""
 
 from __future__ import annotations
 
 from bench.common.markdown import Info, millions, seconds, spread, table, verdict
 
 THROUGHPUT = (
-    "DR-ns of an ε-greedy learner with linear scores, T = 300 steps, q = 0.05, ridge model, K = 10, d = 20, 2 threads. "
-    "Runs alternate; the ratio is the median over pairs of drstream's throughput to the baseline's. Other libraries "
-    "are slow: they get the log's first events only, and drstream all of it, so that the ratio is one of events/s."
+    "drstream replays DR-ns of learners with linear scores: T = 300 steps, q = 0.05 unless the row says otherwise, a "
+    "ridge model, K = 10, d = 20, 2 threads. The two sides run in turns. The ratio is drstream's throughput over the "
+    "baseline's in events/s, the median over pairs. Other libraries are slow, so they get only the log's first events, "
+    "while drstream replays the whole log."
 )
 SHARE = (
-    "The policy is `Retrained`: for each of 10 actions a logistic regression of scikit-learn, fitted again after every "
-    "15 acceptances. The engine's share is the wall time of `replay` outside the policy's methods; median of five."
+    "The policy is `Retrained`. It has a logistic regression of scikit-learn for each of 10 actions and fits them "
+    "again after every 15 acceptances. The engine's share is the part of the wall time that `replay` spends outside "
+    "the policy's methods, the median of five runs."
 )
-TRACKER = "Values inserted a second, the quantile asked for after each, while the tracker holds this many others."
+TRACKER = (
+    "The tracker holds the values of the third column before the clock starts. Then more values are inserted, and the "
+    "tracker gives the quantile after each of them."
+)
 
 
 def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:

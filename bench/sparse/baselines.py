@@ -1,4 +1,4 @@
-"""What sparse contexts are measured against, and the checks that both sides compute the same."""
+"""Baselines for sparse contexts, and the check that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bench.sparse.log import DIM, model
 
 
 def prepare(case: cases.Case) -> Callable[[], Any]:
-    """What is timed."""
+    """Does what needs no timing, and returns the run that is timed."""
     if case.baseline == cases.SCIPY:
         return lambda: evaluate_scipy(case)
     if case.baseline == cases.LOOP:
@@ -38,7 +38,7 @@ def first_events(case: cases.Case) -> pa.Table:
 
 
 def check_parity(case: cases.Case, baseline: Callable[[], Any]) -> None:
-    """Before anyone is timed. Both baselines of a task check it, so that its bare scan need only see all events."""
+    """Runs before the clock starts. Against the bare scan, it only counts events; other cases check the numbers."""
     theirs = baseline()
     if case.baseline == cases.SCIPY:
         agree(estimates(cases.evaluate(case.log.path)), theirs)
@@ -53,7 +53,7 @@ def check_parity(case: cases.Case, baseline: Callable[[], Any]) -> None:
 
 
 def evaluate_scipy(case: cases.Case) -> Estimates:
-    """Reads all of the log into a csr_array: two products, and the formulas as they stand in a textbook."""
+    """Reads the whole log into a csr_array, takes two products, and applies the textbook's formulas."""
     pa.set_cpu_count(racing.THREADS)
     table = pq.read_table(case.log.path, columns=case.log.columns).combine_chunks()
     X, events = as_csr(table), (table[name].to_numpy() for name in ("action", "reward", "propensity"))
@@ -71,7 +71,7 @@ def as_csr(table: pa.Table) -> scipy.sparse.csr_array:
 
 
 def replay_by_hand(table: pa.Table) -> list[float]:
-    """DR-ns of the ε-greedy learner, event after event; the average of each replicate. The log is in memory."""
+    """DR-ns of the ε-greedy learner, event by event, with the log in memory. Returns the average of each replicate."""
     X = as_csr(table)
     starts, at, values = X.indptr.tolist(), X.indices, X.data.astype(np.float64)
     events = zip(*(table[name].to_pylist() for name in ("action", "reward", "propensity")), strict=True)

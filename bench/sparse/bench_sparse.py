@@ -1,4 +1,4 @@
-"""Throughput of `evaluate` and `replay` on sparse contexts, in turns with a baseline."""
+"""Measures the throughput of `evaluate` and `replay` on sparse contexts, in turns with a baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of sparse contexts: what is evaluated or replayed, against which baseline."""
+"""The cases of sparse contexts. Each names a task (`evaluate` or `replay`), a log and a baseline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.sparse.log import SPARSE, SparseFile, model, open_log
 
 ESTIMATORS = ("dm", "ips", "snips", "dr")
 LEARNER = drs.policies.EpsilonGreedy(replaying.EPSILON)
-SHARPNESS = 10  # of the softmax policy, times the model's weights
+SHARPNESS = 10  # the softmax policy has the model's weights times this
 
 
 @cache
@@ -34,7 +34,7 @@ def replay(source: Any) -> drs.Replay:
 EVALUATE, REPLAY = "dm, ips, snips, dr of a softmax policy", "replay of an ε-greedy learner"
 TASKS = {EVALUATE: evaluate, REPLAY: replay}
 SCIPY = "SciPy and NumPy in memory"
-LOOP = "a loop by hand in Python and NumPy"
+LOOP = "a hand-written loop in Python and NumPy"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Case:
     baseline: str
     log: SparseFile = SPARSE
     pairs: int = 5
-    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
 
     def __str__(self) -> str:
         return f"{self.task}, {self.log}, against {self.baseline}"
