@@ -29,11 +29,19 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/paper", description="Run the paper's experiments on real data.")
-    parser.add_argument("experiment", choices=[*EXPERIMENTS, "all", "page"], help="page: write it from results")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions and sets: seconds to minutes")
+    parser.add_argument(
+        "experiment",
+        choices=[*EXPERIMENTS, "all", "page"],
+        help="the experiment to run; page: write the page from results, and run nothing",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="run fewer repetitions on fewer data sets; takes seconds to minutes"
+    )
     parser.add_argument("--data", type=Path, default=data.FOLDER, help="folder of the data sets (default: %(default)s)")
-    parser.add_argument("--output", type=Path, help="folder for results (docs/paper; quick: build/paper)")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
+    parser.add_argument(
+        "--output", type=Path, help="folder for results (default: docs/paper; with --quick: build/paper)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     given = parser.parse_args()
     output = given.output or ROOT / ("build/paper" if given.quick else "docs/paper")
     setting = Setting(given.data, output, given.quick, given.seed)

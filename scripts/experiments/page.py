@@ -1,4 +1,4 @@
-"""docs/paper.md: what came out of each experiment, beside what the paper says."""
+"""Writes docs/paper.md: the results of each experiment, beside what the paper says."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ SECTIONS: dict[str, Section] = {
 }
 HEAD = """# The paper's experiments
 
-`scripts/paper all` makes this page: every number on it comes out of the rows in [paper/](paper/). The paper is Dudík,
-Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*; sections, tables and figures are its own.
-± is one standard error over repetitions, unless said otherwise. The data is real where it can be had; where the paper's
-is not public, a stand-in is named. `scripts/paper figure1 --quick` takes seconds; `--data FOLDER` is where the data is.
+`scripts/paper all` runs the experiments and writes this page. Every number on it comes from the rows in
+[paper/](paper/). The paper is Dudík, Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*. The
+numbers of sections, tables and figures are the paper's. ± is one standard error over repetitions, unless the text says
+otherwise. Where the paper's data is public, we use it; where it is not, the text names what we use instead.
+`scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
 """
 
 
 def write(folder: Path, page: Path) -> None:
-    """The page, from what results there are in the folder."""
+    """Writes the page, with a section for each experiment that has results in the folder."""
     text = [HEAD]
     for name, section in SECTIONS.items():
         path = folder / f"{name}.parquet"
@@ -45,7 +46,7 @@ def write(folder: Path, page: Path) -> None:
 
 
 def _wrapped(text: str) -> str:
-    """Paragraphs to lines of 120; headings, tables and figures as they are."""
+    """Wraps paragraphs at 120 characters. Headings, tables and figures stay as they are."""
     blocks = text.strip().split("\n\n")
     return "\n\n".join(b if b.lstrip()[0] in "#|!" else _filled(b) for b in blocks) + "\n"
 
