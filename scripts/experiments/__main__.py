@@ -5,25 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from drstream.errors import DrstreamError
 from scripts.experiments import data, page
-from scripts.experiments.adaptive import run as adaptive
-from scripts.experiments.classification import run as classification
-from scripts.experiments.slotting import run as slotting
+from scripts.experiments.contents import EXPERIMENTS
 from scripts.experiments.trials import Setting
-from scripts.experiments.visits import run as visits
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS: dict[str, Callable[[Setting], Path]] = {
-    "figure1": classification.figure1,
-    "figure2": classification.figure2,
-    "figure3": visits.figure3,
-    "table2": slotting.table2,
-    "table3": adaptive.table3,
-}
 BAD_INPUT, INTERRUPTED = 2, 130
 
 
@@ -49,7 +38,7 @@ def main() -> int:
     try:
         for name in chosen:
             started = time.perf_counter()
-            path = EXPERIMENTS[name](setting)
+            path = EXPERIMENTS[name].run(setting)
             print(f"{name}: {path} in {time.perf_counter() - started:.0f} s")  # noqa: T201
         page.write(output, output.with_suffix(".md"))
         print(f"page: {output.with_suffix('.md')}")  # noqa: T201

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 from drstream.writing import whole
-from scripts.experiments.adaptive import page as adaptive_page
-from scripts.experiments.classification import page as classification_page
-from scripts.experiments.slotting import page as slotting_page
+from scripts.experiments.contents import EXPERIMENTS
 from scripts.experiments.summary import Results
-from scripts.experiments.visits import page as visits_page
 
-Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
-
-SECTIONS: dict[str, Section] = {
-    "figure1": classification_page.figure1,
-    "figure2": classification_page.figure2,
-    "figure3": visits_page.figure3,
-    "table2": slotting_page.table2,
-    "table3": adaptive_page.table3,
-}
 HEAD = """# The paper's experiments
 
 `scripts/paper all` runs the experiments and writes this page. Every number on it comes from the rows in
@@ -35,11 +22,11 @@ otherwise. Where the paper's data is public, we use it; where it is not, the tex
 def write(folder: Path, page: Path) -> None:
     """Writes the page, with a section for each experiment that has results in the folder."""
     text = [HEAD]
-    for name, section in SECTIONS.items():
+    for name, experiment in EXPERIMENTS.items():
         path = folder / f"{name}.parquet"
         if path.is_file():
             results = Results(path)
-            text.append(section(results, folder / f"{name}.svg"))
+            text.append(experiment.section(results, folder / f"{name}.svg"))
             text.append(_how(name, results))
     with whole(page) as unfinished:
         unfinished.write_text(_wrapped("\n".join(text)))
