@@ -14,8 +14,8 @@ HEAD = """# The paper's experiments
 `scripts/paper all` runs the experiments and writes this page. Every number on it comes from the rows in
 [paper/](paper/). The paper is Dudík, Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*. The
 numbers of sections, tables and figures are the paper's. ± is one standard error over repetitions, unless the text says
-otherwise. Where the paper's data is public, we use it; where it is not, the text names what we use instead.
-`scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
+otherwise. The data is real where we can get it. Where the paper's data is not public, the text names what we use
+instead. `scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
 """
 
 

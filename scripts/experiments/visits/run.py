@@ -7,7 +7,7 @@ the value of the policy that always reveals.
 The paper does not define all that the density φ depends on. We scale features to [0, 1], like the paper's binary ones.
 x̄ is the first principal component about the mean, of length 1, with the sign that makes the mean projection positive.
 μ is at least `floor`, because φ falls to 5e-8 on RAND and to 0 on the drawn set. RAND also has results for a floor of
-0. There a few weights of up to 1e7 decide, and most samples contain none of them.
+0. There a few weights of up to 1e7 decide, and most of them never appear in a log.
 """
 
 from __future__ import annotations
