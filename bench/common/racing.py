@@ -1,4 +1,4 @@
-"""Two sides, or more, timed in turns."""
+"""Times two or more sides in turns, so that a busy moment of the machine slows all of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any
 
 Run = Callable[[], Any]
 
+THREADS = 2  # on each side
+PAIRS = 9  # default number of pairs
+
 
 def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True) -> tuple[list[float], list[float]]:
-    """Seconds of ours and of the baseline, in turns. Each timed run follows an untimed one of its own side.
+    """Returns the seconds of our runs and of the baseline's. Each timed run follows an untimed one of the same side.
 
-    That is the state in which a long log is read. Else a scan pays for the memory that mimalloc gave back while the
-    other side ran: 7,000 page faults and up to 0.9 s for 5 million wide rows, 0 to 3,000 and 0.3 to 0.4 s after a scan.
-    With warm=False none is untimed: for runs of seconds, of which both sides had one before, when parity was checked.
+    This is the state in which a long log is read. Without the untimed run, a scan pays for memory that mimalloc gave
+    back while the other side ran. A scan of 5 million wide rows then has 7,000 page faults and takes up to 0.9 s. After
+    another scan, it has 0 to 3,000 and takes 0.3 to 0.4 s. warm=False leaves the untimed runs out. It is for runs of
+    seconds, because the check of parity has already run both sides once.
     """
     seconds, others = take_turns(benchmark, ours, [baseline], pairs, warm)
     return seconds, others[0]
@@ -24,7 +28,7 @@ def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True
 def take_turns(
     benchmark: Any, ours: Run, others: Sequence[Run], rounds: int, warm: bool = True
 ) -> tuple[list[float], list[list[float]]]:
-    """The same with several other sides; in each round they come first."""
+    """Does the same with several other sides. In each round they run first."""
     seconds: list[list[float]] = [[] for _ in others]
 
     def other_sides() -> None:
@@ -42,7 +46,7 @@ def take_turns(
 
 
 def compare(ours: list[float], others: list[float], rows: int, baseline_rows: int | None = None) -> dict[str, Any]:
-    """Events a second of both sides, and the ratio of the first to the second, of all pairs and in the median."""
+    """Events per second of both sides, and the ratio of ours to the baseline's: of all pairs, and their median."""
     baseline_rows = baseline_rows or rows
     ratios = [rows / o / (baseline_rows / b) for o, b in zip(ours, others, strict=True)]
     return {

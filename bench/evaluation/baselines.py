@@ -1,4 +1,4 @@
-"""What drstream is measured against, and the checks that both sides compute the same."""
+"""Baselines of `evaluate`, and the check that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from statistics import NormalDist
 from typing import Any
 
+from bench.common import logs, racing
 from bench.evaluation import cases
 
-os.environ["POLARS_MAX_THREADS"] = str(cases.THREADS)  # read when polars is imported
+os.environ["POLARS_MAX_THREADS"] = str(racing.THREADS)  # read when polars is imported
 
 import duckdb
 import numpy as np
@@ -22,31 +22,29 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 import drstream as drs
-
-PARITY = 1e-9  # relative
-PARITY_ROWS = 50_000
-Z = NormalDist().inv_cdf(0.975)
-
-Numbers = tuple[float, float, float, float]  # value, standard error, interval
-Estimates = dict[tuple[str, str], Numbers]  # by policy and estimator
-
-# Bare scans: decode the columns, look at nothing
-
-
-def scan(log: cases.LogFile) -> int:
-    pa.set_cpu_count(cases.THREADS)
-    return sum(batch.num_rows for batch in ds.dataset(log.path).to_batches(columns=log.columns))
+from bench.common.baselines import (
+    PARITY_ROWS,
+    SCAN,
+    Estimates,
+    agree,
+    contexts,
+    estimates,
+    numbers,
+    scan,
+    softmax,
+    textbook,
+)
 
 
-def scan_row_groups(log: cases.LogFile) -> int:
-    """As drstream reads: less memory in flight than `scan`, so that it depends less on how warm the heap is."""
+def scan_row_groups(log: logs.LogFile) -> int:
+    """Reads as drstream does. It holds less memory than `scan` and so depends less on how warm the heap is."""
 
     def rows(group: int) -> int:
         with pq.ParquetFile(log.path, memory_map=True) as file:
             batches = file.iter_batches(32_768, row_groups=[group], columns=log.columns, use_threads=False)
             return sum(batch.num_rows for batch in batches)
 
-    with ThreadPoolExecutor(cases.THREADS) as threads:
+    with ThreadPoolExecutor(racing.THREADS) as threads:
         return sum(threads.map(rows, range(pq.read_metadata(log.path).num_row_groups)))
 
 
@@ -55,10 +53,10 @@ def scan_row_groups(log: cases.LogFile) -> int:
 
 @cache
 def connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": cases.THREADS})
+    return duckdb.connect(config={"threads": racing.THREADS})
 
 
-def query_duckdb(log: cases.LogFile) -> Estimates:
+def query_duckdb(log: logs.LogFile) -> Estimates:
     query = """
         SELECT count(*), avg(y), stddev_samp(y), sum(w), sum(y), sum(w * w), sum(w * y), sum(y * y)
         FROM (SELECT target / propensity AS w, target / propensity * reward AS y FROM read_parquet(?))
@@ -66,7 +64,7 @@ def query_duckdb(log: cases.LogFile) -> Estimates:
     return from_sums(*connection().execute(query, [str(log.path)]).fetchone())
 
 
-def query_polars(log: cases.LogFile) -> Estimates:
+def query_polars(log: logs.LogFile) -> Estimates:
     weight = pl.col("target") / pl.col("propensity")
     w, y = pl.col("w"), pl.col("y")
     sums = [y.mean(), y.std(), w.sum(), y.sum(), (w * w).sum(), (w * y).sum(), (y * y).sum()]
@@ -79,21 +77,17 @@ def query_polars(log: cases.LogFile) -> Estimates:
 
 
 def from_sums(n: int, mean: float, std: float, w: float, y: float, ww: float, wy: float, yy: float) -> Estimates:
-    """IPS is a mean; SNIPS Σy / Σw has the delta method's variance, that of w (r - SNIPS) over the mean weight."""
+    """IPS is a mean. SNIPS is Σy / Σw; by the delta method its variance is that of w (r - SNIPS) / mean(w)."""
     snips = y / w
     squares = (yy - 2 * snips * wy + snips**2 * ww) / (w / n) ** 2
     return {
-        ("target", "ips"): _numbers(mean, std / math.sqrt(n)),
-        ("target", "snips"): _numbers(snips, math.sqrt(squares / (n - 1) / n)),
+        ("target", "ips"): numbers(mean, std / math.sqrt(n)),
+        ("target", "snips"): numbers(snips, math.sqrt(squares / (n - 1) / n)),
     }
 
 
-def _numbers(value: float, stderr: float) -> Numbers:
-    return value, stderr, value - Z * stderr, value + Z * stderr
-
-
-BASELINES: dict[str, Callable[[cases.LogFile], Any]] = {
-    cases.SCAN: scan,
+BASELINES: dict[str, Callable[[logs.LogFile], Any]] = {
+    SCAN: scan,
     cases.ROW_GROUPS: scan_row_groups,
     cases.DUCKDB: query_duckdb,
     cases.POLARS: query_polars,
@@ -104,8 +98,8 @@ BASELINES: dict[str, Callable[[cases.LogFile], Any]] = {
 
 
 def check_parity(case: cases.Case) -> None:
-    """Whether both sides see the same events and compute the same, before anyone is timed."""
-    assert pl.thread_pool_size() == cases.THREADS, "polars was imported before POLARS_MAX_THREADS was set"
+    """Checks, before the clock starts, that both sides see the same events and compute the same numbers."""
+    assert pl.thread_pool_size() == racing.THREADS, "polars was imported before POLARS_MAX_THREADS was set"
     result = case.task.run(case.log.path)
     assert result.n == pq.read_metadata(case.log.path).num_rows
     if case.task is cases.COLUMN:
@@ -114,27 +108,16 @@ def check_parity(case: cases.Case) -> None:
     else:
         head = ds.dataset(case.log.path).head(PARITY_ROWS)
         agree(estimates(case.task.run(head)), plain_numpy(case.task, head))
-    if case.baseline in (cases.SCAN, cases.ROW_GROUPS):
+    if case.baseline in (SCAN, cases.ROW_GROUPS):
         assert BASELINES[case.baseline](case.log) == result.n
 
 
-def estimates(result: drs.Evaluation) -> Estimates:
-    keys = [(policy, estimator) for policy in result.policies for estimator in result.estimators]
-    return {key: (e.value, e.stderr, e.low, e.high) for key in keys for e in [result[key]]}
-
-
-def agree(ours: Estimates, other: Estimates) -> None:
-    assert ours.keys() == other.keys()
-    for key, numbers in ours.items():
-        np.testing.assert_allclose(numbers, other[key], rtol=PARITY, err_msg=str(key))
-
-
 def plain_numpy(task: cases.Task, table: pa.Table, rhat: np.ndarray | None = None) -> Estimates:
-    """All of the log in memory; predictions are those of the cases' model, unless they are given."""
+    """Evaluates the whole log in memory. Without `rhat`, predictions are those of `logs.model()`."""
     events = tuple(table[name].to_numpy() for name in ("action", "reward", "propensity"))
     X = contexts(table)
     if rhat is None:
-        rhat = X @ cases.model().coef_.T + cases.model().intercept_
+        rhat = X @ logs.model().coef_.T + logs.model().intercept_
     found = {}
     for name, policy in task.policies.items():
         values = textbook(_probabilities(policy, X), rhat, *events)
@@ -142,34 +125,8 @@ def plain_numpy(task: cases.Task, table: pa.Table, rhat: np.ndarray | None = Non
     return found
 
 
-def textbook(pi: np.ndarray, rhat: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> dict[str, Numbers]:
-    """The formulas as they stand in a textbook, from probabilities and predictions (n, K)."""
-    rows = np.arange(len(a))
-    w = pi[rows, a] / p
-    b = (pi * rhat).sum(axis=1)
-    snips = (w * r).sum() / w.sum()
-    terms = {
-        "dm": b,
-        "ips": w * r,
-        "snips": snips + w * (r - snips) / w.mean(),  # its influence function
-        "dr": b + w * (r - rhat[rows, a]),
-    }
-    return {name: _numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi))) for name, psi in terms.items()}
-
-
-def contexts(table: pa.Table) -> np.ndarray:
-    if "x" in table.column_names:
-        return np.array(table["x"].to_pylist(), dtype=np.float64)
-    return np.column_stack([table[f"x{j}"].to_numpy() for j in range(cases.FEATURES)]).astype(np.float64)
-
-
 def _probabilities(policy: Any, X: np.ndarray) -> np.ndarray:
     scores = X @ policy.weights.T + policy.intercept
     if isinstance(policy, drs.policies.Linear):
         return np.eye(scores.shape[1])[scores.argmax(axis=1)]
     return softmax(scores)
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exps / exps.sum(axis=1, keepdims=True)

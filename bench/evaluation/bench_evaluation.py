@@ -1,4 +1,4 @@
-"""Throughput: drstream against the baseline beside it, in turns."""
+"""Measures the throughput of `evaluate` in turns with a baseline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.common.racing import race
+from bench.common import logs
+from bench.common.racing import PAIRS, race
 from bench.evaluation import cases
 from bench.evaluation.baselines import BASELINES, check_parity
 
@@ -17,9 +18,7 @@ def bench_throughput(benchmark: Any, case: cases.Case) -> None:
     case.log.make()
     check_parity(case)
     run_baseline = BASELINES[case.baseline]
-    ours, baseline = race(
-        benchmark, lambda: case.task.run(case.log.path), lambda: run_baseline(case.log), pairs=cases.PAIRS
-    )
+    ours, baseline = race(benchmark, lambda: case.task.run(case.log.path), lambda: run_baseline(case.log), pairs=PAIRS)
     ratio = median(b / o for o, b in zip(ours, baseline, strict=True))
     benchmark.extra_info |= {
         "kind": "throughput",
@@ -35,7 +34,7 @@ def bench_throughput(benchmark: Any, case: cases.Case) -> None:
         "required": case.required,
         "passed": case.required is None or ratio >= case.required,
     }
-    if case.required is not None and cases.FULL_SIZE:
+    if case.required is not None and logs.FULL_SIZE:
         assert ratio >= case.required, (
             f"{ratio:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
         )

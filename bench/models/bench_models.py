@@ -1,4 +1,4 @@
-"""Models: fits in turns with scikit-learn's, and cross-fitting beside a model that is fitted."""
+"""Measures fits in turns with scikit-learn's, and cross-fitting in turns with a model fitted before."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
+from bench.common import logs
 from bench.common.racing import compare, race
-from bench.evaluation import cases
-from bench.models import cases as model_cases
+from bench.evaluation import cases as evaluation
+from bench.models import cases
 from bench.models.baselines import check_crossfit, check_parity, fit_sklearn
 
 
-@pytest.mark.parametrize("case", model_cases.FITS, ids=str)
-def bench_fit(benchmark: Any, case: model_cases.Fit) -> None:
+@pytest.mark.parametrize("case", cases.FITS, ids=str)
+def bench_fit(benchmark: Any, case: cases.Fit) -> None:
     case.log.make()
     difference, passes = check_parity(case)
     ours, theirs = race(
         benchmark,
-        lambda: model_cases.fit(case.model, case.log.path),
+        lambda: cases.fit(case.model, case.log.path),
         lambda: fit_sklearn(case),
         case.pairs,
         warm=False,
@@ -37,28 +38,28 @@ def bench_fit(benchmark: Any, case: model_cases.Fit) -> None:
         "required": case.required,
         "passed": case.required is None or found["ratio"] >= case.required,
     }
-    if case.required is not None and cases.FULL_SIZE:
+    if case.required is not None and logs.FULL_SIZE:
         assert found["ratio"] >= case.required, (
             f"{found['ratio']:.2f} times the throughput of scikit-learn: {case.required:.2f} is required"
         )
 
 
 def bench_crossfit(benchmark: Any) -> None:
-    log = cases.WIDE
+    log = logs.WIDE
     log.make()
     check_crossfit()
     ours, fitted = race(
         benchmark,
-        lambda: model_cases.CROSSFIT.run(log.path),
-        lambda: cases.FOUR.run(log.path),
-        model_cases.CROSSFIT_PAIRS,
+        lambda: cases.CROSSFIT.run(log.path),
+        lambda: evaluation.FOUR.run(log.path),
+        cases.CROSSFIT_PAIRS,
     )
     benchmark.extra_info |= {
         "kind": "crossfit",
-        "name": model_cases.CROSSFIT_NAME,
-        "task": model_cases.CROSSFIT.name,
+        "name": cases.CROSSFIT_NAME,
+        "task": cases.CROSSFIT.name,
         "log": str(log),
         "rows": log.rows,
-        "baseline": model_cases.FITTED,
+        "baseline": cases.FITTED,
         **compare(ours, fitted, log.rows),
     }

@@ -1,4 +1,4 @@
-"""The cases of models: which one is fitted on which log, against which fit of scikit-learn; and cross-fitting."""
+"""The cases of models: fits against those of scikit-learn, and cross-fitting."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.process import once
+from bench.common import logs, racing
+from bench.evaluation import cases as evaluation
 
 MODELS = {"Ridge": drs.models.Ridge, "Logistic": drs.models.Logistic, "Propensity": drs.models.Propensity}
 FIT_PAIRS = 3  # fits of scikit-learn take seconds
-CHOICE_ROWS = min(1_000_000, cases.ROWS)  # each costs scikit-learn's multinomial fit three times as much as the others
+CHOICE_ROWS = min(1_000_000, logs.ROWS)  # a row takes scikit-learn's multinomial fit three times as long as other fits
 
 
 def fit(name: str, log: Any) -> Any:
-    return MODELS[name]().fit(drs.Log(log, actions=cases.ACTIONS), threads=cases.THREADS)
+    return MODELS[name]().fit(drs.Log(log, actions=logs.ACTIONS), threads=racing.THREADS)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model, and the type in which scikit-learn is given the contexts, which the log has in float32."""
+    """A model, and the type of the contexts that scikit-learn gets. The log has float32."""
 
     model: str
-    log: cases.LogFile
+    log: logs.LogFile
     kind: str
-    parity: float  # of predictions: of the largest one for Ridge, else as they are
-    required: float | None = None  # times scikit-learn's throughput; None: for information
+    parity: float  # maximum difference of predictions; for Ridge, relative to the largest prediction
+    required: float | None = None  # minimum ratio to scikit-learn's throughput; None: for information
     pairs: int = FIT_PAIRS
 
     @property
@@ -38,15 +38,15 @@ class Fit:
         return f"fit of {self.model}, {self.log}, against {self.baseline}"
 
 
-# In float32 scikit-learn's Ridge is off by 1e-5, so that what is required is about float64. LogisticRegression
-# stops at tol=1e-4 with predictions that are off by up to 0.0018 (200,000 rows; 0.0012 of 5 million), whatever the
-# type: it gets the faster one. How near drstream is to where it would go at tol=1e-8 is checked apart.
+# The requirement for Ridge is about float64, because scikit-learn's predictions in float32 are off by 1e-5.
+# LogisticRegression stops at tol=1e-4. Its predictions are then off by up to 0.0018 at 200,000 rows, and 0.0012 at
+# 5 million, in either type, so it gets the faster type. A separate check compares drstream with tol=1e-8.
 STOPPED = 2e-3
 FITS = [
-    Fit("Ridge", cases.WIDE, "float64", parity=1e-8, required=1.0),
-    Fit("Ridge", cases.WIDE, "float32", parity=1e-4),
-    Fit("Logistic", cases.WIDE, "float32", parity=STOPPED, required=1.0),
-    Fit("Propensity", cases.LogFile("wide", "snappy", CHOICE_ROWS), "float32", parity=STOPPED, required=1.0),
+    Fit("Ridge", logs.WIDE, "float64", parity=1e-8, required=1.0),
+    Fit("Ridge", logs.WIDE, "float32", parity=1e-4),
+    Fit("Logistic", logs.WIDE, "float32", parity=STOPPED, required=1.0),
+    Fit("Propensity", logs.LogFile("wide", "snappy", CHOICE_ROWS), "float32", parity=STOPPED, required=1.0),
 ]
 
 # Cross-fitting
@@ -56,26 +56,17 @@ CROSSFIT_PAIRS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFitted(cases.Task):
-    """The model is fitted in the time that counts."""
+class CrossFitted(evaluation.Task):
+    """Fits its models within the measured time."""
 
     def run(self, source: Any) -> drs.Evaluation:
-        log = drs.Log(source, actions=cases.ACTIONS)
-        how = {"crossfit": FOLDS, "threads": cases.THREADS}
+        log = drs.Log(source, actions=logs.ACTIONS)
+        how = {"crossfit": FOLDS, "threads": racing.THREADS}
         return drs.evaluate(log, self.policies, drs.models.Ridge(), self.estimators, **how)
 
 
-CROSSFIT = CrossFitted(f"{cases.FOUR.name}, ridge model in {FOLDS} folds", cases.FOUR.policies)
-FITTED = "drstream, with a model that is fitted"
-CROSSFIT_NAME = f"{CROSSFIT.name}, {cases.WIDE}, against {FITTED}"
+CROSSFIT = CrossFitted(f"{evaluation.FOUR.name}, ridge model in {FOLDS} folds", evaluation.FOUR.policies)
+FITTED = "drstream, with a model fitted before"
+CROSSFIT_NAME = f"{CROSSFIT.name}, {logs.WIDE}, against {FITTED}"
 
-# In a process of its own
-
-SKLEARN = dict(zip(MODELS, once.SKLEARN_FITS, strict=True))  # tasks of `bench.process.once`
-
-
-def memory_name(model: str) -> str:
-    return f"peak memory of the fit of {model}"
-
-
-NAMES = [*map(str, FITS), CROSSFIT_NAME, *map(memory_name, MODELS)]
+NAMES = [*map(str, FITS), CROSSFIT_NAME]

@@ -1,28 +1,21 @@
-"""The page's sections about models: from what the benchmarks noted to Markdown."""
+"""Writes the page's sections about models."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import megabytes, millions, spread, table, verdict
-
-Info = dict[str, Any]
+from bench.common.markdown import Info, millions, spread, table, verdict
 
 FIT = (
-    "K = 10, d = 20, 2 threads on each side. Both read the Parquet file in the time that counts: drstream streams it, "
-    "scikit-learn is given one array, of the type that is named; its parameters are its defaults. Runs alternate; the "
-    "ratio is the median over pairs of drstream's throughput to scikit-learn's. Passes are those over all of the log, "
-    "beside one over actions and rewards and one that takes a sample; Ridge has the one only. The difference is the "
-    "largest of 500,000 predictions, for Ridge over the largest prediction. LogisticRegression stops at tol=1e-4; at "
-    "1e-8 it agrees with drstream to 1e-5, which is checked on 150,000 rows."
+    "K = 10 and d = 20; each side has 2 threads. Both sides read the Parquet file within the measured time. drstream "
+    "streams it. scikit-learn gets one array of the type in the table and keeps its default parameters. The two sides "
+    "run in turns. The ratio is drstream's throughput over scikit-learn's, the median over pairs. Passes are those "
+    "over the whole log. Logistic and Propensity take two more: one over actions and rewards, and one that draws a "
+    "sample. The difference is the largest among 500,000 predictions; for Ridge, it is divided by the largest "
+    "prediction. LogisticRegression stops at tol=1e-4. At tol=1e-8 it agrees with drstream to 1e-5, which is checked "
+    "on 150,000 rows."
 )
 CROSSFIT = (
-    "Models are fitted for each fold on the others, and the log is evaluated, in the time that counts; the other side "
-    "evaluates with a model that was fitted before."
-)
-MEMORY = (
-    "Of a process that fits the model, one each; drstream keeps up to 268 MB of decoded events for the passes that "
-    "follow. scikit-learn's process has the log in one array, and nothing of drstream's."
+    "drstream fits a model for each fold on the other folds and evaluates the log, all within the measured time. The "
+    "other side evaluates with a model that was fitted before."
 )
 
 
@@ -30,8 +23,6 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     parts = []
     if kinds["fit"]:
         parts += ["## Models: fits", FIT, fits(kinds["fit"], full)]
-    if kinds["fit memory"]:
-        parts += ["## Models: peak memory", MEMORY, memory(kinds["fit memory"], full)]
     if kinds["crossfit"]:
         parts += ["## Models: cross-fitting", CROSSFIT, crossfit(kinds["crossfit"])]
     return parts
@@ -70,21 +61,3 @@ def crossfit(found: list[Info]) -> str:
         for info in found
     )
     return table(("what", "log", "events/s", "against", "events/s", "ratio"), rows)
-
-
-def memory(found: list[Info], full: bool) -> str:
-    rows = (
-        (
-            info["model"],
-            *(
-                f"{megabytes(peak)} at {millions(count)} rows"
-                for count, peak in zip(info["rows"], info["peak_mb"], strict=True)
-            ),
-            f"{info['growth']:.2f}",
-            f"{info['required']:.2f}",
-            verdict(info, full),
-            f"{megabytes(info['sklearn_mb'])} at {millions(info['rows'][0])} rows, {info['sklearn_kind']}",
-        )
-        for info in found
-    )
-    return table(("model", "peak", "peak", "ratio", "required: at most", "met", "scikit-learn's peak"), rows)

@@ -1,6 +1,6 @@
-"""scikit-learn's fits of the same models: the log is read from Parquet into one array, and fitted in memory.
+"""Fits the same models with scikit-learn: reads the log from Parquet into one array and fits it in memory.
 
-Nothing here needs drstream, whose memory is not to be counted in with scikit-learn's.
+This file does not import drstream, so that scikit-learn's peak memory has nothing of drstream's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from sklearn.linear_model import LogisticRegression, Ridge
 
-BATCH_ROWS = 65_536  # read_table and column_stack take four times as long as batches that are copied while in cache
+BATCH_ROWS = 65_536  # small enough to copy from the CPU's cache; read_table and column_stack take four times as long
 
 Events = tuple[np.ndarray, np.ndarray, np.ndarray]  # contexts (n, d), actions, rewards
 
@@ -34,7 +34,7 @@ def read(path: str | Path, kind: str, features: int) -> Events:
 
 
 def fit(name: str, events: Events, **options: Any) -> list[Any]:
-    """Of Ridge and Logistic one model for each action; of Propensity one, multinomial."""
+    """Fits one model for each action; for Propensity, one multinomial model."""
     X, action, reward = events
     if name == "Propensity":
         return [LogisticRegression(**options).fit(X, action)]
@@ -47,7 +47,7 @@ def fit(name: str, events: Events, **options: Any) -> list[Any]:
 
 
 def predict(name: str, models: list[Any], X: np.ndarray) -> np.ndarray:
-    """(n, K)."""
+    """Predictions (n, K)."""
     if name == "Ridge":
         return np.column_stack([model.predict(X) for model in models])
     if name == "Logistic":

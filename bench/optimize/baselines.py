@@ -1,4 +1,4 @@
-"""What policy optimisation is measured against, and the checks that both sides compute the same."""
+"""Baselines of policy optimisation, and the checks that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from bench.evaluation import cases
-from bench.evaluation.baselines import PARITY, PARITY_ROWS, Estimates, agree, contexts, estimates, scan, textbook
-from bench.optimize import cases as optimize_cases
+from bench.common import logs, racing
+from bench.common.baselines import PARITY, PARITY_ROWS, SCAN, Estimates, agree, contexts, estimates, scan, textbook
+from bench.evaluation import cases as evaluation
+from bench.optimize import cases
 from drstream.kernels.learners import HEADER
 from drstream.models.passes import HOLD_BYTES
 from drstream.optimize import DirectLossMinimizer, impute
 
 Run = Callable[[], Any]
-one_blas_thread = threadpool_limits.wrap(limits=1)  # on busy cores two took up to nine times as long, and never less
-BLOCK = 4096  # events; up to 16,384 take as long, 1,024 and all at once longer
+one_blas_thread = threadpool_limits.wrap(
+    limits=1
+)  # on busy cores two threads took up to nine times as long, and never less
+BLOCK = 4096  # events; up to 16,384 take as long, 1,024 and all at once take longer
 
 # Direct loss minimisation
 
 
 class Data(NamedTuple):
-    """All that NumPy's epochs need, made before the time counts."""
+    """What NumPy's epochs need. It is made before the clock starts."""
 
-    Z: np.ndarray  # standard contexts and 1, (n, d + 1)
-    by_feature: np.ndarray  # the same as (d + 1, n)
+    Z: np.ndarray  # standardised contexts and a column of ones, (n, d + 1)
+    by_feature: np.ndarray  # Z transposed, (d + 1, n)
     costs: np.ndarray  # completed, (K, n)
     epsilon: float
     start: np.ndarray  # (runs, K, d + 1)
 
 
-def gather(case: optimize_cases.Epochs) -> Data:
+def gather(case: cases.Epochs) -> Data:
     table = pq.read_table(case.log.path, columns=case.log.columns)
     X = contexts(table)
     events = (table[name].to_numpy() for name in ("action", "reward", "propensity"))
     Z = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.ones(len(X))])
     learner = DirectLossMinimizer()
-    shape = case.runs, cases.ACTIONS, Z.shape[1]
+    shape = case.runs, logs.ACTIONS, Z.shape[1]
     start = np.random.default_rng(learner.seed).normal(scale=learner.perturbation, size=shape)
     epsilon = learner.epsilon / np.ptp(table["reward"].to_numpy())
     costs = np.ascontiguousarray(completed(X, *events).T)
@@ -53,8 +56,8 @@ def gather(case: optimize_cases.Epochs) -> Data:
 
 @one_blas_thread
 def descend(data: Data, epochs: int, block: int | None) -> list[float]:
-    """Of each run, the least loss on its way of so many epochs; all events at once, or in blocks on two threads."""
-    with ThreadPoolExecutor(cases.THREADS) as threads:
+    """The smallest loss of each run over the epochs. Takes all events at once, or blocks of them on two threads."""
+    with ThreadPoolExecutor(racing.THREADS) as threads:
         each = threads.map if block else map
         return [min(losses_on_the_way(data, theta, epochs, block or len(data.Z), each)) for theta in data.start]
 
@@ -62,14 +65,14 @@ def descend(data: Data, epochs: int, block: int | None) -> list[float]:
 def losses_on_the_way(data: Data, theta: np.ndarray, epochs: int, block: int, each: Any) -> Iterator[float]:
     learner, n = DirectLossMinimizer(), len(data.Z)
     blocks = [slice(first, first + block) for first in range(0, n, block)]
-    for t in range(1, epochs + 2):  # the last weights are scored, too
+    for t in range(1, epochs + 2):  # one more, to score the last weights
         losses, moves = zip(*each(partial(look, data, theta), blocks), strict=True)
         yield sum(losses) / n
         theta = theta + learner.learning_rate * t**-learner.decay * sum(moves) / n
 
 
 def look(data: Data, theta: np.ndarray, block: slice) -> tuple[float, np.ndarray]:
-    """The loss in the block, and the moves (K, d + 1)."""
+    """The sum of losses in the block, and that of moves (K, d + 1)."""
     costs = data.costs[:, block]
     scores = theta @ data.by_feature[:, block]
     taken = scores.argmax(axis=0)
@@ -81,17 +84,17 @@ def look(data: Data, theta: np.ndarray, block: slice) -> tuple[float, np.ndarray
     return costs[taken, np.arange(len(taken))].sum(), signs @ data.Z[block][moved]
 
 
-def prepare_epochs(case: optimize_cases.Epochs) -> tuple[Run, int]:
-    """What is timed, and how many epochs it is to be divided by; checked before, on all of the log."""
-    assert case.log.rows * 8 * (cases.FEATURES + 3) <= HOLD_BYTES, "contexts would be decoded in each epoch"
+def prepare_epochs(case: cases.Epochs) -> tuple[Run, int]:
+    """Checks parity on the whole log. Returns the run that is timed, and its number of epochs."""
+    assert case.log.rows * 8 * (logs.FEATURES + 3) <= HOLD_BYTES, "contexts would be decoded in each epoch"
     ours = case.fit(case.more)
     assert ours.n_epochs_ == case.more
     assert ours.n_events_ == case.log.rows
-    if case.baseline == cases.SCAN:  # the other cases check the losses
+    if case.baseline == SCAN:  # other cases check the losses
         assert scan(case.log) == case.log.rows
         return lambda: scan(case.log), 1
     data = gather(case)
-    block = BLOCK if case.baseline == optimize_cases.NUMPY_BLOCKS else None
+    block = BLOCK if case.baseline == cases.NUMPY_BLOCKS else None
     np.testing.assert_allclose(ours.run_losses_, descend(data, case.more, block), rtol=PARITY)
     return lambda: descend(data, case.more, block), case.more + 1
 
@@ -100,28 +103,28 @@ def prepare_epochs(case: optimize_cases.Epochs) -> tuple[Run, int]:
 
 
 def completed(X: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The costs (n, K) by DR."""
-    rewards = X @ cases.model().coef_.T + cases.model().intercept_
+    """Costs (n, K), completed by DR."""
+    rewards = X @ logs.model().coef_.T + logs.model().intercept_
     logged = np.arange(len(a)), a
     rewards[logged] += (r - rewards[logged]) / p
     return -rewards
 
 
 def complete(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Contexts (n, d) as the log has them, and costs (n, K)."""
+    """Yields contexts (n, d) as the log has them, and costs (n, K)."""
     for batch in batches:
-        X = np.column_stack([batch.column(f"x{j}").to_numpy() for j in range(cases.FEATURES)])
+        X = np.column_stack([batch.column(f"x{j}").to_numpy() for j in range(logs.FEATURES)])
         events = (batch.column(name).to_numpy() for name in ("action", "reward", "propensity"))
         yield X, completed(X.astype(np.float64), *events)
 
 
 @one_blas_thread
-def complete_all(log: cases.LogFile) -> int:
-    pa.set_cpu_count(cases.THREADS)
+def complete_all(log: logs.LogFile) -> int:
+    pa.set_cpu_count(racing.THREADS)
     return sum(len(X) for X, _ in complete(ds.dataset(log.path).to_batches(columns=log.columns)))
 
 
-# Learned policies: events are in memory
+# Learned policies, with events in memory
 
 
 class Events(NamedTuple):
@@ -131,7 +134,7 @@ class Events(NamedTuple):
     propensity: np.ndarray
 
 
-def first_events(case: optimize_cases.Case) -> pa.Table:
+def first_events(case: cases.Case) -> pa.Table:
     return ds.dataset(case.log.path).head(case.baseline_rows or case.log.rows, columns=case.log.columns)
 
 
@@ -141,29 +144,29 @@ def in_memory(table: pa.Table) -> Events:
 
 
 def evaluate_with(pi: np.ndarray, events: Events) -> Estimates:
-    rhat = events.X.astype(np.float64) @ cases.model().coef_.T + cases.model().intercept_
+    rhat = events.X.astype(np.float64) @ logs.model().coef_.T + logs.model().intercept_
     found = textbook(pi, rhat, events.action, events.reward, events.propensity)
     return {("learned", name): numbers for name, numbers in found.items()}
 
 
 @one_blas_thread
 def evaluate_progressive(events: Events) -> Estimates:
-    """Each snapshot after the other, K rows of weights with the intercepts last; as (n, K) it takes 4 times as long."""
-    policy = optimize_cases.progressive()
+    """Takes one snapshot after the other. Scores are (K, n), because (n, K) takes four times as long."""
+    policy = cases.progressive()
     Z = np.vstack([events.X.T.astype(np.float64), np.ones(len(events.X))])
-    pi = np.full((cases.ACTIONS, len(events.X)), optimize_cases.EXPLORATION / cases.ACTIONS)
+    pi = np.full((logs.ACTIONS, len(events.X)), cases.EXPLORATION / logs.ACTIONS)
     for state, weight in zip(policy.states_, policy.weights_, strict=True):
-        scores = state[HEADER:].reshape(cases.ACTIONS, -1) @ Z
+        scores = state[HEADER:].reshape(logs.ACTIONS, -1) @ Z
         best = scores == scores.max(axis=0)
-        pi += (1 - optimize_cases.EXPLORATION) * weight / best.sum(axis=0) * best
+        pi += (1 - cases.EXPLORATION) * weight / best.sum(axis=0) * best
     return evaluate_with(pi.T, events)
 
 
 @one_blas_thread
 def evaluate_filter_tree(events: Events) -> Estimates:
-    """From the root down, each classifier for the events that come by it."""
-    policy = optimize_cases.filter_tree()
-    pi = np.zeros((len(events.X), cases.ACTIONS))
+    """Goes down from the root. Each classifier gets the events that reach it."""
+    policy = cases.filter_tree()
+    pi = np.zeros((len(events.X), logs.ACTIONS))
 
     def walk(node: int, places: np.ndarray) -> None:
         if node < 0:
@@ -179,41 +182,41 @@ def evaluate_filter_tree(events: Events) -> Estimates:
 
 
 BY_HAND: dict[str, Callable[[Events], Estimates]] = {
-    optimize_cases.PROGRESSIVE: evaluate_progressive,
-    optimize_cases.FILTER_TREE: evaluate_filter_tree,
+    cases.PROGRESSIVE: evaluate_progressive,
+    cases.FILTER_TREE: evaluate_filter_tree,
 }
 
 
-def prepare(case: optimize_cases.Case) -> Run:
-    """What is timed."""
-    if case.task == optimize_cases.FILTER_TREE:
+def prepare(case: cases.Case) -> Run:
+    """Does what needs no timing, and returns the run that is timed."""
+    if case.task == cases.FILTER_TREE:
         pytest.importorskip("sklearn", reason="scikit-learn is not installed; drstream[sklearn] has it")
-    if case.baseline == cases.SCAN:
+    if case.baseline == SCAN:
         return lambda: scan(case.log)
-    if case.baseline == optimize_cases.NUMPY_SCAN:
+    if case.baseline == cases.NUMPY_SCAN:
         return lambda: complete_all(case.log)
-    if case.baseline == optimize_cases.ARGMAX:
-        return lambda: cases.ONE.run(case.log.path)
+    if case.baseline == cases.ARGMAX:
+        return lambda: evaluation.ONE.run(case.log.path)
     events = in_memory(first_events(case))
     return lambda: BY_HAND[case.task](events)
 
 
-def check_parity(case: optimize_cases.Case, baseline: Run) -> None:
-    """Before anyone is timed."""
-    ours, theirs = optimize_cases.TASKS[case.task](case.log.path), baseline()
-    if case.task == optimize_cases.IMPUTE:
+def check_parity(case: cases.Case, baseline: Run) -> None:
+    """Runs before the clock starts."""
+    ours, theirs = cases.TASKS[case.task](case.log.path), baseline()
+    if case.task == cases.IMPUTE:
         assert ours == theirs == case.log.rows
         check_losses(case.log)
-    elif case.baseline == optimize_cases.ARGMAX:
+    elif case.baseline == cases.ARGMAX:
         assert ours.n == theirs.n == case.log.rows
     else:
         assert ours.n == case.log.rows
-        agree(estimates(optimize_cases.TASKS[case.task](first_events(case))), theirs)
+        agree(estimates(cases.TASKS[case.task](first_events(case))), theirs)
 
 
-def check_losses(log: cases.LogFile) -> None:
+def check_losses(log: logs.LogFile) -> None:
     head = ds.dataset(log.path).head(PARITY_ROWS)
-    ours = impute(optimize_cases.open_log(head), cases.model()).collect()
+    ours = impute(cases.open_log(head), logs.model()).collect()
     X, costs = map(np.concatenate, zip(*complete(head.to_batches()), strict=True))
     np.testing.assert_array_equal(ours.rows, np.arange(len(head)))
     np.testing.assert_array_equal(ours.X, X)

@@ -1,4 +1,4 @@
-"""Policy optimisation: epochs of direct loss minimisation, completed losses, and `evaluate` with learned policies."""
+"""Measures epochs of direct loss minimisation, completed losses, and `evaluate` with learned policies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from bench.common.racing import compare, race, take_turns
-from bench.optimize import cases as optimize_cases
+from bench.optimize import cases
 from bench.optimize.baselines import check_parity, prepare, prepare_epochs
 
 
-@pytest.mark.parametrize("case", optimize_cases.EPOCHS, ids=str)
-def bench_epochs(benchmark: Any, case: optimize_cases.Epochs) -> None:
+@pytest.mark.parametrize("case", cases.EPOCHS, ids=str)
+def bench_epochs(benchmark: Any, case: cases.Epochs) -> None:
     case.log.make()
     baseline, epochs = prepare_epochs(case)
     longer, (shorter, others) = take_turns(
@@ -37,12 +37,12 @@ def bench_epochs(benchmark: Any, case: optimize_cases.Epochs) -> None:
     }
 
 
-@pytest.mark.parametrize("case", optimize_cases.CASES, ids=str)
-def bench_throughput(benchmark: Any, case: optimize_cases.Case) -> None:
+@pytest.mark.parametrize("case", cases.CASES, ids=str)
+def bench_throughput(benchmark: Any, case: cases.Case) -> None:
     case.log.make()
     baseline = prepare(case)
     check_parity(case, baseline)
-    run = optimize_cases.TASKS[case.task]
+    run = cases.TASKS[case.task]
     ours, theirs = race(benchmark, lambda: run(case.log.path), baseline, case.pairs)
     benchmark.extra_info |= {
         "kind": "optimize",

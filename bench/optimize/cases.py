@@ -1,4 +1,4 @@
-"""The cases of policy optimisation: what is learned, completed or evaluated on which log, against which baseline."""
+"""The cases of policy optimisation: learning, completing losses, and evaluating learned policies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from functools import cache
 from typing import Any
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs, racing
+from bench.common.baselines import SCAN
+from bench.evaluation import cases as evaluation
+from bench.replaying import cases as replaying
 from drstream.optimize import DirectLossMinimizer, FilterTree, ProgressivePolicy, impute
 
-LOG = cases.LogFile("wide", "snappy", min(1_000_000, cases.ROWS))  # its contexts are held in memory between epochs
+LOG = logs.LogFile("wide", "snappy", min(1_000_000, logs.ROWS))  # its contexts stay in memory between epochs
 NUMPY, NUMPY_BLOCKS = "NumPy in memory", "NumPy in memory, in blocks on two threads"
 
 
 def open_log(source: Any) -> drs.Log:
-    return drs.Log(source, actions=cases.ACTIONS)
+    return drs.Log(source, actions=logs.ACTIONS)
 
 
 # Direct loss minimisation
@@ -25,67 +27,67 @@ def open_log(source: Any) -> drs.Log:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Runs side by side, timed over so many epochs more than one."""
+    """Runs side by side. The time is that of `more` epochs after the first."""
 
     runs: int
     more: int
     baseline: str
     pairs: int
     warm: bool = True
-    log: cases.LogFile = LOG
+    log: logs.LogFile = LOG
 
     @property
     def task(self) -> str:
         return "1 run" if self.runs == 1 else f"{self.runs} runs side by side"
 
     def fit(self, epochs: int) -> DirectLossMinimizer:
-        """With DR's losses; tolerance=0 lets no run end before the others."""
+        """Fits DR's losses. With tolerance=0 no run stops before the others."""
         learner = DirectLossMinimizer(restarts=self.runs, epochs=epochs, tolerance=0.0)
-        return learner.fit(open_log(self.log.path), cases.model(), threads=cases.THREADS)
+        return learner.fit(open_log(self.log.path), logs.model(), threads=racing.THREADS)
 
     def __str__(self) -> str:
         return f"epochs of direct loss minimisation, {self.task}, {self.log}, against {self.baseline}"
 
 
-RUNS = 20  # what DirectLossMinimizer starts unless told otherwise
+RUNS = 20  # the default of DirectLossMinimizer
 EPOCHS = [
-    Epochs(1, 10, cases.SCAN, pairs=5),
-    Epochs(RUNS, 5, cases.SCAN, pairs=3),
+    Epochs(1, 10, SCAN, pairs=5),
+    Epochs(RUNS, 5, SCAN, pairs=3),
     Epochs(1, 10, NUMPY, pairs=3, warm=False),
     Epochs(1, 10, NUMPY_BLOCKS, pairs=3, warm=False),
-    Epochs(RUNS, 3, NUMPY, pairs=3, warm=False),  # NumPy's epoch takes 5 s and more
+    Epochs(RUNS, 3, NUMPY, pairs=3, warm=False),  # an epoch in NumPy takes 5 s or more
     Epochs(RUNS, 3, NUMPY_BLOCKS, pairs=3, warm=False),
 ]
 
 # Completed losses, and learned policies in `evaluate`
 
 SNAPSHOTS = 256
-STEPS = 8 * SNAPSHOTS  # a multiple, else fewer snapshots stand for them
+STEPS = 8 * SNAPSHOTS  # a multiple of SNAPSHOTS; otherwise fewer snapshots are kept
 EXPLORATION = 0.1
 
 
 def complete(source: Any) -> int:
-    """The events whose losses were completed; nothing is kept."""
-    losses = impute(open_log(source), cases.model())
-    return sum(len(batch.rows) for batch in losses.batches(threads=cases.THREADS))
+    """Completes the losses of all events, keeps none, and returns the number of events."""
+    losses = impute(open_log(source), logs.model())
+    return sum(len(batch.rows) for batch in losses.batches(threads=racing.THREADS))
 
 
 @cache
 def progressive() -> ProgressivePolicy:
     learner = drs.policies.EpsilonGreedy(EXPLORATION)
-    policy = ProgressivePolicy(learner, horizon=STEPS, q=replay_cases.Q, snapshots=SNAPSHOTS)
-    policy.fit(drs.Log(cases.world.table(30_000, seed=98)), cases.model())
+    policy = ProgressivePolicy(learner, horizon=STEPS, q=replaying.Q, snapshots=SNAPSHOTS)
+    policy.fit(drs.Log(logs.world.table(30_000, seed=98)), logs.model())
     assert (policy.steps_, len(policy.weights_)) == (STEPS, SNAPSHOTS)
     return policy
 
 
 @cache
 def filter_tree() -> FilterTree:
-    return FilterTree().fit(drs.Log(cases.world.table(10_000, seed=98)), cases.model())
+    return FilterTree().fit(drs.Log(logs.world.table(10_000, seed=98)), logs.model())
 
 
 def evaluate(policy: Any, source: Any) -> drs.Evaluation:
-    return cases.Task("", {"learned": policy}).run(source)
+    return evaluation.Task("", {"learned": policy}).run(source)
 
 
 IMPUTE = "completed DR losses of all actions, streamed"
@@ -105,19 +107,19 @@ ARGMAX = "drstream, an argmax policy"
 class Case:
     task: str
     baseline: str
-    log: cases.LogFile = LOG
+    log: logs.LogFile = LOG
     pairs: int = 5
-    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
 
     def __str__(self) -> str:
         return f"{self.task}, {self.log}, against {self.baseline}"
 
 
-SHORT = cases.LogFile("wide", "snappy", min(200_000, cases.ROWS))  # a million events take 256 policies half a minute
+SHORT = logs.LogFile("wide", "snappy", min(200_000, logs.ROWS))  # 256 policies take half a minute for a million events
 CASES = [
-    Case(IMPUTE, cases.SCAN, cases.WIDE),
-    Case(IMPUTE, NUMPY_SCAN, cases.WIDE),
-    Case(PROGRESSIVE, NUMPY, SHORT, pairs=3, baseline_rows=replay_cases.PEER_ROWS),
+    Case(IMPUTE, SCAN, logs.WIDE),
+    Case(IMPUTE, NUMPY_SCAN, logs.WIDE),
+    Case(PROGRESSIVE, NUMPY, SHORT, pairs=3, baseline_rows=replaying.PEER_ROWS),
     Case(PROGRESSIVE, ARGMAX, SHORT, pairs=3),
     Case(FILTER_TREE, BY_HAND),
     Case(FILTER_TREE, ARGMAX),

@@ -1,32 +1,31 @@
-"""The page's section about policy optimisation: from what the benchmarks noted to Markdown."""
+"""Writes the page's section about policy optimisation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
-from bench.common.markdown import millions, spread, table
-from bench.evaluation import cases
-
-Info = dict[str, Any]
+from bench.common.baselines import SCAN
+from bench.common.markdown import Info, millions, spread, table
 
 EPOCHS = (
-    "Direct loss minimisation of DR's losses with a ridge model, K = 10, d = 20, 2 threads, from Parquet. An epoch is "
-    "what a fit of several takes longer than a fit of one, over the epochs that it has more; the first pass, which "
-    "decodes the log, is what the fit of one takes longer than an epoch, in the median. After it contexts are in "
-    "memory; losses are completed anew in each epoch. Fits of both lengths and the baseline alternate; the ratio is "
-    "the median over rounds of the baseline's time to drstream's. The scan decodes the same columns once. NumPy has "
-    "standard contexts and completed losses in memory, in float64, and takes one run after the other."
+    "drstream minimises DR's losses directly, with a ridge model, K = 10, d = 20, 2 threads, from Parquet. The time of "
+    "an epoch is the time of a fit of several epochs minus that of a fit of one, divided by the number of additional "
+    "epochs. The first pass decodes the log. Its time is that of a fit of one epoch minus that of an epoch, both "
+    "medians. After the first pass contexts are in memory, but each epoch completes the losses again. Fits of both "
+    "lengths and the baseline run in turns. The ratio is the baseline's time over drstream's, the median over rounds. "
+    "The scan decodes the same columns once. NumPy has standardised contexts and completed losses in memory, in "
+    "float64, and takes one run after the other."
 )
 THROUGHPUT = (
-    "K = 10, d = 20, ridge model, 2 threads. Runs alternate; the ratio is the median over pairs of drstream's "
-    "throughput to the baseline's. Policies are learned before the time counts. What NumPy has in memory it does not "
-    "read in the time that counts; where it gets the log's first events only, the ratio is one of events/s."
+    "K = 10, d = 20, a ridge model, 2 threads. The two sides run in turns. The ratio is drstream's throughput over the "
+    "baseline's in events/s, the median over pairs. Policies are learned before the clock starts. A baseline in memory "
+    "does not read the log within the measured time. Where the table gives the baseline's rows, it gets only the log's "
+    "first events."
 )
 
 
-def sections(kinds: dict[str, list[Info]]) -> list[str]:
+def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     parts = ["## Policy optimisation"]
     if kinds["dlm"]:
         rows = [row for info in kinds["dlm"] for row in epochs(info)]
@@ -38,10 +37,10 @@ def sections(kinds: dict[str, list[Info]]) -> list[str]:
 
 
 def epochs(info: Info) -> Iterator[tuple[str, ...]]:
-    """One row; against the scan, one more for the first pass, which is the same for any number of runs."""
+    """One row for an epoch. The case of one run against the scan has another row, for the first pass."""
     log = f"{info['log']}, {millions(info['rows'])} rows"
     against = info["baseline"], milliseconds(info["baseline_seconds"])
-    if info["baseline"] == cases.SCAN and info["runs"] == 1:
+    if info["baseline"] == SCAN and info["runs"] == 1:
         first = info["first_seconds"]
         yield "first pass", log, milliseconds(first), "", *against, f"{info['baseline_seconds'] / first:.2f}"
     time, ratios = info["epoch_seconds"], info["ratios"]

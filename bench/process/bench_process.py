@@ -1,4 +1,4 @@
-"""What needs a process of its own: peak memory, and the time that a fresh process takes."""
+"""Measures what needs a process of its own: peak memory and start-up."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import Any
 
 import pytest
 
-from bench.evaluation import cases
-from bench.models import cases as model_cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs
+from bench.models.cases import MODELS
+from bench.process import cases
 
-BYTES_A_ROW = 120  # of a log on disk, rounded up
+BYTES_A_ROW = 120  # on disk, rounded up
 
 
 @dataclass
 class Once:
-    """What `bench.process.once` reported."""
+    """The report of `bench.process.once`."""
 
     wall: float
     times: dict[str, float]
-    compiled: int  # kernels that were not in the cache
+    compiled: int  # number of kernels that were not in the cache
     peak_mb: float
-    values: int | None  # that Algorithm 1's set Q held at once, at most; where it was asked for
+    values: int | None  # maximum size of Algorithm 1's set Q; None: not measured
 
 
 def run_once(task: str, log: Path, kernel_cache: Path) -> Once:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
     spawned = time.monotonic()
     command = [sys.executable, "-m", "bench.process.once", task, str(log), str(spawned)]
-    done = subprocess.run(command, cwd=cases.ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, cwd=logs.ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     wall = time.monotonic() - spawned
     once = Once(wall, **json.loads(done.stdout))
     once.times["exit"] = wall - sum(once.times.values())
@@ -55,34 +55,34 @@ class Warm:
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: Any) -> Warm:
     folder = tmp_path_factory.mktemp("kernels")
-    return Warm(folder, run_once("evaluate", cases.SMALL.make(), folder))
+    return Warm(folder, run_once("evaluate", logs.SMALL.make(), folder))
 
 
 @pytest.fixture(scope="session")
 def warm_for_replay(tmp_path_factory: Any) -> Warm:
     folder = tmp_path_factory.mktemp("kernels")
-    return Warm(folder, run_once("replay", cases.SMALL.make(), folder))
+    return Warm(folder, run_once("replay", logs.SMALL.make(), folder))
 
 
 def bench_start(benchmark: Any, warm: Warm) -> None:
     wall = time_start(benchmark, "evaluate", warm, cases.START_NAME, cases.START)
-    if cases.FULL_SIZE:
+    if logs.FULL_SIZE:
         assert wall < cases.START
 
 
 def bench_start_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
-    time_start(benchmark, "replay", warm_for_replay, replay_cases.START_NAME, None)
+    time_start(benchmark, "replay", warm_for_replay, cases.REPLAY_START_NAME, None)
 
 
 def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float | None) -> float:
     runs: list[Once] = []
-    benchmark.pedantic(lambda: runs.append(run_once(task, cases.SMALL.path, warm.folder)), rounds=5)
+    benchmark.pedantic(lambda: runs.append(run_once(task, logs.SMALL.path, warm.folder)), rounds=5)
     wall = median(run.wall for run in runs)
     benchmark.extra_info |= {
         "kind": "start",
         "name": name,
         "task": task,
-        "rows": cases.SMALL.rows,
+        "rows": logs.SMALL.rows,
         "seconds": wall,
         "required": required,
         "passed": required is None or wall < required,
@@ -96,17 +96,17 @@ def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float
     return wall
 
 
-def make_long(log: cases.LogFile) -> cases.LogFile:
-    """The same with four times the rows, if there is room for it."""
-    long = replace(log, rows=4 * log.rows)
-    if not long.path.exists() and shutil.disk_usage(cases.LOGS).free < 2 * BYTES_A_ROW * long.rows:
-        pytest.skip(f"no room for {long.rows:,} rows in {cases.LOGS}")
+def make_long(log: logs.LogFile) -> logs.LogFile:
+    """The same log with more rows. Skips the benchmark if the disk has no room for it."""
+    long = replace(log, rows=cases.LONGER * log.rows)
+    if not long.path.exists() and shutil.disk_usage(logs.LOGS).free < 2 * BYTES_A_ROW * long.rows:
+        pytest.skip(f"no room for {long.rows:,} rows in {logs.LOGS}")
     long.make()
     return long
 
 
 @pytest.mark.parametrize("log", cases.MEMORY_LOGS, ids=str)
-def bench_memory(benchmark: Any, log: cases.LogFile, warm: Warm) -> None:
+def bench_memory(benchmark: Any, log: logs.LogFile, warm: Warm) -> None:
     log.make()
     long = make_long(log)
     peaks: list[float] = []
@@ -130,22 +130,22 @@ def bench_memory(benchmark: Any, log: cases.LogFile, warm: Warm) -> None:
         "required_growth": cases.MEMORY_GROWTH,
         "passed": passed,
     }
-    if cases.FULL_SIZE:
+    if logs.FULL_SIZE:
         assert growth <= cases.MEMORY_GROWTH
         assert max(long_peaks) < cases.PEAK_MEMORY
 
 
 def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
-    """With the sketch the peak must not grow with the log, with the exact tracker only by the values that it holds."""
+    """With the sketch the peak must not grow with the log. The exact tracker may add the values that it holds."""
     folder = warm_for_replay.folder
-    cases.LIST.make()
-    long = make_long(cases.LIST)
+    logs.LIST.make()
+    long = make_long(logs.LIST)
     short_runs: list[Once] = []
     long_runs: list[Once] = []
     exact_runs: list[Once] = []
 
     def setup() -> None:
-        short_runs.append(run_once("replay-long-sketch", cases.LIST.path, folder))
+        short_runs.append(run_once("replay-long-sketch", logs.LIST.path, folder))
         long_runs.append(run_once("replay-long-sketch", long.path, folder))
 
     benchmark.pedantic(
@@ -154,12 +154,12 @@ def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
     short_mb, long_mb, exact_mb = (median(run.peak_mb for run in runs) for runs in (short_runs, long_runs, exact_runs))
     growth = long_mb / short_mb
     values = exact_runs[0].values or 0
-    allowed_mb = replay_cases.BYTES_A_VALUE * values / 1e6
+    allowed_mb = cases.BYTES_A_VALUE * values / 1e6
     benchmark.extra_info |= {
         "kind": "replay memory",
-        "name": replay_cases.MEMORY_NAME,
-        "log": str(cases.LIST),
-        "rows": [cases.LIST.rows, long.rows],
+        "name": cases.REPLAY_MEMORY_NAME,
+        "log": str(logs.LIST),
+        "rows": [logs.LIST.rows, long.rows],
         "peak_mb": [short_mb, long_mb],
         "all_mb": [[run.peak_mb for run in runs] for runs in (short_runs, long_runs, exact_runs)],
         "growth": growth,
@@ -170,34 +170,34 @@ def bench_memory_of_replay(benchmark: Any, warm_for_replay: Warm) -> None:
         "required_mb": allowed_mb,
         "exact_passed": exact_mb - long_mb <= allowed_mb,
     }
-    if cases.FULL_SIZE:
+    if logs.FULL_SIZE:
         assert growth <= cases.MEMORY_GROWTH
         assert exact_mb - long_mb <= allowed_mb
 
 
-@pytest.mark.parametrize("model", model_cases.MODELS)
+@pytest.mark.parametrize("model", MODELS)
 def bench_memory_of_fit(benchmark: Any, model: str, warm: Warm) -> None:
-    """One process each: a fit of 20 million takes half a minute."""
-    log = cases.WIDE
+    """One process for each peak, because a fit of 20 million rows takes half a minute."""
+    log = logs.WIDE
     log.make()
     long = make_long(log)
-    sklearn_mb = run_once(model_cases.SKLEARN[model], log.path, warm.folder).peak_mb
+    sklearn_mb = run_once(cases.SKLEARN[model], log.path, warm.folder).peak_mb
     short_mb = run_once(f"fit-{model}", log.path, warm.folder).peak_mb
     peaks: list[float] = []
     benchmark.pedantic(lambda: peaks.append(run_once(f"fit-{model}", long.path, warm.folder).peak_mb), rounds=1)
     growth = peaks[0] / short_mb
     benchmark.extra_info |= {
         "kind": "fit memory",
-        "name": model_cases.memory_name(model),
+        "name": cases.fit_memory_name(model),
         "model": model,
         "log": str(log),
         "rows": [log.rows, long.rows],
         "peak_mb": [short_mb, peaks[0]],
         "growth": growth,
         "sklearn_mb": sklearn_mb,
-        "sklearn_kind": model_cases.SKLEARN[model].rpartition("-")[2],
+        "sklearn_kind": cases.SKLEARN[model].rpartition("-")[2],
         "required": cases.MEMORY_GROWTH,
         "passed": growth <= cases.MEMORY_GROWTH,
     }
-    if cases.FULL_SIZE:
+    if logs.FULL_SIZE:
         assert growth <= cases.MEMORY_GROWTH

@@ -1,8 +1,8 @@
-"""One evaluation, replay or fit in a process of its own; prints as JSON how long each step took, and the peak memory.
+"""Runs one evaluation, replay or fit. Prints the time of each step and the peak memory as JSON.
 
 usage: python -m bench.process.once TASK LOG SPAWNED
 
-TASK is one of TASKS below; SPAWNED is time.monotonic() of the parent when it started this process.
+TASK is one of TASKS below. SPAWNED is the parent's time.monotonic() when it started this process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 FITS = ("fit-Ridge", "fit-Logistic", "fit-Propensity")
 SKLEARN_FITS = ("sklearn-Ridge-float64", "sklearn-Logistic-float32", "sklearn-Propensity-float32")
 TASKS = ("evaluate", "replay", "replay-long-sketch", "replay-long-exact", *FITS, *SKLEARN_FITS)
-FEATURES = 20  # cases.FEATURES, which cannot be asked for without drstream
+FEATURES = 20  # as logs.FEATURES, which cannot be imported without drstream
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     from drstream import Log, models, policies  # noqa: F401
     from drstream.kernels._jit import COMPILED
 
-    if task == "evaluate":  # what is not asked for is not loaded, here as elsewhere
+    if task == "evaluate":  # load only what the task needs, as a user's program does
         from drstream import evaluate  # noqa: F401
     elif task.startswith("replay"):
         from drstream import replay  # noqa: F401
@@ -47,9 +47,9 @@ def main() -> None:
     times["kernels"] = time.monotonic() - started
 
     started = time.monotonic()
-    from bench.evaluation import cases
+    from bench.common import logs
 
-    cases.model()
+    logs.model()
     times["fit"] = time.monotonic() - started
 
     started = time.monotonic()
@@ -59,9 +59,9 @@ def main() -> None:
     compiled = sum(sum(kernel.stats.cache_misses.values()) for kernel in COMPILED)
     report = {"times": times, "compiled": compiled, "peak_mb": peak_memory(), "values": None}
     if task == "replay-long-exact":
-        from bench.replaying import cases as replay_cases
+        from bench.process import replays
 
-        report["values"] = replay_cases.values_held(log, result)
+        report["values"] = replays.values_held(log, result)
     print(json.dumps(report))  # noqa: T201
 
 
@@ -71,19 +71,19 @@ def run(task: str, log: str) -> Any:
 
         return cases.FOUR.run(log)
     if task in FITS:
-        from bench.models import cases as model_cases
+        from bench.models import cases
 
-        return model_cases.fit(task.removeprefix("fit-"), log)
-    from bench.replaying import cases as replay_cases
+        return cases.fit(task.removeprefix("fit-"), log)
+    from bench.process import replays
 
     if task == "replay":
-        return replay_cases.replay_small(log)
+        return replays.replay_small(log)
     assert task in TASKS
-    return replay_cases.replay_long(log, task.removeprefix("replay-long-"))
+    return replays.replay_long(log, task.removeprefix("replay-long-"))
 
 
 def fit_sklearn(task: str, log: str) -> None:
-    """Two steps are enough for the peak: LogisticRegression's arrays are the same in each."""
+    """Two steps are enough for the peak, because LogisticRegression's arrays are the same in each."""
     import warnings
 
     from bench.models import sklearn_fits
@@ -91,14 +91,14 @@ def fit_sklearn(task: str, log: str) -> None:
     _, name, kind = task.split("-")
     events = sklearn_fits.read(log, kind, FEATURES)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it did not converge
+        warnings.simplefilter("ignore")  # it does not converge in two steps
         sklearn_fits.fit(name, events, **({} if name == "Ridge" else {"max_iter": 2}))
 
 
 def peak_memory() -> float:
-    """In MB, from Linux's VmHWM, which starts anew with this program.
+    """In MB, from Linux's VmHWM, which starts at zero with this program.
 
-    getrusage's ru_maxrss does not: a child of a parent that holds 1 GB reported 979 MB and had used 11.
+    getrusage's ru_maxrss also counts the parent: a child that used 11 MB reported 979 MB under a parent of 1 GB.
     """
     with open("/proc/self/status") as status:
         kilobytes = next(line.split()[1] for line in status if line.startswith("VmHWM"))

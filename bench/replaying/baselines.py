@@ -1,4 +1,4 @@
-"""What replay is measured against, and the checks that both sides compute the same, or at least see the same events."""
+"""Baselines of `replay`, and the check that both sides compute the same, or at least see the same events."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.evaluation.baselines import PARITY, scan
-from bench.replaying import cases as replay_cases
-from bench.replaying import hand_loop
+from bench.common.baselines import PARITY, SCAN, scan
+from bench.replaying import cases, hand_loop
 from bench.replaying.cases import Case
 from bench.replaying.peers import PEERS
 
@@ -21,19 +19,19 @@ Baseline = Callable[[], Any]
 
 
 def prepare(case: Case, folder: Path) -> Baseline:
-    """What is timed."""
+    """Does what needs no timing, and returns the run that is timed."""
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
-    if case.baseline == replay_cases.HAND:
+    if case.baseline == cases.HAND:
         return lambda: hand_loop.replay(case.log.path, case.log.rows)
-    if case.baseline == replay_cases.APART:
+    if case.baseline == cases.APART:
         return lambda: [task.run(case.log) for task in case.task.apart]
-    assert case.baseline == cases.SCAN
+    assert case.baseline == SCAN
     return lambda: scan(case.log)
 
 
 def check_parity(case: Case, baseline: Baseline) -> str:
-    """Before anyone is timed; returns what is to be said about both sides."""
+    """Runs before the clock starts. Returns a remark for the page, or an empty string."""
     ours = case.task.run(case.log)
     theirs = baseline()
     if case.baseline in PEERS:
@@ -41,14 +39,14 @@ def check_parity(case: Case, baseline: Baseline) -> str:
         assert theirs.accepted > 0
         assert math.isfinite(theirs.value)
         return (
-            f"Of its {theirs.events:,} events {case.baseline} accepted {theirs.accepted:,} and reports "
-            f"{theirs.value:.3f} for a step; drstream accepted {ours.acceptance:.1%} of all and reports "
-            f"{ours.value:.3f}, for the first {ours.horizon} steps."
+            f"{case.baseline} accepts {theirs.accepted:,} of its {theirs.events:,} events and reports a reward of "
+            f"{theirs.value:.3f} per step. drstream accepts {ours.acceptance:.1%} of all events and reports "
+            f"{ours.value:.3f} per step over the first {ours.horizon} steps."
         )
-    if case.baseline == replay_cases.HAND:
+    if case.baseline == cases.HAND:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
-    elif case.baseline == replay_cases.APART:
+    elif case.baseline == cases.APART:
         for together, alone in zip(ours, theirs, strict=True):
             assert together.events == alone.events == case.log.rows
             _agree(averages(together), averages(alone))

@@ -1,4 +1,4 @@
-"""Replay: throughput in turns with a baseline, the engine's share beside a policy in Python, and quantile trackers."""
+"""Measures `replay`: its throughput, its own share of the time with a policy in Python, and its quantile trackers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import drstream as drs
+from bench.common import logs, racing
 from bench.common.racing import race
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.replaying import cases
 from bench.replaying.baselines import averages, check_parity, prepare
 from drstream.replaying import quantiles
 
 
-@pytest.mark.parametrize("case", replay_cases.CASES, ids=str)
-def bench_throughput(benchmark: Any, case: replay_cases.Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", cases.CASES, ids=str)
+def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
     case.log.make()
     baseline = prepare(case, tmp_path)
     remark = check_parity(case, baseline)
@@ -44,14 +44,14 @@ def bench_throughput(benchmark: Any, case: replay_cases.Case, tmp_path: Path) ->
         "passed": case.required is None or ratio >= case.required,
         "remark": remark,
     }
-    if case.required is not None and cases.FULL_SIZE:
+    if case.required is not None and logs.FULL_SIZE:
         assert ratio >= case.required, (
             f"{ratio:.2f} times the throughput of {case.baseline}: {case.required:.2f} is required"
         )
 
 
 class Timed:
-    """A policy that forwards to another one, and adds up the time spent there."""
+    """Forwards to another policy and adds up the time spent there."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -86,70 +86,70 @@ class Timed:
 
 
 def replay_python(policy: Any) -> drs.Replay:
-    log = drs.Log(cases.LIST.path, actions=cases.ACTIONS)
-    limits = {"replicates": replay_cases.RETRAINED_REPLICATES, "threads": cases.THREADS}
-    return drs.replay(log, policy, replay_cases.HORIZON, cases.model(), q=replay_cases.Q, **limits)
+    log = drs.Log(logs.LIST.path, actions=logs.ACTIONS)
+    limits = {"replicates": cases.RETRAINED_REPLICATES, "threads": racing.THREADS}
+    return drs.replay(log, policy, cases.HORIZON, logs.model(), q=cases.Q, **limits)
 
 
 def bench_share(benchmark: Any) -> None:
-    """A fresh policy for each run, so that all of them train on `start` too."""
-    cases.LIST.make()
-    plain = replay_python(replay_cases.retrained())
-    assert (averages(plain) == averages(replay_python(Timed(replay_cases.retrained())))).all()
+    """Each run has a fresh policy, so each run also trains on `start`."""
+    logs.LIST.make()
+    plain = replay_python(cases.retrained())
+    assert (averages(plain) == averages(replay_python(Timed(cases.retrained())))).all()
     policies: list[Timed] = []
 
     def setup() -> tuple[tuple[Timed], dict[str, Any]]:
-        policies.append(Timed(replay_cases.retrained()))
+        policies.append(Timed(cases.retrained()))
         return (policies[-1],), {}
 
-    benchmark.pedantic(replay_python, setup=setup, rounds=replay_cases.SHARE_ROUNDS)
+    benchmark.pedantic(replay_python, setup=setup, rounds=cases.SHARE_ROUNDS)
     walls = list(benchmark.stats.stats.data)
     shares = [1 - policy.seconds / wall for policy, wall in zip(policies, walls, strict=True)]
     share = median(shares)
     benchmark.extra_info |= {
         "kind": "share",
-        "name": replay_cases.SHARE_NAME,
-        "log": str(cases.LIST),
-        "rows": cases.LIST.rows,
+        "name": cases.SHARE_NAME,
+        "log": str(logs.LIST),
+        "rows": logs.LIST.rows,
         "events": plain.events,
         "seconds": median(walls),
         "share": share,
         "shares": shares,
-        "required": replay_cases.SHARE,
-        "passed": share <= replay_cases.SHARE,
+        "required": cases.SHARE,
+        "passed": share <= cases.SHARE,
     }
-    if cases.FULL_SIZE:
-        assert share <= replay_cases.SHARE, f"{share:.1%} of the wall time: {replay_cases.SHARE:.0%} at most"
+    if logs.FULL_SIZE:
+        assert share <= cases.SHARE, f"{share:.1%} of the wall time: {cases.SHARE:.0%} at most"
 
 
-@pytest.mark.parametrize(("kind", "q"), replay_cases.TRACKERS)
+@pytest.mark.parametrize(("kind", "q"), cases.TRACKERS)
 def bench_tracker(benchmark: Any, kind: str, q: float) -> None:
     rng = np.random.default_rng(0)
-    values = rng.random(replay_cases.TRACKED)
+    values = rng.random(cases.TRACKED)
     tracker = (quantiles.Exact if kind == "exact" else quantiles.Sketch)(q)
     answer = tracker.insert(values)[-1]
     rank = math.ceil(q * len(values))
     true = np.partition(values, rank - 1)[rank - 1]
     assert answer == true if kind == "exact" else true * (1 - quantiles.ERROR) < answer <= true
-    tracker.insert(rng.random(replay_cases.TRACKER_BATCH))  # untimed: makes room
+    tracker.insert(rng.random(cases.TRACKER_BATCH))  # untimed: the tracker makes room here
 
     def setup() -> tuple[tuple[np.ndarray], dict[str, Any]]:
-        return (rng.random(replay_cases.TRACKER_BATCH),), {}
+        return (rng.random(cases.TRACKER_BATCH),), {}
 
-    benchmark.pedantic(tracker.insert, setup=setup, rounds=replay_cases.TRACKER_ROUNDS)
-    rates = [replay_cases.TRACKER_BATCH / seconds for seconds in benchmark.stats.stats.data]
+    benchmark.pedantic(tracker.insert, setup=setup, rounds=cases.TRACKER_ROUNDS)
+    rates = [cases.TRACKER_BATCH / seconds for seconds in benchmark.stats.stats.data]
     rate = median(rates)
-    required = replay_cases.TRACKER_RATE if kind == "exact" else None
+    required = cases.TRACKER_RATE if kind == "exact" else None
     benchmark.extra_info |= {
         "kind": "tracker",
-        "name": replay_cases.tracker_name(kind, q),
+        "name": cases.tracker_name(kind, q),
         "tracker": kind,
         "q": q,
-        "values": replay_cases.TRACKED,
+        "values": cases.TRACKED,
         "rate": rate,
         "rates": rates,
         "required": required,
         "passed": required is None or rate >= required,
     }
-    if required is not None and cases.FULL_SIZE:
+    if required is not None and logs.FULL_SIZE:
         assert rate >= required, f"{rate / 1e6:.2f} M values a second: {required / 1e6:.0f} M are required"

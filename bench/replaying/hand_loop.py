@@ -1,7 +1,8 @@
-"""DR-ns of one ε-greedy learner as one loop, by hand: what Algorithm 1 costs when nothing is left open.
+"""A hand-written loop for DR-ns of one ε-greedy learner: the cost of Algorithm 1 without any generality.
 
-No other policy, model, q = 0, missing column, bad row, curve, diagnosis or compensated sum: what drstream has beyond
-this loop is what it is measured for. Random numbers and arithmetic are drstream's, so that both give the same averages.
+It has no other policy or model, no q = 0, no missing columns or bad rows, no curve, no diagnosis and no compensated
+sums. The benchmark measures what these cost in drstream. Random numbers and arithmetic are drstream's, so both sides
+give the same averages.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs
+from bench.replaying import cases
 
-ROOM = 1 << 20  # values in each heap of Q: a replicate has 3,000 events on this log, a batch has 262,144
-FLAGS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}  # reassoc: dot products vectorise
+ROOM = 1 << 20  # values in each heap of Q; on this log a replicate has 3,000 events and a batch 262,144
+FLAGS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}  # reassoc lets dot products vectorise
 
 # SplitMix64's increment and multipliers
 INCREMENT, FIRST, SECOND = (
@@ -39,7 +40,7 @@ def key_of(seed):
 
 @njit(inline="always", **FLAGS)
 def rise(heap, i, value, sign):
-    """Put the value into the hole i; the largest sign * value is on top."""
+    """Puts the value into the hole i. The largest sign * value is on top."""
     while i > 0:
         parent = (i - 1) >> 1
         if sign * heap[parent] >= sign * value:
@@ -51,7 +52,7 @@ def rise(heap, i, value, sign):
 
 @njit(inline="always", **FLAGS)
 def sink(heap, size, value, sign):
-    """Put the value into the hole at the top."""
+    """Puts the value into the hole at the top."""
     i = 0
     while True:
         child = 2 * i + 1
@@ -68,10 +69,10 @@ def sink(heap, size, value, sign):
 
 @njit(nogil=True, **FLAGS)
 def replay_batch(X, actions, rewards, propensities, first_row, key, model, settings, learner, heaps, state, averages):
-    """The events of a batch; `averages` gets V / C of each replicate that ends in it. Returns the state."""
+    """Replays a batch and returns the state. `averages` gets V / C of each replicate that ends in the batch."""
     coef, intercept = model
     horizon, q, epsilon, rate = settings
-    low, high = heaps  # the ⌈q n⌉ smallest ratios p / π, largest on top; the others below 1, smallest on top
+    low, high = heaps  # low: the ⌈q n⌉ smallest ratios p / π, largest on top; high: the others below 1, smallest on top
     n_low, n_high, count, t, c, value, weight, complete = state
     K, d = coef.shape
     scores, predictions = np.empty(K), np.empty(K)
@@ -102,7 +103,7 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
         ratio = p / pi
         count += 1
         rank = max(1, math.ceil(q * count))
-        if ratio < 1.0:  # c_max is 1: larger ones need only be counted
+        if ratio < 1.0:  # c_max is 1, so larger ones are only counted
             if n_low > 0 and ratio < low[0]:
                 ratio, new = low[0], ratio
                 sink(low, n_low, new, 1.0)
@@ -138,20 +139,20 @@ def replay_batch(X, actions, rewards, propensities, first_row, key, model, setti
 
 def replay(path: Path, rows: int) -> np.ndarray:
     """The average of each replicate of a mapped log."""
-    model, policy = cases.model(), replay_cases.GREEDY.policies
-    settings = replay_cases.HORIZON, replay_cases.Q, policy.epsilon, policy.learning_rate
-    learner = np.zeros((cases.ACTIONS, cases.FEATURES + 1))
+    model, policy = logs.model(), cases.GREEDY.policies
+    settings = cases.HORIZON, cases.Q, policy.epsilon, policy.learning_rate
+    learner = np.zeros((logs.ACTIONS, logs.FEATURES + 1))
     heaps = np.empty(ROOM), np.empty(ROOM)
-    averages = np.empty(rows // replay_cases.HORIZON)
+    averages = np.empty(rows // cases.HORIZON)
     state = 0, 0, 0, 0, 1.0, 0.0, 0.0, 0
-    key = np.uint64(key_of(np.uint64(0)))  # of seed 0; Numba returns an int
+    key = np.uint64(key_of(np.uint64(0)))  # for seed 0; Numba returns an int
     first_row = 0
     with pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file)
         for index in range(reader.num_record_batches):
             batch = reader.get_batch(index)
             assert state[2] + len(batch) <= ROOM, "Q could outgrow its room"
-            X = batch.column("x").flatten().to_numpy().reshape(len(batch), cases.FEATURES)
+            X = batch.column("x").flatten().to_numpy().reshape(len(batch), logs.FEATURES)
             columns = (batch.column(name).to_numpy() for name in ("action", "reward", "propensity"))
             fixed = first_row, key, (model.coef_, model.intercept_), settings
             state = replay_batch(X, *columns, *fixed, learner, heaps, state, averages)

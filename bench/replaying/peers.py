@@ -1,7 +1,7 @@
-"""Other libraries that replay policies which learn: Vowpal Wabbit and coba, on the first events of a log.
+"""Other libraries that replay learning policies: Vowpal Wabbit and coba, on the first events of a log.
 
-They leave the algorithm of the paper in several places, so that values differ; what they are asked for is the same: an
-ε-greedy policy with a linear score for each action, which learns from the events that are accepted.
+They get the same task: an ε-greedy policy with a linear score for each action, which learns from accepted events. They
+differ from the paper's algorithm in several places, so their values differ from drstream's.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import logs
+from bench.replaying import cases
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a library says of the events that it was given."""
+    """What a library reports about its events."""
 
     events: int
     accepted: int
     value: float  # reward per event
 
 
-Prepared = Callable[[], Outcome]  # what is timed; all that can be done before is done
+Prepared = Callable[[], Outcome]  # the run that is timed; all preparation is done before
 
 
 def need(module: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # theirs are not ours to mend
+        warnings.simplefilter("ignore")  # warnings of other libraries
         pytest.importorskip(module, reason=f"{module} is not installed; drstream[bench] has it", exc_type=ImportError)
 
 
 @cache
-def events(log: cases.LogFile, rows: int) -> list[tuple[list[float], int, float, float]]:
+def events(log: logs.LogFile, rows: int) -> list[tuple[list[float], int, float, float]]:
     """Context, action, reward and propensity of the first rows."""
     head = ds.dataset(log.path, format="arrow" if log.path.suffix == ".arrow" else "parquet").head(rows)
     columns = (head[name].to_pylist() for name in ("x", "action", "reward", "propensity"))
     return list(zip(*columns, strict=True))
 
 
-# Vowpal Wabbit: text, of which each action's line is its number; -q makes the weights of a linear score for each action
+# Vowpal Wabbit reads text. The line of an action has its number; -q then gives each action its own linear score
 
 
-def write_text(path: Path, log: cases.LogFile, rows: int) -> None:
+def write_text(path: Path, log: logs.LogFile, rows: int) -> None:
     with path.open("w") as out:
         for x, action, reward, propensity in events(log, rows):
             features = " ".join(f"{j}:{value:.7g}" for j, value in enumerate(x))
-            lines = [f"|a {k}" for k in range(cases.ACTIONS)]
+            lines = [f"|a {k}" for k in range(logs.ACTIONS)]
             lines[action] = f"{action}:{-reward:g}:{propensity:.7g} {lines[action]}"
             out.write(f"shared |x {features}\n" + "\n".join(lines) + "\n\n")
 
 
-def vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
+def vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     need("vowpalwabbit")
     from vowpalwabbit import Workspace
 
     text = folder / f"{rows}.txt"
     write_text(text, log, rows)
-    learner = f"--cb_explore_adf --epsilon {replay_cases.EPSILON} -q xa --ignore_linear x --noconstant"
+    learner = f"--cb_explore_adf --epsilon {cases.EPSILON} -q xa --ignore_linear x --noconstant"
     command = f"--explore_eval {learner} --quiet --extra_metrics {folder / 'metrics.json'} -d {text}"
 
     def run() -> Outcome:
@@ -79,11 +79,11 @@ def vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
     return run
 
 
-# coba: a dictionary for each event
+# coba takes a dictionary for each event
 
 
 class Interactions:
-    """An environment of coba: what is in memory."""
+    """An environment of coba, in memory."""
 
     def __init__(self, found: list[dict[str, Any]]) -> None:
         self.found = found
@@ -94,12 +94,12 @@ class Interactions:
 
 
 class NumpyGreedy:
-    """drstream's EpsilonGreedy as a learner of coba, as fast as one in Python is: one product for all actions."""
+    """drstream's EpsilonGreedy as a learner of coba. One product for all actions makes it as fast as Python allows."""
 
     def __init__(self) -> None:
         self.params: dict[str, Any] = {}
-        self.policy = replay_cases.GREEDY.policies
-        self.weights = np.zeros((cases.ACTIONS, cases.FEATURES + 1))
+        self.policy = cases.GREEDY.policies
+        self.weights = np.zeros((logs.ACTIONS, logs.FEATURES + 1))
 
     def score(self, context: list[float], actions: list[str], action: str) -> float:
         best = (self.weights[:, :-1] @ np.array(context) + self.weights[:, -1]).argmax()
@@ -112,43 +112,43 @@ class NumpyGreedy:
         weights += rate * (reward - weights @ x) / (1 + rate * (x @ x)) * x
 
 
-def coba(log: cases.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
+def coba(log: logs.LogFile, rows: int, learner: Callable[[], Any]) -> Prepared:
     from coba.evaluators import RejectionCB
 
-    actions = [str(k) for k in range(cases.ACTIONS)]
+    actions = [str(k) for k in range(logs.ACTIONS)]
     found = [
         {"context": x, "actions": actions, "action": actions[a], "reward": r, "probability": p}
         for x, a, r, p in events(log, rows)
     ]
 
     def run() -> Outcome:
-        evaluator = RejectionCB(cpct=replay_cases.Q, seed=1)  # ope=None, the fastest: accepted rewards only
+        evaluator = RejectionCB(cpct=cases.Q, seed=1)  # ope=None is the fastest: it uses accepted rewards only
         rewards = [record["reward"] for record in evaluator.evaluate(Interactions(found), learner())]
         return Outcome(len(found), len(rewards), mean(rewards))
 
     return run
 
 
-def coba_vowpal(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
-    """With the learner that coba has for this, which is Vowpal Wabbit's.
+def coba_vowpal(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
+    """Runs coba's own ε-greedy learner, which is Vowpal Wabbit's.
 
-    Without action features (--cb_explore 10) it would be four times as fast, and learn that every action is the first:
-    RejectionCB (8.1) does not tell it the actions.
+    Without action features (--cb_explore 10) it would be four times as fast. But RejectionCB (8.1) does not pass the
+    actions on, so it would learn that every action is the first.
     """
     need("vowpalwabbit")
     need("coba")
     from coba.learners import VowpalEpsilonLearner
 
-    return coba(log, rows, lambda: VowpalEpsilonLearner(epsilon=replay_cases.EPSILON, features=["a", "ax"]))
+    return coba(log, rows, lambda: VowpalEpsilonLearner(epsilon=cases.EPSILON, features=["a", "ax"]))
 
 
-def coba_numpy(log: cases.LogFile, rows: int, folder: Path) -> Prepared:
+def coba_numpy(log: logs.LogFile, rows: int, folder: Path) -> Prepared:
     need("coba")
     return coba(log, rows, NumpyGreedy)
 
 
-PEERS: dict[str, Callable[[cases.LogFile, int, Path], Prepared]] = {
-    replay_cases.VOWPAL: vowpal,
-    replay_cases.COBA: coba_vowpal,
-    replay_cases.COBA_NUMPY: coba_numpy,
+PEERS: dict[str, Callable[[logs.LogFile, int, Path], Prepared]] = {
+    cases.VOWPAL: vowpal,
+    cases.COBA: coba_vowpal,
+    cases.COBA_NUMPY: coba_numpy,
 }

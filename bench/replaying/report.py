@@ -1,27 +1,23 @@
-"""The page's sections about replay: from what the benchmarks noted to Markdown."""
+"""Writes the page's sections about `replay`."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import megabytes, millions, seconds, spread, table, verdict
-from bench.replaying import cases as replay_cases
-
-Info = dict[str, Any]
+from bench.common.markdown import Info, millions, seconds, spread, table, verdict
 
 THROUGHPUT = (
-    "DR-ns of an ε-greedy learner with linear scores, T = 300 steps, q = 0.05, ridge model, K = 10, d = 20, 2 threads. "
-    "Runs alternate; the ratio is the median over pairs of drstream's throughput to the baseline's. Other libraries "
-    "are slow: they get the log's first events only, and drstream all of it, so that the ratio is one of events/s."
+    "drstream replays DR-ns of learners with linear scores: T = 300 steps, q = 0.05 unless the row says otherwise, a "
+    "ridge model, K = 10, d = 20, 2 threads. The two sides run in turns. The ratio is drstream's throughput over the "
+    "baseline's in events/s, the median over pairs. Other libraries are slow, so they get only the log's first events, "
+    "while drstream replays the whole log."
 )
 SHARE = (
-    "The policy is `Retrained`: for each of 10 actions a logistic regression of scikit-learn, fitted again after every "
-    "15 acceptances. The engine's share is the wall time of `replay` outside the policy's methods; median of five."
+    "The policy is `Retrained`. It has a logistic regression of scikit-learn for each of 10 actions and fits them "
+    "again after every 15 acceptances. The engine's share is the part of the wall time that `replay` spends outside "
+    "the policy's methods, the median of five runs."
 )
-TRACKER = "Values inserted a second, the quantile asked for after each, while the tracker holds this many others."
-MEMORY = (
-    "Of a process that replays a uniform policy with T a tenth of the rows: 0.4 of the log to a replicate. Q holds the "
-    "ratios below 1; median of three each."
+TRACKER = (
+    "The tracker holds the values of the third column before the clock starts. Then more values are inserted, and the "
+    "tracker gives the quantile after each of them."
 )
 
 
@@ -34,8 +30,6 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
         parts += ["## Replay: a policy in Python", SHARE, share(kinds["share"], full)]
     if kinds["tracker"]:
         parts += ["## Replay: the quantile of Q", TRACKER, tracker(kinds["tracker"], full)]
-    if kinds["replay memory"]:
-        parts += ["## Replay: peak memory", MEMORY, *(memory(info, full) for info in kinds["replay memory"])]
     return parts
 
 
@@ -83,26 +77,3 @@ def tracker(found: list[Info], full: bool) -> str:
         for info in found
     )
     return table(("tracker", "q", "values inside", "values/s", "required", "met"), rows)
-
-
-def memory(info: Info, full: bool) -> str:
-    (short, long), (short_mb, long_mb) = info["rows"], info["peak_mb"]
-    rows = [
-        (
-            "sketch",
-            f"{megabytes(short_mb)} at {millions(short)} rows",
-            f"{megabytes(long_mb)} at {millions(long)} rows",
-            f"ratio {info['growth']:.2f}",
-            f"{info['required_growth']:.2f}",
-            verdict({"required": 0, "passed": info["growth_passed"]}, full),
-        ),
-        (
-            f"exact, up to {millions(info['values'])} values in Q",
-            f"{megabytes(long_mb)} with the sketch",
-            f"{megabytes(info['exact_mb'])} at {millions(long)} rows",
-            f"{megabytes(info['exact_mb'] - long_mb)} more",
-            f"{megabytes(info['required_mb'])}, {replay_cases.BYTES_A_VALUE} bytes a value",
-            verdict({"required": 0, "passed": info["exact_passed"]}, full),
-        ),
-    ]
-    return table(("tracker", "peak", "peak", "", "required: at most", "met"), rows)

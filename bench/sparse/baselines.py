@@ -1,4 +1,4 @@
-"""What sparse contexts are measured against, and the checks that both sides compute the same."""
+"""Baselines for sparse contexts, and the check that both sides compute the same numbers."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ import pyarrow.parquet as pq
 import scipy.sparse
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.evaluation.baselines import PARITY, Estimates, agree, estimates, scan, softmax, textbook
-from bench.replaying import cases as replay_cases
+from bench.common import racing
+from bench.common.baselines import PARITY, SCAN, Estimates, agree, estimates, scan, softmax, textbook
+from bench.replaying import cases as replaying
 from bench.replaying.baselines import averages
-from bench.sparse import cases as sparse_cases
+from bench.sparse import cases
 from bench.sparse.log import DIM, model
 
 
-def prepare(case: sparse_cases.Case) -> Callable[[], Any]:
-    """What is timed."""
-    if case.baseline == sparse_cases.SCIPY:
+def prepare(case: cases.Case) -> Callable[[], Any]:
+    """Does what needs no timing, and returns the run that is timed."""
+    if case.baseline == cases.SCIPY:
         return lambda: evaluate_scipy(case)
-    if case.baseline == sparse_cases.LOOP:
+    if case.baseline == cases.LOOP:
         head = first_events(case)
         return lambda: replay_by_hand(head)
-    assert case.baseline == cases.SCAN
+    assert case.baseline == SCAN
     return lambda: scan(case.log)
 
 
-def first_events(case: sparse_cases.Case) -> pa.Table:
+def first_events(case: cases.Case) -> pa.Table:
     return ds.dataset(case.log.path).head(case.baseline_rows).combine_chunks()
 
 
-def check_parity(case: sparse_cases.Case, baseline: Callable[[], Any]) -> None:
-    """Before anyone is timed. Both baselines of a task check it, so that its bare scan need only see all events."""
+def check_parity(case: cases.Case, baseline: Callable[[], Any]) -> None:
+    """Runs before the clock starts. Against the bare scan, it only counts events; other cases check the numbers."""
     theirs = baseline()
-    if case.baseline == sparse_cases.SCIPY:
-        agree(estimates(sparse_cases.evaluate(case.log.path)), theirs)
-    elif case.baseline == sparse_cases.LOOP:
-        ours = averages(sparse_cases.replay(first_events(case)))
+    if case.baseline == cases.SCIPY:
+        agree(estimates(cases.evaluate(case.log.path)), theirs)
+    elif case.baseline == cases.LOOP:
+        ours = averages(cases.replay(first_events(case)))
         assert len(ours) == len(theirs) > 0
         np.testing.assert_allclose(ours, theirs, rtol=PARITY)
     else:
-        result = sparse_cases.TASKS[case.task](case.log.path)
+        result = cases.TASKS[case.task](case.log.path)
         seen = result.n if isinstance(result, drs.Evaluation) else result.events
         assert seen == theirs == case.log.rows
 
 
-def evaluate_scipy(case: sparse_cases.Case) -> Estimates:
-    """Reads all of the log into a csr_array: two products, and the formulas as they stand in a textbook."""
-    pa.set_cpu_count(cases.THREADS)
+def evaluate_scipy(case: cases.Case) -> Estimates:
+    """Reads the whole log into a csr_array, takes two products, and applies the textbook's formulas."""
+    pa.set_cpu_count(racing.THREADS)
     table = pq.read_table(case.log.path, columns=case.log.columns).combine_chunks()
     X, events = as_csr(table), (table[name].to_numpy() for name in ("action", "reward", "propensity"))
-    policy = sparse_cases.policy()
+    policy = cases.policy()
     pi = softmax(X @ policy.weights.T + policy.intercept)
     rhat = X @ model().coef_.T + model().intercept_
     values = textbook(pi, rhat, *events)
-    return {("softmax", estimator): values[estimator] for estimator in sparse_cases.ESTIMATORS}
+    return {("softmax", estimator): values[estimator] for estimator in cases.ESTIMATORS}
 
 
 def as_csr(table: pa.Table) -> scipy.sparse.csr_array:
@@ -71,13 +71,13 @@ def as_csr(table: pa.Table) -> scipy.sparse.csr_array:
 
 
 def replay_by_hand(table: pa.Table) -> list[float]:
-    """DR-ns of the ε-greedy learner, event after event; the average of each replicate. The log is in memory."""
+    """DR-ns of the ε-greedy learner, event by event, with the log in memory. Returns the average of each replicate."""
     X = as_csr(table)
     starts, at, values = X.indptr.tolist(), X.indices, X.data.astype(np.float64)
     events = zip(*(table[name].to_pylist() for name in ("action", "reward", "propensity")), strict=True)
     uniforms = drs.uniforms(0, 0, len(table)).tolist()
     coef, intercept = np.ascontiguousarray(model().coef_.T), model().intercept_
-    epsilon, rate = sparse_cases.LEARNER.epsilon, sparse_cases.LEARNER.learning_rate
+    epsilon, rate = cases.LEARNER.epsilon, cases.LEARNER.learning_rate
     weights, biases = np.zeros_like(coef), np.zeros_like(intercept)
     ratios: list[float] = []  # Q, sorted
     t, c, value, weight = 0, 1.0, 0.0, 0.0
@@ -96,8 +96,8 @@ def replay_by_hand(table: pa.Table) -> list[float]:
             weights[places, a] += pace * x
             biases[a] += pace
             t += 1
-            c = min(1.0, ratios[max(1, math.ceil(replay_cases.Q * len(ratios))) - 1])
-            if t == replay_cases.HORIZON:
+            c = min(1.0, ratios[max(1, math.ceil(replaying.Q * len(ratios))) - 1])
+            if t == replaying.HORIZON:
                 found.append(value / weight)
                 weights[:], biases[:] = 0.0, 0.0
                 t, c, value, weight = 0, 1.0, 0.0, 0.0

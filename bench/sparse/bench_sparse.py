@@ -1,4 +1,4 @@
-"""Throughput of `evaluate` and `replay` on sparse contexts, in turns with a baseline."""
+"""Measures the throughput of `evaluate` and `replay` on sparse contexts, in turns with a baseline."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from bench.common.racing import compare, race
-from bench.sparse import cases as sparse_cases
+from bench.sparse import cases
 from bench.sparse.baselines import check_parity, prepare
 
 
-@pytest.mark.parametrize("case", sparse_cases.CASES, ids=str)
-def bench_sparse(benchmark: Any, case: sparse_cases.Case) -> None:
+@pytest.mark.parametrize("case", cases.CASES, ids=str)
+def bench_sparse(benchmark: Any, case: cases.Case) -> None:
     case.log.make()
     baseline = prepare(case)
     check_parity(case, baseline)
-    run = sparse_cases.TASKS[case.task]
+    run = cases.TASKS[case.task]
     ours, theirs = race(benchmark, lambda: run(case.log.path), baseline, case.pairs)
     found = compare(ours, theirs, case.log.rows, case.baseline_rows)
     benchmark.extra_info |= {

@@ -1,4 +1,4 @@
-"""The cases of sparse contexts: what is evaluated or replayed, against which baseline."""
+"""The cases of sparse contexts. Each names a task (`evaluate` or `replay`), a log and a baseline."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import cache
 from typing import Any
 
 import drstream as drs
-from bench.evaluation import cases
-from bench.replaying import cases as replay_cases
+from bench.common import racing
+from bench.common.baselines import SCAN
+from bench.replaying import cases as replaying
 from bench.sparse.log import SPARSE, SparseFile, model, open_log
 
 ESTIMATORS = ("dm", "ips", "snips", "dr")
-LEARNER = drs.policies.EpsilonGreedy(replay_cases.EPSILON)
-SHARPNESS = 10  # of the softmax policy, times the model's weights
+LEARNER = drs.policies.EpsilonGreedy(replaying.EPSILON)
+SHARPNESS = 10  # the softmax policy has the model's weights times this
 
 
 @cache
@@ -22,18 +23,18 @@ def policy() -> drs.policies.Softmax:
 
 
 def evaluate(source: Any) -> drs.Evaluation:
-    return drs.evaluate(open_log(source), {"softmax": policy()}, model(), ESTIMATORS, threads=cases.THREADS)
+    return drs.evaluate(open_log(source), {"softmax": policy()}, model(), ESTIMATORS, threads=racing.THREADS)
 
 
 def replay(source: Any) -> drs.Replay:
-    how = {"q": replay_cases.Q, "threads": cases.THREADS}
-    return drs.replay(open_log(source), LEARNER, replay_cases.HORIZON, model(), **how)
+    how = {"q": replaying.Q, "threads": racing.THREADS}
+    return drs.replay(open_log(source), LEARNER, replaying.HORIZON, model(), **how)
 
 
 EVALUATE, REPLAY = "dm, ips, snips, dr of a softmax policy", "replay of an ε-greedy learner"
 TASKS = {EVALUATE: evaluate, REPLAY: replay}
 SCIPY = "SciPy and NumPy in memory"
-LOOP = "a loop by hand in Python and NumPy"
+LOOP = "a hand-written loop in Python and NumPy"
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,16 @@ class Case:
     baseline: str
     log: SparseFile = SPARSE
     pairs: int = 5
-    baseline_rows: int | None = None  # events that the baseline is given, the first ones; None: all
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
 
     def __str__(self) -> str:
         return f"{self.task}, {self.log}, against {self.baseline}"
 
 
 CASES = [
-    Case(EVALUATE, cases.SCAN),
+    Case(EVALUATE, SCAN),
     Case(EVALUATE, SCIPY, pairs=3),
-    Case(REPLAY, cases.SCAN),
-    Case(REPLAY, LOOP, pairs=3, baseline_rows=replay_cases.PEER_ROWS),
+    Case(REPLAY, SCAN),
+    Case(REPLAY, LOOP, pairs=3, baseline_rows=replaying.PEER_ROWS),
 ]
 NAMES = [*map(str, CASES)]

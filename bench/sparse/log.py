@@ -1,8 +1,7 @@
-"""A click log with sparse contexts: documents of RCV1 as what a bandit was shown, or, where they are not at hand,
-random ones of like shape.
+"""A click log with sparse contexts: documents of RCV1, or random ones of similar shape where RCV1 is not available.
 
-Actions are four topics. The logging policy takes a right one with probability 1 - EXPLORED, else any; the reward is 1
-if the document has that topic.
+Actions are four topics. With probability 1 - EXPLORED the logging policy takes a right topic, otherwise any topic. The
+reward is 1 if the document has that topic.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from bench.evaluation import cases
+from bench.common import logs
 
-DATA = Path(os.environ.get("DRSTREAM_DATA", cases.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
+DATA = Path(os.environ.get("DRSTREAM_DATA", logs.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
 SOURCE = DATA / "rcv1_top4.parquet"
 DOCUMENTS, DIM, ACTIONS = 27_613, 47_236, 4
-NONZEROS = 78  # of a document, in the mean
+NONZEROS = 78  # of a document, on average
 EXPLORED = 0.5
-COPIES = max(1, 20 * cases.ROWS // cases.REQUIRED_ROWS)  # 552,260 rows
+COPIES = max(1, 20 * logs.ROWS // logs.REQUIRED_ROWS)  # 552,260 rows
 COLUMNS = ["action", "reward", "propensity", "indices", "values"]
-TRAINING = COPIES  # the number of a copy that is not in the log
+TRAINING = COPIES  # the model is fitted on a copy that is not in the log
 
 CONTEXT = drs.Sparse("indices", "values", dim=DIM)
 
@@ -36,7 +35,7 @@ CONTEXT = drs.Sparse("indices", "values", dim=DIM)
 class Documents:
     indices: pa.ListArray
     values: pa.ListArray
-    topics: np.ndarray  # (n, K), whether a document has each
+    topics: np.ndarray  # (n, K): does the document have the topic?
 
 
 @cache
@@ -53,12 +52,12 @@ def rcv1() -> Documents:
 
 
 def like_rcv1() -> Documents:
-    """The i-th feature is in a document with a frequency of about 1 / i, under another number; rows have norm 1."""
+    """Draws features by Zipf's law, under shuffled numbers. Rows have norm 1."""
     rng = np.random.default_rng(0)
     drawn = np.maximum(rng.lognormal(np.log(NONZEROS), 0.6, DOCUMENTS) * 1.04, 4).astype(np.int64)
     row = np.repeat(np.arange(DOCUMENTS), drawn)
     feature = rng.permutation(DIM)[(DIM ** rng.random(len(row))).astype(np.int64) - 1]
-    row, feature = np.divmod(np.unique(row * DIM + feature), DIM)  # sorted, and none twice in a row
+    row, feature = np.divmod(np.unique(row * DIM + feature), DIM)  # sorted, without duplicates
     value = rng.lognormal(-2.3, 0.5, len(row))
     value /= np.sqrt(np.bincount(row, value**2))[row]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=DOCUMENTS))]).astype(np.int32)
@@ -70,7 +69,7 @@ def like_rcv1() -> Documents:
 
 
 def table(copy: int) -> pa.Table:
-    """All documents once; each copy has other actions."""
+    """All documents once. Each copy has other actions."""
     found = documents()
     rng = np.random.default_rng(copy)
     right = found.topics / found.topics.sum(axis=1, keepdims=True)
@@ -82,8 +81,8 @@ def table(copy: int) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class SparseFile(cases.LogFile):
-    """A row group for each copy."""
+class SparseFile(logs.LogFile):
+    """A log with one row group for each copy of the documents."""
 
     layout: str = "sparse"
     codec: str = "snappy"
@@ -95,7 +94,7 @@ class SparseFile(cases.LogFile):
     @property
     def path(self) -> Path:
         name = "rcv1" if SOURCE.exists() else "random"
-        return cases.LOGS / f"{self.layout}-{self.codec}-{name}-{self.rows}.parquet"
+        return logs.LOGS / f"{self.layout}-{self.codec}-{name}-{self.rows}.parquet"
 
     @property
     def columns(self) -> list[str]:
@@ -109,7 +108,7 @@ class SparseFile(cases.LogFile):
 
     def make(self) -> Path:
         if not self.path.exists():
-            cases.LOGS.mkdir(parents=True, exist_ok=True)
+            logs.LOGS.mkdir(parents=True, exist_ok=True)
             unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
             how = {"compression": self.codec, "use_dictionary": ["action", "reward"]}  # as scripts/make_log
             with pq.ParquetWriter(unfinished, table(0).schema, **how) as writer:
@@ -128,5 +127,5 @@ def open_log(source: object) -> drs.Log:
 
 @cache
 def model() -> drs.models.Ridge:
-    """Fitted on other events, of the same documents."""
+    """Fitted on other events of the same documents."""
     return drs.models.Ridge().fit(open_log(table(TRAINING)))

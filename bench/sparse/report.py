@@ -1,24 +1,20 @@
-"""The page's section about sparse contexts: from what the benchmarks noted to Markdown."""
+"""Writes the page's section about sparse contexts."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from bench.common.markdown import millions, spread, table
-from bench.sparse import log as sparse_log
-
-Info = dict[str, Any]
+from bench.common.markdown import Info, millions, spread, table
+from bench.sparse import log
 
 SPARSE = (
-    f"K = {sparse_log.ACTIONS} topics, d = {sparse_log.DIM:,} features, ridge model, 2 threads. Every document of "
-    f"{sparse_log.DOCUMENTS:,} stands in the log {sparse_log.COPIES} times, with other actions. Runs alternate; the "
-    "ratio is the median over pairs of drstream's throughput to the baseline's. SciPy's side reads the file in the "
-    "time that counts; the loop in Python has its events in memory, and gets the log's first ones only, so that the "
-    "ratio is one of events/s."
+    f"K = {log.ACTIONS} topics, d = {log.DIM:,} features, a ridge model, 2 threads. The log holds each of "
+    f"{log.DOCUMENTS:,} documents {log.COPIES} times, with other actions each time. The two sides run in turns. The "
+    "ratio is drstream's throughput over the baseline's in events/s, the median over pairs. SciPy's side reads the "
+    "file within the measured time. The loop in Python has its events in memory and gets only the log's first ones."
 )
 
 
-def sections(found: list[Info]) -> list[str]:
+def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
+    found = kinds["sparse"]
     if not found:
         return []
     rows = (

@@ -8,8 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scripts.experiments import adaptive, classification, data, page, slotting, visits
+from scripts.experiments import data, page
+from scripts.experiments.adaptive import run as adaptive
+from scripts.experiments.classification import run as classification
+from scripts.experiments.slotting import run as slotting
 from scripts.experiments.trials import Setting
+from scripts.experiments.visits import run as visits
 from tests.project.test_real_data import DATA
 
 pytestmark = pytest.mark.jit_only  # experiments, not kernels

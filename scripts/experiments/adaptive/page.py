@@ -1,4 +1,4 @@
-"""Table 3 on the page."""
+"""Writes table 3, its figure and its section of the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.experiments import plots
-from scripts.experiments.adaptive import C
+from scripts.experiments.adaptive.run import C
 from scripts.experiments.summary import Error, Results, table
 
 PAPER = {  # T = 300: rmse, its 95 % interval, bias, std
@@ -55,12 +55,12 @@ def _head(results: Results, horizons: list[int]) -> str:
     count = len(set(results.of("repetition", horizon=horizons[0]).tolist()))
     return f"""## Table 3: a policy that learns, on rcv1 (section 6)
 
-The ε-greedy policy (ε = 0.1) of four logistic regressions, warm-started on 1 % of the documents with full feedback and
-retrained every 15 rounds; its loss per step is estimated from exploration logs of 80 % of the documents, {count} times,
-by `drs.replay`. The set has 27,613 documents where the paper's had 40,000, so T = 200 is what worst-case acceptance can
-complete. The truth is the mean of 2,000 simulations on the other 19 %: {"; ".join(truth)}. All regressions, the
-policy's and l̂'s, minimise C Σ log-loss + |w|²/2 with C = {C:g} (of powers of ten, the best by
-cross-validation on that 1 %) and an intercept; the paper does not say how its were regularised.
+The policy is ε-greedy (ε = 0.1) and has a logistic regression for each of four topics. It starts with full feedback on
+1% of the documents, and is retrained every 15 rounds. `drs.replay` estimates its loss per step from exploration logs of
+80% of the documents, {count} times. Our set has 27,613 documents and the paper's had 40,000, so worst-case acceptance
+can complete only T = 200. The truth is the mean of 2,000 simulations on the other 19%: {"; ".join(truth)}. All
+regressions, those of the policy and of l̂, have an intercept and minimise C Σ log-loss + |w|²/2 with C = {C:g}. Among
+powers of ten, this C is the best by cross-validation on the first 1%. The paper does not say how it regularised.
 """
 
 
@@ -125,22 +125,23 @@ def _verdict(results: Results, horizon: int) -> str:
     bias = {case: error.bias for (case, kind), error in found.items() if error is not None and kind == "per_step"}
     return f"""{table([f"T = {horizon}", "V_avg", "V/T"], rows)}
 
-**Why that q.** A larger q accepts more: replicates go from {mean[first, "replicates"]:.1f} to
-{mean[last, "replicates"]:.1f} a run, and the spread of V_avg falls from {spread[first]:.4f} to {spread[last]:.4f}. What
-is paid is bias: in a share q of the events, or so, c w > 1, and these are accepted too seldom; the bias mass of a step
-goes from {mean[first, "bias_mass"]:.4f} to {mean[last, "bias_mass"]:.4f}. It shows in V/T, whose bias goes from
-{bias[first]:+.4f} to {bias[last]:+.4f}: too few acceptances make blocks longer, so that a replicate weighs
-C = {mean[first, "weight"]:.2f} T to {mean[last, "weight"]:.2f} T, and V grows with C. V_avg divides by C, and what bias
-is left, by histories that lean, is small here. So by V/T the best q is the smallest, and by V_avg a larger one.
+**Which q is best.** q is a trade-off between variance and bias. A larger q accepts more events: a run completes
+{mean[first, "replicates"]:.1f} replicates at the smallest q and {mean[last, "replicates"]:.1f} at the largest, and the
+spread of V_avg falls from {spread[first]:.4f} to {spread[last]:.4f}. But c w exceeds 1 for about a share q of the
+events, and these are accepted too rarely. The bias mass of a step grows from {mean[first, "bias_mass"]:.4f} to
+{mean[last, "bias_mass"]:.4f}. The bias shows in V/T, where it grows from {bias[first]:+.4f} to {bias[last]:+.4f}. The
+missing acceptances make blocks longer, so the weight C of a replicate grows from {mean[first, "weight"]:.2f} T to
+{mean[last, "weight"]:.2f} T, and V grows with C. V_avg divides by C. The bias that remains comes from the simulated
+histories, and is small here. So the smallest q is best for V/T, and a larger q is best for V_avg.
 
-**What did not reproduce.** The paper does not say which of the two it compares. Its biases grow with q as those of V/T
-do, though not evenly (its 0.0946 at q = 0.1 is far above ours), and its best q, 0.01, lies between our two. RS and
-DR-ns-wc complete one replicate at T = {horizon}, and fail in {failed} of {count} runs at T = {longer}, where the paper,
-with more documents, has one, and fails at 500. DR-ns-wc,
-with its one replicate, has an rmse of {worst_case.rmse:.4f} by V_avg, about that of DR-ns at its best. All logs share
-one initialisation set, whose choice no interval here covers. DM's bias is far larger here ({dm.bias:+.3f}): l̂, from 276
-documents, is much less sure of the labels that the policy takes than it might be. Our documents are another sample of
-Reuters' news, with their labels partly restored.
+**What did not reproduce.** The paper does not say which of the two it compares. Its biases grow with q, as those of V/T
+do, but less evenly: its 0.0946 at q = 0.1 is far above ours. Its best q, 0.01, lies between our two. RS and DR-ns-wc
+complete one replicate at T = {horizon}, and fail in {failed} of {count} runs at T = {longer}. The paper has more
+documents; it completes one replicate at T = {longer} and fails at T = 500. With its one replicate, DR-ns-wc has an rmse
+of {worst_case.rmse:.4f} for V_avg, about that of the best DR-ns. All our logs share one initialisation set, and no
+interval here covers that choice. DM's bias ({dm.bias:+.3f}) is far larger than the paper's, because our l̂ is fitted on
+only 276 documents and is too unsure of the labels that the policy takes. Our documents are another sample of Reuters'
+news, with partly restored labels.
 """
 
 

@@ -1,15 +1,16 @@
 """Section 4.3: which result comes first. Table 2 evaluates the exploration policy itself, and an argmax policy.
 
-r̂ and the argmax policy's r' are linear models of the same training data, r' with importance weights 1/p. The evaluation
-data is cut into ten subsets; results are divided by the mean reward (self-evaluation) or by the mean of IPS (argmax).
+r̂ and the argmax policy's r' are linear models, fitted on the same training data, r' with importance weights 1/p. The
+evaluation data is split into ten subsets. Results are divided by the mean reward (self-evaluation) or by the mean of
+IPS (argmax).
 
-The paper's log is not public. Two stand in for it: the samples of the Open Bandit Dataset, which are real but small
-(10,000 rows to a log, of which about 0.5 % have a click), and a log of clicks and skips that is drawn here, whose true
-values are known.
+The paper's log is not public. We use two others. The samples of the Open Bandit Dataset are real but small: a log has
+10,000 rows, and about 0.5 % of them have a click. The other log, of clicks and skips, is drawn here, so its true values
+are known.
 
-An r̂ of least squares with an intercept has, for each action, the mean reward of the events that it was fitted on. DM is
-then right in self-evaluation, however wrong r̂ is elsewhere: so on the drawn log r̂ is w_a·x as the paper writes it, and
-one with an intercept is shown beside it.
+Least squares with an intercept predicts, for each action, the mean reward of the training events. DM is then right in
+self-evaluation, however wrong r̂ is elsewhere. So on the drawn log r̂ is w_a·x, as in the paper, and a second r̂ has an
+intercept.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ CAMPAIGNS = ("all", "men")
 LOGS = ("uniform", "thompson", "uniform, by category")
 
 RESULTS = ("web-link", "news", "movie")
-TERMS, TERMS_A_QUERY = 1_000, 6  # features; of a query on average
+TERMS, TERMS_A_QUERY = 1_000, 6  # number of features; mean number in a query
 TRAIN_ROWS, TEST_ROWS = 1_000_000, 200_000  # the paper's
-FLOOR = 0.05  # of the exploration policy
-ALPHA = 100.0  # on the Open Bandit logs, of whose items most have some 60 events to fit, or 150, and no click
-FUZZ = 0.3  # standard deviation of what is recorded of the exploration policy's scores, where logging is off
+FLOOR = 0.05  # minimum probability of the exploration policy
+ALPHA = 100.0  # for the Open Bandit logs, where most items have 60 or 150 events and no click
+FUZZ = 0.3  # standard deviation of the error in recorded scores, where logging is off
 
 
 def table2(setting: Setting) -> Path:
@@ -70,7 +71,7 @@ def evaluate(subsets: list[drs.Log], policies: dict[str, Any], model: Any, estim
 
 
 def normalised(rows: list[Row], reward: float, truths: dict[str, float | None]) -> list[Row]:
-    """Self-evaluation by the mean reward, argmax by IPS, as in the paper; and the true values, where they are known."""
+    """Divides as the paper does: self-evaluation by the mean reward, argmax by the mean of IPS. Adds known truths."""
     ips = np.mean([row["value"] for row in rows if row["policy"] == "argmax" and row["estimator"] == "ips"])
     for row in rows:
         scale = float(ips if row["policy"] == "argmax" else reward)
@@ -80,27 +81,27 @@ def normalised(rows: list[Row], reward: float, truths: dict[str, float | None]) 
 
 
 def argmax(train: drs.Log, **options: Any) -> drs.policies.Linear:
-    """The action with the largest r'(x, a)."""
+    """The policy that takes the action with the largest r'(x, a)."""
     model = drs.models.Ridge(weights="1/p", **options).fit(train, threads=1)
     return drs.policies.Linear(model.coef_, model.intercept_)
 
 
-# clicks and skips
+# Clicks and skips
 
 
 class Queries(NamedTuple):
     X: scipy.sparse.csr_array  # (n, TERMS), of ones
-    logging: Floats  # μ(a|x), (n, 3) ...
-    recorded: Floats  # ... and as it is recorded where logging is off
-    first: Floats  # probability of a click on the first result if it is of type a
-    below: Floats  # probability of one below it
+    logging: Floats  # μ(a|x), (n, 3)
+    recorded: Floats  # the recorded μ, where logging is off
+    first: Floats  # probability of a click on the first result, if it has type a
+    below: Floats  # probability of a click below it
     action: NDArray[np.int64]
     reward: Floats
 
 
 @cache
 def queries(rows: int, seed: int) -> Queries:
-    """Users click on the first result by a logistic function of terms and pairs of terms, or else perhaps below it."""
+    """A click on the first result is logistic in terms and pairs of terms. Other users may click below it."""
     rng = trials.generator(seed, KEY, SKIPS)
     K = len(RESULTS)
     taste, either, other = rng.normal(0, 0.4, (3, TERMS, K))
@@ -109,7 +110,7 @@ def queries(rows: int, seed: int) -> Queries:
     count = rng.geometric(1 / TERMS_A_QUERY, rows)
     chosen = rng.choice(TERMS, count.sum(), p=frequency / frequency.sum())
     X = scipy.sparse.csr_array((np.ones(len(chosen)), (np.repeat(np.arange(rows), count), chosen)), (rows, TERMS))
-    X.data[:] = 1  # terms that were drawn twice
+    X.data[:] = 1  # a term that was drawn twice counts once
     scores = X @ taste + 0.6 * (X @ either) * (X @ other)
     first = 1 / (1 + np.exp(0.8 - scores))
     below = (1 - first) * 0.4
@@ -128,7 +129,7 @@ def _softmax(scores: Floats) -> Floats:
 
 
 def click_skip(seed: int, exact: bool, intercept: bool, train_rows: int, test_rows: int) -> list[Row]:
-    """The policy that is evaluated is the true one; recorded propensities are exact, or off."""
+    """Evaluates the true policy. Recorded propensities are exact, or off."""
     found = queries(train_rows + test_rows, seed)
     logging = found.logging if exact else found.recorded
     columns = {
@@ -159,12 +160,12 @@ def click_skip(seed: int, exact: bool, intercept: bool, train_rows: int, test_ro
 
 
 def open_bandit(campaign: str, kind: str, folder: Path, seed: int) -> list[Row]:
-    """A random half of a log for the models, and the other in ten subsets.
+    """Fits models on a random half of a log, and evaluates on the other half in ten subsets.
 
-    Of the uniform log, the policy is known. Of Thompson sampling's, which moved on with every batch of clicks, the
-    propensity of the logged action alone is: then IPS has weights of 1 and is the mean reward; for DM the logged action
-    stands for the policy, of which it is a draw; and DR needs probabilities of all actions. These come from a model of
-    the logging policy, fitted on the training half, whose value is not quite the log's mean reward.
+    The policy of the uniform log is known. Thompson sampling changed with each batch of clicks, so only the propensity
+    of the logged action is known. IPS then has weights of 1 and is the mean reward. DM uses the logged action, which is
+    a draw from the policy. DR needs the probabilities of all actions. They come from a model of the logging policy,
+    fitted on the training half, so its value differs a little from the log's mean reward.
     """
     table = data.open_bandit(campaign, folder)
     about = json.loads(table.schema.metadata[b"item_context"])
@@ -173,7 +174,7 @@ def open_bandit(campaign: str, kind: str, folder: Path, seed: int) -> list[Row]:
     columns: dict[str, Any] = {"reward": table["click"].to_numpy().astype(float), "x": data.rows(_contexts(table))}
     if kind == "uniform, by category":
         category = np.unique(about["item_feature_3"], return_inverse=True)[1]
-        share = np.bincount(category) / K  # of the items that are in it
+        share = np.bincount(category) / K  # of the items in each category
         action = category[table["item_id"].to_numpy()]
         columns |= {"action": action, "propensity": share[action]}
         K, own = len(share), drs.policies.Softmax(np.zeros((len(share), columns["x"].type.list_size)), np.log(share))
@@ -202,7 +203,7 @@ def open_bandit(campaign: str, kind: str, folder: Path, seed: int) -> list[Row]:
 
 
 def _contexts(table: pa.Table) -> NDArray[np.float32]:
-    """The position and the four features of the user, one-hot."""
+    """The position and the user's four features, one-hot."""
     parts = []
     for name in ("position", *(f"user_feature_{i}" for i in range(4))):
         codes = table[name].to_numpy()

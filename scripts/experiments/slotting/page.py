@@ -1,4 +1,4 @@
-"""Table 2 on the page."""
+"""Writes the section of table 2."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ def table2(results: Results, figure: Path) -> str:
     ]
     return f"""## Table 2: which result comes first (section 4.3)
 
-The exploration policy evaluated on its own log, and the argmax policy of r'(x, a) = w_a·x, fitted with importance
-weights 1/p; r̂ is fitted without. Mean ± standard deviation over ten disjoint subsets, divided by the mean reward
-(self-evaluation) or by the mean of IPS (argmax). The paper's log is proprietary.
+We evaluate two policies. "Self" is the exploration policy on its own log. "Argmax" takes the action with the largest
+r'(x, a) = w_a·x, which is fitted with importance weights 1/p. r̂ is fitted without weights. Cells are the mean ±
+standard deviation over ten disjoint subsets. They are divided by the mean reward (self) or by the mean of IPS (argmax).
+The paper's log is proprietary, so we use two others.
 
-**A drawn log of clicks and skips**, 1 M rows to fit and 200,000 to evaluate on, contexts of query terms, rewards 1, 0
-and -1. The true values on this scale are {truth["self"]:.3f} and {truth["argmax"]:.3f} (exact logging, w·x). "Off": the
-recorded propensities are not quite those that were used.
+**A drawn log of clicks and skips.** We fit on 1 M rows and evaluate on 200,000. Contexts are query terms, and rewards
+are 1, 0 and -1. With exact logging and w·x, the true values on this scale are {truth["self"]:.3f} (self) and
+{truth["argmax"]:.3f} (argmax). "Off" means that recorded propensities differ slightly from those that were used.
 
 {table(["logging, r̂", *(f"{p}, {NAMES[e]}" for p, e in COLUMNS)], rows)}
 
-**The Open Bandit logs**, as they are (not divided by anything): 5,000 rows to fit, ten subsets of 500. The Thompson
-sampler's propensities are known for logged actions only, which is not enough for DR of itself.
+**The Open Bandit logs.** We fit on 5,000 rows and evaluate on ten subsets of 500. Values are not divided. For the
+Thompson sampler, propensities are known only for logged actions, and DR of the sampler itself needs those of all
+actions.
 
 {table(["log", *(f"{p}, {NAMES[e]}" for p, e in COLUMNS)], real)}
 
-**What came out.** As in the paper, IPS and DR agree, DM's spread is the smallest and its bias the largest, and DR's
-spread on argmax ({spread["dr"]:.3f}) is below that of IPS ({spread["ips"]:.3f}).
+**What came out.** As in the paper, IPS and DR agree. DM has the smallest spread and the largest bias. On argmax, DR's
+spread ({spread["dr"]:.3f}) is below that of IPS ({spread["ips"]:.3f}).
 
-**What did not reproduce.** DM is {abs(1 - self_dm):.0%} too {"low" if self_dm < 1 else "high"} on the drawn log, where
-the paper's is 21 % too high; the sign depends on how the world was drawn. With an intercept DM comes to {with_one:.3f}:
-least squares then has each action's mean reward right, so that self-evaluation cannot show how wrong r̂ is. IPS is
-exactly 1 in self-evaluation with exact logging, by definition; that the paper's is not says that its normaliser was
-another one. A DR too low by 2.6 %, for which the paper suspects imperfect logging, did not come out of ours. On the
-Open Bandit logs, with about {min(clicks):.1%} to {max(clicks):.1%} of clicks and 500 rows to a subset, there are two or
-three clicks in each: nothing can be said of argmax there, and the self-evaluation only shows that the estimators agree.
+**What did not reproduce.** On the drawn log DM is {abs(1 - self_dm):.0%} too {"low" if self_dm < 1 else "high"}; the
+paper's is 21% too high. The sign depends on how the world was drawn. With an intercept, DM is {with_one:.3f}. Least
+squares then gets the mean reward of each action right, so self-evaluation cannot show how wrong r̂ is. With exact
+logging, IPS of self is 1 by definition. In the paper it is not, so the paper divided by something else. The paper's DR
+is 2.6% too low, and the paper suspects imperfect logging. Our imperfect logging does not show this. On the Open Bandit
+logs, about {min(clicks):.1%} to {max(clicks):.1%} of rows have a click, so a subset of 500 rows has two or three. This
+is too few to say anything about argmax; self-evaluation shows only that the estimators agree.
 """
 
 

@@ -1,4 +1,4 @@
-"""Section 6: how well is the loss of a policy that learns known from a log? Table 3, on news of four topics."""
+"""Section 6: estimates the loss of a learning policy from a log. Table 3, on news of four topics."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from scripts.experiments import data, trials
 from scripts.experiments.trials import Row, Setting
 
 TABLE3 = 6  # key of random numbers
-PARTITION, SIMULATION, REPETITION = 0, 1, 2  # keys of those within
-C = 100.0  # of all regressions: of the powers of ten, 5-fold cross-validation on D_init finds it has the least log-loss
+PARTITION, SIMULATION, REPETITION = 0, 1, 2  # keys within table 3
+C = 100.0  # of all regressions; the power of ten with the smallest log-loss in 5-fold cross-validation on D_init
 EVERY, EPSILON = 15, 0.1
 PRECISION = 1e-4  # of scores w.x + b
 LEVELS = (0.0, 0.01, 0.05, 0.1)  # q
-DM_LEVEL = 0.01  # DM needs a course of the policy, too: that of DR-ns with its default q
-CHUNK = 10  # simulations to a task
+DM_LEVEL = 0.01  # DM needs a history of the policy, too; it takes that of DR-ns with the default q
+CHUNK = 10  # simulations in a task
 
 Floats = NDArray[np.float64]
 
 
-# Logistic regressions that are fitted again and again, with a few more rows each time
+# Logistic regressions that are fitted again whenever a few rows are added
 
 
 class Fit(NamedTuple):
     """The minimum of C Σ log-loss + |w|² / 2 over w and b. In the dual: w = X'β, β = C (y - p), Σ β = 0."""
 
-    rows: NDArray[np.int64]  # of the history that are in X
+    rows: NDArray[np.int64]  # rows of the history that are in X
     y: Floats  # 0 or 1
     gram: Floats  # XX'
     beta: Floats
     intercept: float
-    curvature: Floats  # W = C p (1 - p), at a minimum with fewer rows, or here
+    curvature: Floats  # W = C p (1 - p), at this minimum or at one with fewer rows
     inverse: Floats  # of XX' + 1/W
 
     @classmethod
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
         return cls(np.arange(len(y)), y, gram, *newton(gram, y, np.zeros(len(y)), 0.0))
 
     def more(self, rows: NDArray[np.int64], y: Floats, products: Floats) -> Fit:
-        """With more rows, of which these are the products x.x' of the new ones with all: a few steps suffice."""
+        """Adds rows, in a few steps. `products` has x.x' of all rows with the new ones."""
         n, total = len(self.y), len(products)
         gram = np.empty((total, total))
         gram[:n, :n] = self.gram
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
         gram[n:, :n] = products[:n].T
         labels, sign = np.concatenate([self.y, y]), 2 * y - 1
         scores = products[:n].T @ self.beta + self.intercept
-        alone = sign * lambertw(C * np.exp(-sign * scores)).real  # β = C exp(-score - β), where a row has norm 1
+        alone = sign * lambertw(C * np.exp(-sign * scores)).real  # β = C exp(-score - β), for a row of norm 1
         beta = np.concatenate([self.beta, alone])
         curvature = np.concatenate([self.curvature, _curvature(scores + alone)])
         inverse = _border(self.inverse, gram, curvature)
@@ -65,11 +65,11 @@ class Fit(NamedTuple):
         return Fit(rows, labels, gram, *(found or newton(gram, labels, beta, self.intercept)))
 
 
-Minimum = tuple[Floats, float, Floats, Floats]  # β, b, W and the inverse
+Minimum = tuple[Floats, float, Floats, Floats]  # β, b, W and the inverse of XX' + 1/W
 
 
 def chord(gram: Floats, y: Floats, beta: Floats, b: float, curvature: Floats, inverse: Floats) -> Minimum | None:
-    """Steps with curvatures that are nearly right: some nine to a precision of 1e-4. None, if they do not get there."""
+    """Takes steps with fixed curvatures, about nine for a precision of 1e-4. None, if they do not converge."""
     ones = inverse.sum(axis=0)
     scores = gram @ beta + b
     for _ in range(20):
@@ -82,7 +82,7 @@ def chord(gram: Floats, y: Floats, beta: Floats, b: float, curvature: Floats, in
 
 
 def newton(gram: Floats, y: Floats, beta: Floats, b: float) -> Minimum:
-    """From anywhere: with the curvatures of every place, and no further than the loss goes down."""
+    """Newton's method from any start. It halves a step until the loss falls."""
     product = gram @ beta
     loss = math.inf
     for _ in range(100):
@@ -106,7 +106,7 @@ def newton(gram: Floats, y: Floats, beta: Floats, b: float) -> Minimum:
 def _step(
     y: Floats, beta: Floats, scores: Floats, curvature: Floats, inverse: Floats, ones: Floats
 ) -> tuple[Floats, float]:
-    """Of β and b: (K + 1/W) δβ + δb = (C (y - p) - β) / W, and Σ (β + δβ) = 0."""
+    """Solves (XX' + 1/W) δβ + δb = (C (y - p) - β) / W with Σ (β + δβ) = 0 for δβ and δb."""
     step = inverse @ ((C * (y - expit(scores)) - beta) / curvature)
     lift = (step.sum() + beta.sum()) / ones.sum()
     return step - lift * ones, lift
@@ -118,7 +118,7 @@ def _curvature(scores: Floats) -> Floats:
 
 
 def _border(inverse: Floats, gram: Floats, curvature: Floats) -> Floats:
-    """The inverse of gram + 1/curvature, of which that of the first rows is known."""
+    """The inverse of gram + 1/curvature, from that of its first rows."""
     n = len(inverse)
     other = inverse @ gram[:n, n:]
     corner = np.linalg.inv(gram[n:, n:] + np.diag(1 / curvature[n:]) - gram[n:, :n] @ other)
@@ -131,10 +131,10 @@ def _border(inverse: Floats, gram: Floats, curvature: Floats) -> Floats:
 
 
 class Adaptive:
-    """The policy of section 6.2, for logs of losses: rewards are 0 (a right label) and -1.
+    """The policy of section 6.2, for logs of losses. Rewards are 0 (a right label) and -1.
 
-    As drs.policies.Retrained(LogisticRegression(C=C), every=15, epsilon=0.1, start=(X, Y - 1)), but each regression
-    goes on from where it was, which takes a twentieth of the time.
+    It does the same as drs.policies.Retrained(LogisticRegression(C=C), every=15, epsilon=0.1, start=(X, Y - 1)). But
+    each regression starts from the last one, which takes a twentieth of the time.
     """
 
     def __init__(self, X: scipy.sparse.csr_array, Y: NDArray[np.bool_]) -> None:
@@ -150,7 +150,7 @@ class Adaptive:
         self.version = 0
 
     def probabilities(self, X: scipy.sparse.csr_array) -> Floats:
-        if len(self._new) >= EVERY:  # not before: at the horizon there is no next step
+        if len(self._new) >= EVERY:  # not in update: after the last step nothing needs it
             self._train()
         weights, intercepts = self._scores
         greedy = (X @ weights + intercepts).argmax(axis=1)
@@ -177,7 +177,7 @@ class Adaptive:
 
 
 def _linear(X: scipy.sparse.csr_array, fits: list[Fit]) -> tuple[Floats, Floats]:
-    """Weights (d, K) and intercepts."""
+    """Weights (d, K) and intercepts (K)."""
     beta = np.zeros((X.shape[0], len(fits)))
     for a, fit in enumerate(fits):
         beta[fit.rows, a] = fit.beta
@@ -188,7 +188,7 @@ def _linear(X: scipy.sparse.csr_array, fits: list[Fit]) -> tuple[Floats, Floats]
 
 
 class Problem(NamedTuple):
-    """D in its three parts, and what is fitted on the first."""
+    """Two of the three parts of D, and what is fitted on the first part."""
 
     valid: data.Documents
     evaluation: data.Documents
@@ -210,7 +210,7 @@ def _problem(folder: Path, seed: int) -> Problem:
 
 
 def full_feedback(X: scipy.sparse.csr_array, Y: NDArray[np.bool_]) -> drs.Log:
-    """As a log, of all labels for every document; the reward is 1 for the right ones."""
+    """A log with all labels for each document. The reward is 1 for right labels."""
     n, K = Y.shape
     columns = {"action": np.tile(np.arange(K), n), "reward": Y.reshape(-1).astype(float)}
     context = data.sparse_rows(X[np.repeat(np.arange(n), K)])
@@ -218,7 +218,7 @@ def full_feedback(X: scipy.sparse.csr_array, Y: NDArray[np.bool_]) -> drs.Log:
 
 
 def exploration(X: scipy.sparse.csr_array, Y: NDArray[np.bool_], rng: np.random.Generator) -> drs.Log:
-    """Section 6.1: in a random order, with the loss of one label each, which is a right one more often than not."""
+    """Section 6.1: documents in random order, with the loss of one label each. Most of these labels are right."""
     order = rng.permutation(len(Y))
     Y = Y[order]
     n, K = Y.shape
@@ -238,7 +238,7 @@ def _sparse(X: scipy.sparse.csr_array) -> drs.Sparse:
 
 
 def table3(setting: Setting) -> Path:
-    """A row for each horizon, repetition, method and q. `value` is the loss per step V/C, `per_step` is V/T."""
+    """Writes a row for each horizon, repetition, method and q. `value` is the loss per step V/C, `per_step` is V/T."""
     started = time.perf_counter()
     horizons = (60,) if setting.quick else (200, 300)
     levels = LEVELS[:2] if setting.quick else LEVELS
@@ -253,7 +253,7 @@ def table3(setting: Setting) -> Path:
 
 
 def simulate(folder: Path, seed: int, part: str, horizons: tuple[int, ...], first: int, last: int) -> list[Row]:
-    """The loss per step of the policy on a random order of D_valid (or of D_eval), for some of the simulations."""
+    """The policy's loss per step on D_valid or D_eval in random order, for some of the simulations."""
     problem = _problem(folder, seed)
     X, Y = getattr(problem, part)
     policy, rows = problem.policy, []
@@ -262,7 +262,7 @@ def simulate(folder: Path, seed: int, part: str, horizons: tuple[int, ...], firs
         order = rng.permutation(len(Y))[: max(horizons)]
         policy.reset()
         losses: list[float] = []
-        for some in np.split(order, range(EVERY, len(order), EVERY)):  # the policy stays as it is so long
+        for some in np.split(order, range(EVERY, len(order), EVERY)):  # the policy does not change in between
             contexts = X[some]
             cumulative = policy.probabilities(contexts).cumsum(axis=1)
             actions = np.minimum((cumulative < rng.random((len(some), 1))).sum(axis=1), Y.shape[1] - 1)
@@ -274,7 +274,7 @@ def simulate(folder: Path, seed: int, part: str, horizons: tuple[int, ...], firs
 
 
 def _truths(rows: list[Row]) -> dict[int, Row]:
-    """By horizon: the ground truth, from D_valid as in the paper, and that of D_eval itself."""
+    """The truth for each horizon: from D_valid, as in the paper, and from D_eval itself."""
     found: dict[int, Row] = {}
     for part, name in (("valid", "truth"), ("evaluation", "truth_eval")):
         for T in {row["horizon"] for row in rows}:
@@ -302,7 +302,7 @@ def estimates(folder: Path, seed: int, horizon: int, repetition: int, levels: tu
 
 
 def _outcome(run: drs.Replay | drs.NotEnoughEventsError) -> Row:
-    """Losses are rewards with the other sign; a run without a complete replicate has none."""
+    """Losses are negative rewards. A run without a complete replicate has NaN."""
     if isinstance(run, drs.Replay) and not run.complete:
         run = run.failure
     if isinstance(run, drs.NotEnoughEventsError):

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 on the page."""
+"""Writes figures 1 and 2 and their sections of the page."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def figure1(results: Results, figure: Path) -> str:
     ]
     return f"""## Figure 1: estimators of a classifier's error (section 4.1.2)
 
-A linear classifier is trained by direct loss minimisation on one half of each set; on the other half, its error is
-estimated from bandit feedback, with uniform logging, {mine[sets[0], "dr"].count} times. The loss model is a ridge
-regression (α = 1, with an intercept) for each class, on full feedback of the first half.
+Direct loss minimisation trains a linear classifier on one half of each data set. On the other half, we estimate its
+error from bandit feedback with uniform logging, {mine[sets[0], "dr"].count} times. The loss model is a ridge regression
+(α = 1, with an intercept) for each class. It is fitted on full feedback of the first half.
 
 ![bias and rmse](paper/{figure.name})
 
@@ -61,17 +61,19 @@ regression (α = 1, with an intercept) for each class, on full feedback of the f
 
 {table(["sets on which", *(f"{form} classifier" for form in forms)], claims)}
 
-**Which IPS.** An error rate is 1 - the mean of rewards 1[a = y], or the mean of losses 1[a ≠ y]. To DR and DM these
-are the same; to IPS they are not: events of other actions count as 0, whatever 0 means. For a classifier of error e,
-IPS of rewards has a variance of about K (1 - e) / n, IPS of losses one of K e / n, and DR one of K E(l - l̂)² / n. So DR
-gains on IPS of losses if the loss model's squared error is below e.
+**Which IPS.** An error rate is the mean of losses 1[a ≠ y], and also 1 minus the mean of rewards 1[a = y]. For DR and
+DM, both give the same estimate. For IPS they do not, because IPS counts events of other actions as 0: as no loss in one
+case, and as no reward in the other. "IPS" is IPS of rewards here. For a classifier of error e, the variance is about
+K (1 - e) / n for IPS of rewards, K e / n for IPS of losses, and K E(l - l̂)² / n for DR. So DR is better than IPS of
+losses if the loss model's squared error is below e.
 
-**What did not reproduce.** The paper speaks of losses, and finds DR below IPS on all nine sets. Against IPS of losses
-that holds here on {_below(errors, "standardised", sets, "ips of losses")}: on the others the classifier is so good that
-"no loss" is a better guess than a linear l̂, whose predictions for the chosen class lie well above 0, as DM's bias
-shows. For the plain classifier (θ_a·x without intercept, features as they are: appendix D to the letter), which is much
-worse, it holds on {_below(errors, "plain", sets, "ips of losses")}. The paper does not say how good its classifiers
-were, and its figure has no numbers to compare with.
+**What did not reproduce.** The paper uses losses, and finds that DR has a smaller rmse than IPS on all nine sets.
+Against IPS of losses, we find this on {_below(errors, "standardised", sets, "ips of losses")} sets. On the others the
+classifier is so good that "no loss" is a better guess than a linear l̂. The predictions of l̂ for the chosen class are
+well above 0, as DM's bias shows. The plain classifier follows appendix D literally: θ_a·x without an intercept, and
+features that are not standardised. It is much worse, and for it DR is better on
+{_below(errors, "plain", sets, "ips of losses")} sets. The paper does not say how good its classifiers were, and its
+figure gives no numbers to compare with.
 """
 
 
@@ -108,7 +110,7 @@ def figure2(results: Results, figure: Path) -> str:
         return count_words([mean[n, one, kind][0] < mean[n, *other][0] for n in sets])
 
     def clearly(one: str, kind: str) -> str:
-        """Of differences on the same splits: by more than two standard errors."""
+        """Counts the sets on which the difference on the same splits exceeds two standard errors."""
         difference = [mean_and_stderr(errors[n, one, "ips"] - errors[n, one, kind]) for n in sets]
         return count_words([d > 2 * e for d, e in difference])
 
@@ -133,10 +135,10 @@ def figure2(results: Results, figure: Path) -> str:
     ]
     return f"""## Figure 2: learners, from completed losses (section 4.1.3)
 
-Each set is split 70/30, the training part gets bandit feedback with uniform logging, losses are completed by IPS or DR,
-and the learned policy's error is measured on the rest; {len(errors[sets[0], "dlm", "dr"])} repetitions. The loss model
-is a ridge regression on the same events, as in the paper, or cross-fitted in five folds. Trees have pruned decision
-trees in their nodes.
+We split each data set 70/30. The training part gets bandit feedback with uniform logging, and IPS or DR completes its
+losses. The test part gives the error of the learned policy. There are {len(errors[sets[0], "dlm", "dr"])} repetitions.
+The loss model is a ridge regression, fitted on the same events as in the paper, or cross-fitted in five folds. The
+nodes of the Filter Tree and of the Offset Tree are pruned decision trees. DLM is direct loss minimisation.
 
 ![test errors](paper/{figure.name})
 
@@ -144,9 +146,11 @@ trees in their nodes.
 
 {table(["sets on which", "DLM", "Filter Tree"], verdicts)}
 
-**What did not reproduce.** The paper's order does: DR's losses make better policies than those of IPS, for both
-learners, and with them the Filter Tree is on a par with the Offset Tree or better. How bad IPS is, however, is a matter
-of what is completed. Under uniform logging most actions are wrong, so most losses are 1, and completed by IPS they are
-0 or K. Rewards, completed instead, have a variance that is smaller by about K - 1, and make IPS much better. A loss
-model of the same events (the paper's choice) and a cross-fitted one differ little.
+**What came out.** The paper's order reproduces. DR's losses give better policies than those of IPS, for both learners.
+With DR's losses, the Filter Tree is mostly as good as the Offset Tree or better. A loss model fitted on the same events
+(the paper's choice) and a cross-fitted one differ little.
+
+**What did not reproduce.** How bad IPS is depends on what it completes. Under uniform logging most actions are wrong,
+so most losses are 1, and IPS completes them to 0 or K. If IPS completes rewards instead, their variance is smaller by a
+factor of about K - 1, and IPS is much better.
 """

@@ -1,11 +1,13 @@
-"""Section 4.2: the average number of visits under covariate shift. Figure 3 compares IPS with DR over sample sizes.
+"""Section 4.2: the average number of visits under covariate shift. Figure 3 compares IPS and DR over sample sizes.
 
-Two data sets: doctor visits of the RAND experiment, and a synthetic one of the size of the paper's, which is streamed
-from files. Of each row, the visits v are revealed (action 1) with the probability μ(x) = min{φ(x·x̄), 1}, and the
-policy whose value is wanted always reveals. The paper leaves open what the density φ depends on: features are scaled to
-[0, 1], as the paper's binary ones are; x̄ is the first principal component about the mean, of length 1; its sign is the
-one with which the mean projection is positive; and μ is at least `floor`, as φ falls to 5e-8 (RAND) and to 0. A floor
-of 0 is shown on RAND, too: there a few weights of up to 1e7 decide, and most of them are never seen.
+There are two data sets: doctor visits of the RAND experiment, and a synthetic set of the paper's size, which is
+streamed from files. The log reveals the visits v of a row (action 1) with probability μ(x) = min{φ(x·x̄), 1}. We want
+the value of the policy that always reveals.
+
+The paper does not define all that the density φ depends on. We scale features to [0, 1], like the paper's binary ones.
+x̄ is the first principal component about the mean, of length 1, with the sign that makes the mean projection positive.
+μ is at least `floor`, because φ falls to 5e-8 on RAND and to 0 on the drawn set. RAND also has results for a floor of
+0. There a few weights of up to 1e7 decide, and most of them never appear in a log.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ REVEAL = 1
 ESTIMATORS = ("dm", "ips", "snips", "dr")
 FLOORS = (0.0, 0.01, 0.05)
 SIZES = (200, 500, 1_000, 2_000, 5_000, 10_000)  # of samples of RAND
-SHARE = 0.2  # of RAND's persons, for r̂
-RAND_REPETITIONS, REPETITIONS = 500, 100  # the paper's are 100, which do not tell errors apart that differ by a tenth
-CHUNK = 20  # repetitions to a task
+SHARE = 0.2  # of RAND's persons, to fit r̂
+RAND_REPETITIONS, REPETITIONS = 500, 100  # the paper has 100, too few to see a difference of a tenth
+CHUNK = 20  # repetitions in a task
 
 ROWS, DIM = 3_854_689, 5_000  # the paper's
 FRACTIONS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05)  # the paper's
 FIT_ROWS, QUICK_ROWS = 400_000, 50_000
 DRAWN_FLOOR = 0.01
-PART = 1 << 17  # rows to a file, and to a row group
-ONES, SHAPE, FLATTENED = 30, 2.0, 20  # a row's draws of features, on average; spread of it; Zipf's law from this rank
-EFFECT, DISPERSION, VISITS = 0.1, 1.0, 23.8  # of features on log visits; of visits; their mean, which is the paper's
+PART = 1 << 17  # rows in a file, which has one row group
+ONES, SHAPE, FLATTENED = 30, 2.0, 20  # mean number of draws in a row; its shape; first rank of Zipf's law
+EFFECT, DISPERSION, VISITS = 0.1, 1.0, 23.8  # of features on log visits; of visits; the paper's mean
 CONTEXT = drs.Sparse("indices", dim=DIM)
 
 
 def figure3(setting: Setting) -> Path:
-    """figure3.parquet has the estimates; figure3_streamed.parquet what the passes over all of the large set took."""
+    """figure3.parquet has the estimates, figure3_streamed.parquet the passes over the whole drawn set."""
     started = time.perf_counter()
     floors, sizes = (FLOORS[1:2], SIZES[1:4:2]) if setting.quick else (FLOORS, SIZES)
     chunks = _chunks(setting.repetitions(RAND_REPETITIONS, 40))
@@ -78,7 +80,7 @@ class Shift(NamedTuple):
 
 
 def principal(X: Any, steps: int = 1000, tolerance: float = 1e-8) -> Floats:
-    """The first principal component, by power iterations: X may be sparse, so its mean is subtracted from products."""
+    """The first principal component, by power iteration. X may be sparse, so the products are centred instead of X."""
     mean = np.asarray(X.mean(axis=0), np.float64).reshape(-1)
     found = mean / np.linalg.norm(mean)
     for _ in range(steps):
@@ -90,9 +92,9 @@ def principal(X: Any, steps: int = 1000, tolerance: float = 1e-8) -> Floats:
 
 
 def described(name: str, floor: float, size: int, visits: Floats, mu: Floats) -> Row:
-    """What all estimates from samples of these rows have in common."""
+    """What all estimates from samples of these rows share."""
     about: Row = {"data": name, "floor": floor, "size": size, "truth": float(visits.mean())}
-    mean = float((mu * visits).sum() / mu.sum())  # what an average of the revealed ones comes to
+    mean = float((mu * visits).sum() / mu.sum())  # expected mean of the revealed visits
     shift = {"mean_of_revealed": mean, "mean_propensity": float(mu.mean()), "smallest_propensity": float(mu.min())}
     return {**about, **shift, "share_at_floor": float((mu == floor).mean())}
 
@@ -116,8 +118,8 @@ class Rand(NamedTuple):
     visits: Floats
     projected: Floats
     shift: Shift
-    others: NDArray[np.int64]  # rows for r̂ ...
-    pool: NDArray[np.int64]  # ... and rows that samples are drawn from, of other persons
+    others: NDArray[np.int64]  # rows to fit r̂
+    pool: NDArray[np.int64]  # rows of other persons, for samples
 
 
 @cache
@@ -134,7 +136,7 @@ def _rand(folder: Path, seed: int) -> Rand:
 
 
 def rand(folder: Path, seed: int, floor: float, size: int, first: int, last: int) -> list[Row]:
-    """Estimates from samples of this size, each with an r̂ from exploration data of other persons."""
+    """Estimates from samples of this size. Each has its own r̂, fitted on exploration data of other persons."""
     known = _rand(folder, seed)
     mu = known.shift.reveal(known.projected, floor)
     about = described("rand", floor, size, known.visits[known.pool], mu[known.pool])
@@ -150,17 +152,17 @@ def rand(folder: Path, seed: int, floor: float, size: int, first: int, last: int
             )
             for chosen in (known.others, sample)
         )
-        model = drs.models.Ridge().fit(train, threads=1)  # r̂(x, 0) = 0, as is every reward of a = 0
+        model = drs.models.Ridge().fit(train, threads=1)  # r̂(x, 0) = 0, because all rewards of a = 0 are 0
         found = values(test, model)
         rows += [{**about, "repetition": repetition, "estimator": name, "value": found[name]} for name in ESTIMATORS]
     return rows
 
 
-# the paper's size
+# The drawn set, of the paper's size
 
 
 def _drawn(folder: Path, chunks: list[tuple[int, int]], setting: Setting) -> tuple[list[Row], list[Row]]:
-    """What streaming all of the drawn set takes, and estimates from samples of it."""
+    """Rows about the passes over the whole drawn set, and estimates from samples of it."""
     rows, fit_rows = (QUICK_ROWS, QUICK_ROWS) if setting.quick else (ROWS, FIT_ROWS)
     seed = setting.seed
     pieces = [("all", i, min(PART, rows - first)) for i, first in enumerate(range(0, rows, PART))]
@@ -168,7 +170,7 @@ def _drawn(folder: Path, chunks: list[tuple[int, int]], setting: Setting) -> tup
     begun = time.perf_counter()
     first = draw(*pieces[0], 1.0, seed)
     scale = VISITS / float(first.visits.mean())
-    component = principal(first.X)  # of the first file's rows; m and m̄ are those of all rows
+    component = principal(first.X)  # of the first file's rows; m and m̄ are over all rows
     cases = [(*piece, seed, component) for piece in pieces if piece[0] == "all"]
     projected = trials.run(project, cases, setting, "Figure 3, drawn: projections")
     shift = Shift(component, min(r["lowest"] for r in projected), sum(r["sum"] for r in projected) / rows)
@@ -180,7 +182,7 @@ def _drawn(folder: Path, chunks: list[tuple[int, int]], setting: Setting) -> tup
     for task, name in (
         (fit_all, "fit"),
         (evaluate_all, "evaluation"),
-    ):  # one process each, so that its memory is its own
+    ):  # one process each, to measure its memory
         streamed += [_pass(row, truth) for row in trials.run(task, [(folder,)], setting, f"Figure 3, drawn: {name}")]
     trials.run(
         predict_part, [(folder, piece[1]) for piece in pieces if piece[0] == "all"], setting, "Figure 3, drawn: r̂"
@@ -203,8 +205,10 @@ class Drawn(NamedTuple):
 
 
 def draw(of: str, part: int, rows: int, scale: float, seed: int) -> Drawn:
-    """Users of differing activity, each with distinct features by Zipf's law; visits are negative binomial, and the
-    logarithm of their mean, not the mean, is linear in the features, so that r̂ is wrong.
+    """Draws users of different activity, with distinct features by Zipf's law, and their visits.
+
+    Visits are negative binomial. The logarithm of their mean is linear in the features, and the mean is not, so a
+    linear r̂ is wrong.
     """
     rng = trials.generator(seed, KEY, DRAWN, part, of == "all")
     frequency = 1 / (np.arange(DIM) + FLATTENED)
@@ -227,7 +231,7 @@ def project(of: str, part: int, rows: int, seed: int, component: Floats) -> list
 
 
 def write_part(of: str, part: int, rows: int, scale: float, seed: int, shift: Shift, folder: Path) -> list[Row]:
-    """The same rows once more, with their visits and what of them was revealed; drawn twice rather than kept."""
+    """Writes the rows with their visits, and what the log reveals. It draws them again instead of keeping them."""
     drawn = draw(of, part, rows, scale, seed)
     mu = shift.reveal(drawn.X @ shift.component, DRAWN_FLOOR)
     contexts = pa.ListArray.from_arrays(pa.array(drawn.X.indptr), pa.array(drawn.X.indices))
@@ -258,14 +262,14 @@ def evaluate_all(folder: Path) -> list[Row]:
 
 
 def peak() -> float | None:
-    """The most memory that this process has held, in MB, where the system tells it (Linux)."""
+    """Peak memory of this process in MB. None, unless the system is Linux."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.is_file() else []
     return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM")), None)
 
 
 def predict_part(folder: Path, part: int) -> list[Row]:
-    """r̂ of a file's rows beside their visits and μ: all that samples need of them."""
+    """Writes r̂, visits and μ of a file's rows, which is all that samples need."""
     table = pq.read_table(folder / f"all-{part:03}.parquet", columns=["indices", "visits", "mu"]).combine_chunks()
     at = table["indices"].chunk(0)
     parts = np.ones(len(at.values)), at.values.to_numpy(), at.offsets.to_numpy()
@@ -284,7 +288,7 @@ def _known(folder: Path) -> dict[str, Floats]:
 
 
 def samples(folder: Path, seed: int, size: int, first: int, last: int) -> list[Row]:
-    """Estimates from samples of this size, whose actions are drawn anew."""
+    """Estimates from samples of this size. Each sample draws its own actions."""
     known = _known(folder)
     visits, mu = known["visits"], known["mu"]
     about = described("drawn", DRAWN_FLOOR, size, visits, mu)

@@ -1,4 +1,4 @@
-"""Section 4.1: multiclass problems as bandits. Figure 1 compares estimators of the error, Figure 2 learners."""
+"""Section 4.1: classification as a bandit problem. Figure 1 compares estimators of the error, figure 2 learners."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scripts.experiments import data, trials
 from scripts.experiments.trials import Row, Setting
 
 FIGURE1, FIGURE2, SPLIT = 1, 2, 4  # keys of random numbers
-SMALL = ("ecoli", "glass", "vehicle", "yeast")  # for the quick form
-CHUNK = 25  # repetitions of Figure 1 to a task
+SMALL = ("ecoli", "glass", "vehicle", "yeast")  # the sets of --quick
+CHUNK = 25  # repetitions of figure 1 in a task
 
 
 @cache
@@ -26,7 +26,7 @@ def _load(name: str, folder: Path) -> data.Classes:
 
 
 def bandit(X: NDArray[Any], y: NDArray[np.int64], n_classes: int, rng: np.random.Generator) -> pa.Table:
-    """Section 4.1.1: of every example, the loss 1[a != y] of one action, drawn uniformly, is revealed."""
+    """Section 4.1.1: each example reveals the loss 1[a != y] of one action, which is drawn uniformly."""
     action = rng.integers(0, n_classes, len(y))
     cost = (action != y).astype(float)
     columns = {"action": action, "cost": cost, "reward": 1 - cost, "propensity": np.full(len(y), 1 / n_classes)}
@@ -34,18 +34,18 @@ def bandit(X: NDArray[Any], y: NDArray[np.int64], n_classes: int, rng: np.random
 
 
 def as_log(table: pa.Table, outcome: str, n_classes: int) -> drs.Log:
-    """With losses ("cost") or with rewards, 1 - loss: the same to DR and DM, but not to IPS."""
-    other = "reward" if outcome == "cost" else "cost"  # a column `cost` is negated where it is found as the outcome
+    """A log of losses ("cost") or of rewards, 1 - loss. DR and DM give the same for both; IPS does not."""
+    other = "reward" if outcome == "cost" else "cost"  # Log uses the one that is left; it negates costs
     return drs.Log(table.drop_columns([other]), context="x", actions=n_classes)
 
 
 def costs(y: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """Full feedback: (n, K)."""
+    """The loss of each class for each example, (n, K)."""
     return (np.arange(n_classes) != y[:, None]).astype(float)
 
 
 def full_feedback(X: NDArray[Any], y: NDArray[np.int64], n_classes: int) -> drs.Log:
-    """The same as a log, of all actions for every example."""
+    """Full feedback as a log, with all actions for each example."""
     columns = {"action": np.tile(np.arange(n_classes), len(y)), "reward": 1 - costs(y, n_classes).reshape(-1)}
     context = data.rows(np.repeat(X, n_classes, axis=0))
     return drs.Log(pa.table({**columns, "x": context}), context="x", propensity=None, actions=n_classes)
@@ -68,7 +68,8 @@ def figure1(setting: Setting) -> Path:
 def _policies(name: str, folder: Path, seed: int, quick: bool) -> tuple[dict[str, Any], Any, data.Classes]:
     """Steps 1 and 2 of section 4.1.2: classifiers, the loss model, and the evaluation set.
 
-    One classifier is as drstream trains it; the other, of larger error, has neither intercept nor standard features.
+    One classifier is what drstream trains by default. The other has no intercept and does not standardise features, and
+    has a larger error.
     """
     known = _load(name, folder)
     rng = trials.generator(seed, SPLIT, list(data.UCI).index(name))
@@ -119,14 +120,14 @@ def figure2(setting: Setting) -> Path:
     started = time.perf_counter()
     names = SMALL if setting.quick else tuple(data.UCI)
     count = setting.repetitions(30, 4)
-    by_size = sorted(names, key=lambda name: -data.UCI[name][2])  # the long ones first, so that all cores stay busy
+    by_size = sorted(names, key=lambda name: -data.UCI[name][2])  # long ones first, to keep all cores busy
     cases = [(name, setting.data, setting.seed, i, setting.quick) for name in by_size for i in range(count)]
     rows = trials.run(learners, cases, setting, "Figure 2")
     return trials.write("figure2", rows, setting, started)
 
 
 def learners(name: str, folder: Path, seed: int, repetition: int, quick: bool) -> list[Row]:
-    """Section 4.1.3: errors on the test set of what each learner makes of the training set's partial feedback."""
+    """Section 4.1.3: the test error of each learner's policy, learned from partial feedback on the training set."""
     known = _load(name, folder)
     rng = trials.generator(seed, FIGURE2, list(data.UCI).index(name), repetition)
     order = rng.permutation(len(known.y))
