@@ -17,9 +17,9 @@ from sklearn.tree import DecisionTreeRegressor
 import drstream as drs
 from drstream import execution
 from drstream.calibration import Calibration
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world
+from tests.helpers.passes import PLAIN
 
 K, D = 4, 3
 ROWS = 400 if PLAIN else 4_000

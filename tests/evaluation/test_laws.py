@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 
 import drstream as drs
-from drstream.estimators import ALL as REGISTRY
+from drstream.estimators import ALL
 from drstream.evaluation import consume, make_plan
 from drstream.models.binding import Given
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
-from tests.conftest import PLAIN
-from tests.evaluation.test_estimators import ALL
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
@@ -102,7 +101,7 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
 def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet)
-    chosen = [REGISTRY[estimator]]
+    chosen = [ALL[estimator]]
     plan = make_plan(log, as_policies(POLICIES), Given(model), chosen, 5.0, 0.05, {})
     total = plan.create()
     for part in log.parts(plan.reader.columns):

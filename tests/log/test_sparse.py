@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import drstream as drs
 from drstream.log import Block, Csr
 from drstream.products import Weights
-from tests.conftest import PLAIN
 from tests.helpers import reference
+from tests.helpers.passes import PLAIN
 
 DIM, ACTIONS, ROWS = 11, 3, 120 if PLAIN else 600
 INTEGERS = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
 from drstream.models import descent, passes
-from tests.conftest import PLAIN
 from tests.helpers.logs import log_of
+from tests.helpers.passes import PLAIN
 
 D = 5
 ROWS = 240 if PLAIN else 3_000

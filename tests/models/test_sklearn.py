@@ -24,8 +24,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import drstream as drs
 from drstream.models import from_sklearn, load
-from tests.conftest import PLAIN
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 
 K, D = 4, 3
 ROWS = 400 if PLAIN else 3_000

@@ -19,11 +19,11 @@ import drstream as drs
 from drstream import lanes, replaying
 from drstream.optimize import ProgressivePolicy
 from drstream.recording import Recorder
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import world
-from tests.replaying.test_replay import LEARNERS, as_events, small_log
-from tests.replaying.test_sparse import DIM, both_logs
+from tests.helpers.passes import PLAIN
+from tests.helpers.replays import LEARNERS, as_events, small_log
+from tests.helpers.sparse import DIM, both_logs
 
 RHAT = drs.models.Column("rhat")
 

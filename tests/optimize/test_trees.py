@@ -26,9 +26,9 @@ from sklearn.tree import DecisionTreeClassifier
 import drstream as drs
 from drstream.optimize.losses import Losses, impute
 from drstream.optimize.trees import FilterTree, OffsetTree
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import arrays, log_of, world
+from tests.helpers.passes import PLAIN
 
 K, D = 4, 3
 ROWS = 400 if PLAIN else 2_000

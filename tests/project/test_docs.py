@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.places import ROOT
+
 pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
