@@ -1,15 +1,60 @@
-"""The command line as typed: in a process of its own, on a terminal, and with a mistake."""
+"""The command line as typed: in a process of its own, on a terminal, and with a mistake.
 
+A process takes 2 s of CPU time to load Arrow and all compiled kernels. So `drstream` forks processes from a server that
+has loaded them. A command imports all else by itself, as for a user. Tests of signals, terminals and pipes start
+`PROGRAM` instead.
+"""
+
+import atexit
+import functools
+import json
 import os
 import pty
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
+SERVER = """
+import gc, importlib, json, os, pkgutil, sys
+import pyarrow.dataset
+import drstream.kernels
+from drstream.cli import main
+
+for module in pkgutil.iter_modules(drstream.kernels.__path__):
+    importlib.import_module(f"drstream.kernels.{module.name}")
+gc.freeze()  # else a child would copy all of it where it collects garbage
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(asked["cwd"])
+        for stream, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
+            os.dup2(os.open(path, os.O_RDWR), stream)
+        sys.argv = ["drstream", *asked["words"]]
+        sys.exit(main())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
-def drstream(*words, cwd=None, **options):
-    return subprocess.run([*PROGRAM, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False, **options)
+@functools.cache
+def server():
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.communicate)
+    return process
+
+
+def drstream(*words, cwd=None, env=None):
+    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked."""
+    words = [str(word) for word in words]
+    if env is not None:
+        return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, cwd=cwd, env=env, check=False)
+    with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+        asked = {"words": words, "cwd": str(cwd or Path.cwd()), "out": out.name, "err": err.name}
+        print(json.dumps(asked), file=server().stdin, flush=True)
+        code = int(server().stdout.readline())
+        return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
 
 
 def fails(message, *words, cwd=None, code=2):
