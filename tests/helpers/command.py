@@ -15,15 +15,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.helpers.places import ROOT
+
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
 SERVER = """
-import gc, importlib, json, os, pkgutil, sys
+import gc, json, os, sys
 import pyarrow.dataset
-import drstream.kernels
 from drstream.cli import main
+from tests.helpers import kernels
 
-for module in pkgutil.iter_modules(drstream.kernels.__path__):
-    importlib.import_module(f"drstream.kernels.{module.name}")
+kernels.load()
 gc.freeze()  # else a child would copy all of it where it collects garbage
 for line in sys.stdin:
     asked = json.loads(line)
@@ -40,7 +41,8 @@ for line in sys.stdin:
 
 @functools.cache
 def server():
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", SERVER]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.communicate)
     return process
 

@@ -23,40 +23,25 @@ def commands(page):
     return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
-def run_python(page, folder):
-    code = "\n".join(blocks(page, "python"))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=folder, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def run(command, folder, **options):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, **options)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_python_examples(page, tmp_path):
-    run_python(page, tmp_path)
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
-def test_commands(page, tmp_path):
-    """One after the other, where the page's examples were followed: what one leaves, the next finds."""
-    run_python(page, tmp_path)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python") or commands(p)], ids=lambda p: p.name)
+def test_examples_and_commands(page, tmp_path):
+    """First the Python, then the commands, one after the other in one folder: what one leaves, the next finds."""
+    if blocks(page, "python"):
+        run([sys.executable, "-W", "error", "-c", "\n".join(blocks(page, "python"))], tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     here = Path(sys.prefix) == ROOT / ".venv"
     for command in commands(page):
         ours = command.startswith("scripts/")
         if ours and (command != "scripts/demo" or not here):
             continue  # makes or measures in .venv; to be run by hand
-        folder = ROOT if ours else tmp_path
-        done = subprocess.run(
-            ["bash", "-c", command],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        assert done.stdout or "savez" in command
+        shown = run(["bash", "-c", command], ROOT if ours else tmp_path, env={**os.environ, "PATH": path})
+        assert shown or "savez" in command
 
 
 def test_pages_link_to_files_that_exist():
