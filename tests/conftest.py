@@ -1,15 +1,15 @@
 """Settings of all tests: hypothesis has no deadline, as a first call may compile, and the same examples each run."""
 
-import os
 import signal
 
 import hypothesis
 import pytest
 
+from tests.helpers.passes import PLAIN
+
 hypothesis.settings.register_profile("drstream", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.register_profile("plain", deadline=None, max_examples=15, derandomize=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started with it ignored
-PLAIN = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 hypothesis.settings.load_profile("plain" if PLAIN else "drstream")
 
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.cli.test_evaluate import drstream, fails
-from tests.conftest import PLAIN
+from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 
 ROWS = 600 if PLAIN else 3000
 

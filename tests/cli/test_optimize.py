@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.cli.test_evaluate import drstream, fails
-from tests.conftest import PLAIN
+from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 
 ROWS = 600 if PLAIN else 4000
 QUICK = "dlm:restarts=2,epochs=5"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.cli.test_evaluate import PROGRAM, drstream, fails, on_a_terminal
+from tests.helpers.command import PROGRAM, drstream, fails, on_a_terminal
 from tests.helpers.logs import world
 
 LEARNER = """

@@ -1,7 +1,6 @@
-"""Models by fold, estimated propensities, clamps and calibration: as done by hand, fold by fold and event by event."""
+"""Models that are fitted by fold: as done by hand, fold by fold."""
 
 import contextlib
-import math
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,26 +15,16 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 from drstream import execution
-from drstream.models.calibration import Calibration
-from tests.conftest import PLAIN
 from tests.helpers import reference
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, world
 
-K, D = 4, 3
-ROWS = 400 if PLAIN else 4_000
 SEED = 3  # of the folds
-WORLD = world(kinds=None)
-POLICY = drs.policies.Softmax(WORLD.taste)
-M = drs.models
 
 
 @pytest.fixture(scope="module")
 def table():
     return WORLD.table(ROWS, seed=1).append_column("user", pa.array(np.arange(ROWS) // 9))
-
-
-def open_log(table, **options):
-    return drs.Log(table, context="x?", **options)
 
 
 def folds_of(keys, count=3, seed=SEED):
@@ -50,17 +39,6 @@ def by_fold(fit, table, fold, count=3):
         others = table.filter(pa.array(fold != f))
         out[fold == f] = fit(others).predict(X[fold == f])
     return out
-
-
-def values(table, rhat, p=None, names=("dm", "ips", "snips", "dr")):
-    X, a, r, logged = arrays(table, D)
-    pi = POLICY.probabilities(X)
-    return {name: reference.estimate(name, r, logged if p is None else p, a, pi, rhat)[0] for name in names}
-
-
-def agree(result, wanted, relative=1e-10):
-    for name, value in wanted.items():
-        assert result[name].value == pytest.approx(value, rel=relative)
 
 
 MODELS = {
@@ -326,201 +304,6 @@ def test_a_model_that_knows_the_events_is_warned_about(table, tmp_path, kept):
         drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=chosen)
 
 
-# Clamps
-
-
-def test_clamps_hold_predictions_and_are_counted(table):
-    train, test = open_log(table).split(0.5)
-    model = M.Ridge(1e-6).fit(train)
-    X = arrays(table, D)[0]
-    rhat = model.predict(X)
-    outside = drs.uniforms(drs.log.rows.split_seed(0, 0), 0, ROWS) >= 0.5
-    columns = table.filter(pa.array(outside))
-    for clamp, (low, high) in (((0.1, 0.3), (0.1, 0.3)), ([0, 0.25], (0, 0.25)), (True, (0.0, 1.0))):
-        held = np.clip(rhat, low, high)[outside]
-        result = drs.evaluate(test, POLICY, model, clamp=clamp)
-        agree(result, values(columns, held))
-        changed = ((rhat < low) | (rhat > high))[outside].mean()
-        assert result.clamped == pytest.approx(changed, rel=1e-12)
-        a, r = arrays(columns, D)[1:3]
-        assert result.r2 == pytest.approx(reference.r_squared(held[np.arange(len(r)), a], r), rel=1e-9)
-        run = drs.replay(test, drs.policies.Uniform(), 10, model, clamp=clamp, q=0.1)
-        assert run.clamped == pytest.approx(changed, rel=0.2, abs=0.02)
-    assert 0 < drs.evaluate(test, POLICY, model, clamp=(0.1, 0.3)).clamped < 1
-    for clamp in (None, False, (-np.inf, np.inf)):
-        assert drs.evaluate(test, POLICY, model, clamp=clamp).clamped == 0
-    folded = drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, clamp=True)
-    assert folded.r2 > drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3).r2
-    assert "of its predictions clamped" in repr(folded)
-
-
-@pytest.mark.parametrize("clamp", [(1, 0), (0,), (0, 1, 2), "01", 0.5, (0, np.nan), ("a", "b"), (None, 1), {0, 1}])
-def test_clamps_that_are_none(table, clamp):
-    with pytest.raises(drs.ModelError, match=r"clamp=.*True, or the range of rewards as"):
-        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=clamp)
-
-
-def test_the_range_of_a_model_that_was_not_fitted(table):
-    with pytest.raises(drs.ModelError, match=r"clamp=True is the range of rewards .* give \(low, high\)"):
-        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=True)
-
-
-# R² and calibration
-
-
-def test_calibration_by_hand(table):
-    """Ten parts of about the same size in the order of predictions; sums are exact, bounds to a few per cent."""
-    X, a, r, _ = arrays(table, D)
-    model = M.from_function(WORLD.reward)
-    result = drs.evaluate(open_log(table), POLICY, model)
-    predicted = WORLD.reward(X)[np.arange(ROWS), a]
-    assert result.r2 == pytest.approx(reference.r_squared(predicted, r), rel=1e-10)
-    got = result.calibration
-    assert got.column_names == ["decile", "events", "predicted", "reward"]
-    assert got["decile"].to_pylist() == list(range(1, 11))
-    events = got["events"].to_numpy()
-    assert events.sum() == ROWS
-    assert (np.abs(events - ROWS / 10) < ROWS / 20).all()
-    assert (np.diff(got["predicted"].to_numpy()) > 0).all()
-    order = np.argsort(predicted, kind="stable")
-    start = 0
-    for n, mean_predicted, mean_reward in zip(*(got[name].to_pylist() for name in got.column_names[1:]), strict=True):
-        rows = order[start : start + n]
-        start += n
-        assert mean_predicted == pytest.approx(predicted[rows].mean(), rel=1e-9)
-        assert mean_reward == pytest.approx(r[rows].mean(), abs=1e-9)
-    assert result.to_dict()["model"]["calibration"] == got.to_pylist()
-    assert f"R² {result.r2:.3g}" in repr(result)
-    assert drs.replay(open_log(table), POLICY, 10, model).calibration["events"].to_pylist() == events.tolist()
-
-
-def test_calibration_of_few_predictions_and_far_ones(table):
-    result = drs.evaluate(open_log(table), POLICY, M.Constant([0.0, 0.0, 1e12, -1e12]))
-    a, r = arrays(table, D)[1:3]
-    assert result.calibration["events"].to_pylist() == [(a == 3).sum(), (a < 2).sum(), (a == 2).sum()]
-    assert result.calibration["predicted"].to_pylist() == [-1e12, 0, 1e12]
-    np.testing.assert_allclose(result.calibration["reward"], [r[a == 3].mean(), r[a < 2].mean(), r[a == 2].mean()])
-
-
-def test_r2_is_undefined_without_a_model_or_a_spread(table):
-    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").r2)
-    assert drs.evaluate(table, POLICY, estimators="ips").calibration is None
-    assert drs.evaluate(table, POLICY, estimators="ips").to_dict()["model"] is None
-    rng = np.random.default_rng(0)
-    for rows in (1, 2, 10, 77, 999):
-        for reward in [0.0, 0.1, 1 / 3, 1e6 + 0.1, *rng.random(20)]:
-            same = np.full(rows, reward)
-            for pivot in (float(same.mean()), 0.0, reward * (1 + 1e-15)):
-                tally, other = Calibration(pivot), Calibration(pivot)
-                tally.add(np.full(rows, 0.2), same)
-                other.add(np.full(rows, 0.3), same)
-                assert math.isnan(tally.r2)
-                tally.merge(other)
-                assert math.isnan(tally.r2)
-    assert math.isnan(Calibration(0.0).r2)
-    spread = Calibration(5.0)
-    spread.add(np.array([5.0, 5.0]), np.array([5.0 - 1e-6, 5.0 + 1e-6]))
-    assert spread.r2 == pytest.approx(0, abs=1e-6)
-
-
-# Propensities that are estimated, or missing
-
-
-def test_a_log_without_propensities(table):
-    log = open_log(table.drop_columns(["propensity"]), propensity=None)
-    assert drs.evaluate(log, POLICY, M.Ridge(), crossfit=2).estimators == ["dm"]
-    with_them = drs.evaluate(open_log(table), POLICY, M.Ridge(), "dm", crossfit=2)
-    assert drs.evaluate(log, POLICY, M.Ridge(), "dm", crossfit=2)["dm"].value == with_them["dm"].value
-    remedy = r"the log has none: name their column.*drs.models.Propensity\(\).*crossfit=5"
-    for name in ("ips", "snips", "dr", "sndr"):
-        with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs propensities, and {remedy}"):
-            drs.evaluate(log, POLICY, M.Constant(0.0), name)
-    with pytest.raises(drs.DrstreamError, match=remedy):
-        drs.evaluate(log, POLICY)
-    with pytest.raises(drs.LogError, match=f"replay needs propensities, and {remedy}"):
-        drs.replay(log, POLICY, 10)
-    assert drs.evaluate(log, POLICY, propensity=M.Propensity(), crossfit=2).estimators == ["ips", "snips"]
-    assert drs.replay(log, POLICY, 10, propensity=M.Propensity(), crossfit=2).complete
-
-
-def test_the_logging_policy_itself(table):
-    """Uniform is as a column with 1 / K, and a column of lists as the policy."""
-    log = open_log(table.drop_columns(["propensity"]), propensity=None)
-    fixed = open_log(table.set_column(2, "propensity", pa.array(np.full(ROWS, 1 / K))))
-    models = {"model": M.Ridge(), "crossfit": 2}
-    got = drs.evaluate(log, POLICY, propensity=drs.policies.Uniform(), **models)
-    wanted = drs.evaluate(fixed, POLICY, **models)
-    assert got.rows() == wanted.rows()
-    run = drs.replay(log, drs.policies.UCB1(), 10, propensity=drs.policies.Uniform(), q=0.1)
-    assert run.value == drs.replay(fixed, drs.policies.UCB1(), 10, q=0.1).value
-    mu = WORLD.logging(arrays(table, D)[0])
-    lists = open_log(table.drop_columns(["propensity"]).append_column("mu", pa.array(list(mu))), propensity=None)
-    listed = drs.evaluate(lists, POLICY, propensity=drs.policies.Column("mu"), estimators="ips")
-    assert listed["ips"].value == pytest.approx(drs.evaluate(table, POLICY, estimators="ips")["ips"].value, rel=1e-9)
-    assert listed.crossfit is None
-
-
-@pytest.mark.parametrize(
-    ("propensity", "message"),
-    [
-        ("propensity", "a column is named where the log is opened"),
-        (0.5, "pass a model"),
-        (M.Propensity, "pass a model"),
-        (drs.policies.Column("propensity"), "name that column where the log is opened"),
-        (drs.policies.UCB1(), "learns while it runs"),
-        (drs.policies.Uniform(3), "has 3 actions, the log has 4"),
-    ],
-)
-def test_propensities_that_are_none(table, propensity, message):
-    with pytest.raises(drs.DrstreamError, match=message):
-        drs.evaluate(open_log(table), POLICY, propensity=propensity)
-
-
-def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
-    """Action 3 is not in the events that the model was fitted on."""
-    a = arrays(table, D)[1]
-    rare = table.filter(pa.array(a != 3))
-    model = M.Propensity().fit(open_log(rare, actions=K))
-    row = int(np.argmax(a == 3))
-    message = rf"gives the logged action the probability 0 at row {row}: give it a floor, e.g. .*floor=0.01"
-    for use in (
-        lambda model: drs.evaluate(open_log(table), POLICY, propensity=model),
-        lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model),
-        lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model, method="rs"),
-    ):
-        with pytest.raises(drs.ModelError, match=message):
-            use(model)
-        with pytest.raises(drs.ModelError, match=message):
-            use(M.Propensity.from_sklearn(LogisticRegression()).fit(open_log(rare, actions=K)))
-    model.floor = 0.01
-    p = [max(0.01, v) for v in model.predict(arrays(table, D)[0])[np.arange(ROWS), a]]
-    agree(drs.evaluate(open_log(table), POLICY, propensity=model), values(table, None, p, ["ips", "snips"]))
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"inflation": 0.9}, "inflation=0.9 must be a number of at least 1"),
-        ({"inflation": np.inf}, "inflation=inf"),
-        ({"inflation": "2"}, "inflation='2'"),
-        ({"floor": -0.1}, r"floor=-0.1 must be a number in \[0, 1\]"),
-        ({"floor": 2}, "floor=2"),
-        ({"floor": None}, "floor=None"),
-    ],
-)
-def test_limits_that_are_none(limits, message):
-    with pytest.raises(drs.ModelError, match=message):
-        M.Propensity(**limits)
-    with pytest.raises(drs.ModelError, match=message):
-        M.Propensity.from_sklearn(LogisticRegression(), **limits)
-
-
-@pytest.mark.parametrize("classifier", [LogisticRegression, SklearnRidge(), 3])
-def test_classifiers_that_are_none(classifier):
-    with pytest.raises(drs.ModelError, match="pass an instance of a classifier with predict_proba"):
-        M.Propensity.from_sklearn(classifier)
-
-
 def test_bad_rows_in_all_columns(table):
     """Rows that a fit and a pass leave out are the same, whatever each of them reads."""
     X, _, r, p = arrays(table, D)
@@ -608,18 +391,6 @@ def test_a_model_of_another_reward_draws_a_warning(table):
     _, test = drs.Log(more, context="x?", actions=K).split(0.5)
     with pytest.warns(UserWarning, match="fitted on the reward 'spend'; the log's is 'reward'"):
         drs.evaluate(test, POLICY, M.Ridge().fit(train))
-
-
-def test_what_is_said_of_propensities(table):
-    bare = table.drop_columns(["propensity"])
-    given = drs.evaluate(bare, POLICY, propensity=drs.policies.Uniform())
-    assert not given.estimated_propensities
-    assert given.least_propensity == 1 / K
-    assert given.how() == f"propensities of the policy given as propensity=: at least {1 / K:.3g}"
-    estimated = drs.evaluate(bare, POLICY, propensity=M.Propensity(floor=0.1), crossfit=2)
-    assert estimated.estimated_propensities
-    assert estimated.least_propensity >= 0.1
-    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").least_propensity)
 
 
 def test_fits_report_their_passes(table, monkeypatch):

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 
 import drstream as drs
-from drstream.evaluation.estimators import ALL as REGISTRY
+from drstream.evaluation.estimators import ALL
 from drstream.evaluation.evaluate import consume
 from drstream.evaluation.plan import make_plan
-from drstream.models.binding import Given
+from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
-from tests.conftest import PLAIN
-from tests.evaluation.test_estimators import ALL
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
@@ -103,8 +102,8 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
 def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet)
-    chosen = [REGISTRY[estimator]]
-    plan = make_plan(log, as_policies(POLICIES), Given(model), chosen, 5.0, 0.05, {})
+    chosen = [ALL[estimator]]
+    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, 5.0, 0.05, {})
     total = plan.create()
     for part in log.parts(plan.reader.columns):
         tally = pickle.loads(pickle.dumps(consume(plan, part)))

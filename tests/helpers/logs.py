@@ -84,3 +84,17 @@ def log_of(X, action, reward, propensity=None, *, sparse=False, path=None, **opt
     if path is not None:
         pq.write_table(table, path, row_group_size=max(1, n // 5))
     return drs.Log(table if path is None else path, context=context, **options)
+
+
+def clustered(cluster, rows=None):
+    """A log of two actions with a column of users."""
+    rows = len(cluster) if rows is None else rows
+    return pa.table(
+        {
+            "action": np.arange(rows) % 2,
+            "reward": np.arange(rows) / rows,
+            "propensity": np.full(rows, 0.5),
+            "x0": np.arange(rows) * 1.0,
+            "user": cluster,
+        }
+    )

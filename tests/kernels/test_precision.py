@@ -9,7 +9,7 @@ import pytest
 import drstream as drs
 from drstream.kernels import scores
 from drstream.moments import Layout
-from tests.conftest import PLAIN
+from tests.helpers.passes import PLAIN
 
 ROWS = 5_000 if PLAIN else 200_000
 

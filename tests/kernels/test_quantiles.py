@@ -11,8 +11,8 @@ from hypothesis import given
 from drstream.errors import DrstreamError
 from drstream.replaying import quantiles
 from drstream.replaying.quantiles import ERROR, Exact, Sketch
-from tests.conftest import PLAIN
 from tests.helpers import reference
+from tests.helpers.passes import PLAIN
 
 LEVELS = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 0.01, 0.05, 1 / 3]), st.floats(0, 1))
 VALUES = st.lists(

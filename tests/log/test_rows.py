@@ -1,9 +1,7 @@
-"""Which rows are meant: splits and folds by cluster, and where the rows of a log came from."""
+"""Which rows are meant: splits and folds by cluster."""
 
 import datetime
 import decimal
-import json
-import pickle
 import uuid
 from collections import Counter
 
@@ -18,36 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drstream as drs
-from drstream.log.rows import FOLD_SEED, Folds, Origin, Split, keys_of, split_seed
+from drstream.log.rows import FOLD_SEED, Folds, keys_of, split_seed
 from tests.helpers import reference
+from tests.helpers.logs import clustered
 
 ROWS, USERS = 400, 60
-
-
-@pytest.fixture(scope="module")
-def users():
-    return np.random.default_rng(0).integers(0, USERS, ROWS)
-
-
-def table(cluster, rows=None):
-    rows = len(cluster) if rows is None else rows
-    return pa.table(
-        {
-            "action": np.arange(rows) % 2,
-            "reward": np.arange(rows) / rows,
-            "propensity": np.full(rows, 0.5),
-            "x0": np.arange(rows) * 1.0,
-            "user": cluster,
-        }
-    )
-
-
-def rows_of(log, skipped=None, **needs):
-    """The numbers of the rows that a pass over the log sees."""
-    reader = log.reader(**needs)
-    skipped = Counter() if skipped is None else skipped
-    batches = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, skipped)]
-    return [batch.row(i) for batch in batches for i in range(len(batch))]
 
 
 def fnv(text):
@@ -59,6 +32,19 @@ def fnv(text):
 
 def key(value):
     return value % 2**64 if isinstance(value, int) else fnv(value)
+
+
+@pytest.fixture(scope="module")
+def users():
+    return np.random.default_rng(0).integers(0, USERS, ROWS)
+
+
+def rows_of(log, skipped=None, **needs):
+    """The numbers of the rows that a pass over the log sees."""
+    reader = log.reader(**needs)
+    skipped = Counter() if skipped is None else skipped
+    batches = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, skipped)]
+    return [batch.row(i) for batch in batches for i in range(len(batch))]
 
 
 START = datetime.datetime(2024, 2, 28, 22)
@@ -91,7 +77,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_a_cluster_is_on_one_side_however_it_is_stored(kind, users, tmp_path):
-    whole = table(COLUMNS[kind](users))
+    whole = clustered(COLUMNS[kind](users))
     left, right = (rows_of(side) for side in drs.Log(whole).split(0.4, seed=3, cluster="user"))
     assert sorted(left + right) == list(range(ROWS))
     assert left == sorted(left)
@@ -112,38 +98,38 @@ def test_a_cluster_is_on_one_side_however_it_is_stored(kind, users, tmp_path):
 )
 def test_splits_are_those_of_the_naive_hash(kind, users):
     column = COLUMNS[kind](users)
-    left = rows_of(drs.Log(table(column)).split(0.4, seed=3, cluster="user")[0])
+    left = rows_of(drs.Log(clustered(column)).split(0.4, seed=3, cluster="user")[0])
     seed = split_seed(3, 0)
     assert left == [k for k, v in enumerate(column.to_pylist()) if reference.uniform(seed, key(v)) < 0.4]
 
 
 def test_text_is_the_same_in_every_encoding(users, tmp_path):
     plain = COLUMNS["string"](users)
-    wanted = rows_of(drs.Log(table(plain)).split(0.5, cluster="user")[0])
+    wanted = rows_of(drs.Log(clustered(plain)).split(0.5, cluster="user")[0])
     unused = pa.DictionaryArray.from_arrays(pa.array(users, pa.uint8()), pa.array([f"user {k}" for k in range(200)]))
     views = pa.DictionaryArray.from_arrays(pa.array(users), unused.dictionary.cast(pa.string_view()))
     for column in (plain.cast(pa.large_string()), plain.cast(pa.string_view()), plain.cast(pa.binary()), unused, views):
-        assert rows_of(drs.Log(table(column)).split(0.5, cluster="user")[0]) == wanted
-    for frame in (pl.from_arrow(table(plain)), table(plain).to_pandas()):
+        assert rows_of(drs.Log(clustered(column)).split(0.5, cluster="user")[0]) == wanted
+    for frame in (pl.from_arrow(clustered(plain)), clustered(plain).to_pandas()):
         assert rows_of(drs.Log(frame).split(0.5, cluster="user")[0]) == wanted
-    frame = pl.from_arrow(table(plain)).with_columns(pl.col("user").cast(pl.Categorical))
+    frame = pl.from_arrow(clustered(plain)).with_columns(pl.col("user").cast(pl.Categorical))
     assert rows_of(drs.Log(frame).split(0.5, cluster="user")[0]) == wanted
-    frame = table(plain).to_pandas().astype({"user": "category"})
+    frame = clustered(plain).to_pandas().astype({"user": "category"})
     assert rows_of(drs.Log(frame).split(0.5, cluster="user")[0]) == wanted
-    action = table(plain).drop_columns(["action"])  # text actions of Parquet files come as dictionaries
+    action = clustered(plain).drop_columns(["action"])  # text actions of Parquet files come as dictionaries
     pq.write_table(action, tmp_path / "log.parquet", row_group_size=50)
     log = drs.Log(tmp_path / "log.parquet", action="user")
     assert rows_of(log.split(0.5, cluster="user")[0], action=True) == wanted
 
 
 def test_integers_are_the_same_in_every_width(users):
-    wanted = rows_of(drs.Log(table(pa.array(users))).split(0.5, cluster="user")[0])
+    wanted = rows_of(drs.Log(clustered(pa.array(users))).split(0.5, cluster="user")[0])
     for kind in (pa.int8(), pa.uint8(), pa.int16(), pa.uint32(), pa.int32(), pa.uint64()):
-        assert rows_of(drs.Log(table(pa.array(users, kind))).split(0.5, cluster="user")[0]) == wanted
+        assert rows_of(drs.Log(clustered(pa.array(users, kind))).split(0.5, cluster="user")[0]) == wanted
 
 
 def test_partitions_as_clusters(users, tmp_path):
-    whole = table(pa.array(users % 20)).append_column("row", pa.array(np.arange(ROWS)))
+    whole = clustered(pa.array(users % 20)).append_column("row", pa.array(np.arange(ROWS)))
     parts = ds.partitioning(pa.schema([("user", pa.int64())]), flavor="hive")
     ds.write_dataset(whole, tmp_path, format="parquet", partitioning=parts)
     wanted = drs.Log(whole).split(0.5, cluster="user")[0].head(ROWS)["row"].to_pylist()
@@ -155,7 +141,7 @@ def test_zeros_of_both_signs_are_one_cluster():
     column = pa.array([0.0, -0.0] * 5)
     for kind in (pa.float64(), pa.float32(), pa.float16()):
         for seed in range(6):
-            sides = drs.Log(table(column.cast(kind))).split(0.5, seed=seed, cluster="user")
+            sides = drs.Log(clustered(column.cast(kind))).split(0.5, seed=seed, cluster="user")
             assert sorted(len(rows_of(side)) for side in sides) == [0, 10]
 
 
@@ -168,14 +154,14 @@ def test_shares_are_about_right():
     ):
         for fraction in (0.1, 0.5):
             for seed in (0, 1):
-                left = rows_of(drs.Log(table(column)).split(fraction, seed=seed, cluster="user")[0])
+                left = rows_of(drs.Log(clustered(column)).split(fraction, seed=seed, cluster="user")[0])
                 assert abs(len(left) / count - fraction) < 4.5 * np.sqrt(fraction * (1 - fraction) / count)
-    assert rows_of(drs.Log(table(column)).split(0, cluster="user")[0]) == []
-    assert rows_of(drs.Log(table(column)).split(1, cluster="user")[0]) == list(range(count))
+    assert rows_of(drs.Log(clustered(column)).split(0, cluster="user")[0]) == []
+    assert rows_of(drs.Log(clustered(column)).split(1, cluster="user")[0]) == list(range(count))
 
 
 def test_split_of_a_split(users):
-    log = drs.Log(table(pa.array(users)))
+    log = drs.Log(clustered(pa.array(users)))
     half = log.split(0.5, cluster="user")[0]
     quarters = [rows_of(side) for side in half.split(0.5, cluster="user")]
     assert sorted(quarters[0] + quarters[1]) == rows_of(half)
@@ -190,16 +176,16 @@ def test_split_of_a_split(users):
 
 @pytest.mark.parametrize("kind", ["int64", "string", "dictionary", "UUID", "fixed binary", "float"])
 def test_split_after_nothing_is_left_of_a_batch(kind, users):
-    log = drs.Log(table(COLUMNS[kind](users)), batch_size=1).split(0.5)[0]
+    log = drs.Log(clustered(COLUMNS[kind](users)), batch_size=1).split(0.5)[0]
     sides = [rows_of(side) for side in log.split(0.5, cluster="user")]
     assert sorted(sides[0] + sides[1]) == rows_of(log)
 
 
 def test_with_a_filter_and_bad_rows(users, tmp_path):
     rewards = [None if k % 10 == 3 else k / ROWS for k in range(ROWS)]
-    whole = table(pa.array(users)).set_column(1, "reward", pa.array(rewards))
+    whole = clustered(pa.array(users)).set_column(1, "reward", pa.array(rewards))
     pq.write_table(whole, tmp_path / "log.parquet", row_group_size=70)
-    left = set(rows_of(drs.Log(table(pa.array(users))).split(0.5, cluster="user")[0]))
+    left = set(rows_of(drs.Log(clustered(pa.array(users))).split(0.5, cluster="user")[0]))
     for source in (whole, tmp_path / "log.parquet"):
         log = drs.Log(source, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30)
         skipped = Counter()
@@ -216,11 +202,11 @@ def test_with_a_filter_and_bad_rows(users, tmp_path):
 def test_null_clusters(kind, users, tmp_path):
     """The other rows stay where they are without nulls, whichever batch the nulls are in."""
     gone = [5, 17, 222]
-    whole = table(COLUMNS[kind](users))
+    whole = clustered(COLUMNS[kind](users))
     wanted = [[k for k in rows_of(side) if k not in gone] for side in drs.Log(whole).split(0.5, cluster="user")]
     mask = np.isin(np.arange(ROWS), gone)
     column = whole["user"].combine_chunks()
-    gaps = table(column.take(pa.array(np.arange(ROWS), mask=mask)) if kind != "UUID" else null_uuids(column, gone))
+    gaps = clustered(column.take(pa.array(np.arange(ROWS), mask=mask)) if kind != "UUID" else null_uuids(column, gone))
     pq.write_table(gaps, tmp_path / "log.parquet", row_group_size=100)
     for source in (gaps, tmp_path / "log.parquet"):
         for size in (1, 50, 1000):
@@ -245,7 +231,7 @@ def test_null_in_a_dictionary():
     for seed in range(5):
         results = []
         for column in (names, plain):
-            log = drs.Log(table(column), on_bad_row="skip")
+            log = drs.Log(clustered(column), on_bad_row="skip")
             counts = [Counter(), Counter()]
             sides = log.split(0.5, seed=seed, cluster="user")
             results.append([rows_of(side, count) for side, count in zip(sides, counts, strict=True)] + counts)
@@ -253,15 +239,15 @@ def test_null_in_a_dictionary():
         assert sorted(results[0][0] + results[0][1]) == [0, 2, 4]
     empty = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([], pa.string()))
     skipped = Counter()
-    for side in drs.Log(table(empty), on_bad_row="skip").split(0.5, cluster="user"):
+    for side in drs.Log(clustered(empty), on_bad_row="skip").split(0.5, cluster="user"):
         assert rows_of(side, skipped) == []
     assert skipped == {"cluster is null": 2}
     with pytest.raises(drs.LogError, match=r"cluster is null at row 1\b"):
-        rows_of(drs.Log(table(names)).split(0.5, cluster="user")[0])
+        rows_of(drs.Log(clustered(names)).split(0.5, cluster="user")[0])
 
 
 def test_the_place_of_a_null_cluster(tmp_path):
-    pq.write_table(table(pa.array([1, 2, 3, 4, None, 6])), tmp_path / "log.parquet", row_group_size=3)
+    pq.write_table(clustered(pa.array([1, 2, 3, 4, None, 6])), tmp_path / "log.parquet", row_group_size=3)
     side = drs.Log(tmp_path / "log.parquet", filter=pc.field("x0") > 0).split(0.5, cluster="user")[1]
     with pytest.raises(drs.LogError, match=r"null at row 4 \(row 1 of row group 1 of .*log.parquet\), column 'user'"):
         rows_of(side)
@@ -280,7 +266,7 @@ def test_the_place_of_a_null_cluster(tmp_path):
     ],
 )
 def test_columns_that_cannot_be_clusters(column, message):
-    log = drs.Log(table(column))
+    log = drs.Log(clustered(column))
     with pytest.raises(drs.LogError, match=message):
         log.split(0.5, cluster="user")
     with pytest.raises(drs.LogError, match=message):
@@ -288,7 +274,7 @@ def test_columns_that_cannot_be_clusters(column, message):
 
 
 def test_missing_cluster_column():
-    log = drs.Log(table(pa.array([1, 2])))
+    log = drs.Log(clustered(pa.array([1, 2])))
     with pytest.raises(drs.LogError, match=r"no column 'usr' for the cluster: did you mean 'user'\?"):
         log.split(0.5, cluster="usr")
     with pytest.raises(drs.LogError, match=r"no column 7 for the cluster: there are: action, "):
@@ -296,7 +282,7 @@ def test_missing_cluster_column():
 
 
 def test_the_column_is_read_only_when_needed(users):
-    log = drs.Log(table(pa.array(users)))
+    log = drs.Log(clustered(pa.array(users)))
     assert "user" not in log.reader(context=True, action=True).columns
     assert "user" not in log.split(0.5)[0].reader().columns
     assert log.split(0.5, cluster="user")[0].reader().columns.count("user") == 1
@@ -304,7 +290,7 @@ def test_the_column_is_read_only_when_needed(users):
     both = log.split(0.5, cluster="user")[0].split(0.5, cluster="x0")[0]
     assert set(both.reader(columns=["user"]).columns) == {"reward", "propensity", "user", "x0"}
     batch = next(
-        drs.Log(table(pa.array(users)))
+        drs.Log(clustered(pa.array(users)))
         .split(0.5, cluster="user")[0]
         .reader()
         .batches(next(log.parts(["reward", "propensity", "user"])), Counter())
@@ -313,14 +299,14 @@ def test_the_column_is_read_only_when_needed(users):
 
 
 def test_repr(users):
-    left, right = drs.Log(table(pa.array(users))).split(0.25, cluster="user")
+    left, right = drs.Log(clustered(pa.array(users))).split(0.25, cluster="user")
     assert "split       values of user with a random number in [0, 0.25)" in repr(left)
     assert "split       values of user with a random number in [0.25, 1)" in repr(right)
-    assert "rows with a random number in no interval" in repr(drs.Log(table(pa.array(users))).split(0)[0])
+    assert "rows with a random number in no interval" in repr(drs.Log(clustered(pa.array(users))).split(0)[0])
 
 
 def test_evaluation_of_sides_adds_up(users):
-    log = drs.Log(table(COLUMNS["string"](users)))
+    log = drs.Log(clustered(COLUMNS["string"](users)))
     policy = drs.policies.Linear([[1.0], [-1.0]], [-200.0, 0.0])
     whole = drs.evaluate(log, policy, estimators="ips")["ips"]
     sides = [drs.evaluate(s, policy, estimators="ips")["ips"] for s in log.split(0.3, cluster="user")]
@@ -352,7 +338,7 @@ def test_keys_of_sliced_integers(numbers, start):
 @pytest.mark.parametrize("cluster", [None, "user"])
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_folds_are_parts_of_the_log(cluster, count, users, tmp_path):
-    whole = table(COLUMNS["string"](users))
+    whole = clustered(COLUMNS["string"](users))
     pq.write_table(whole, tmp_path / "log.parquet", row_group_size=70)
     log = drs.Log(whole)
     folds = log.folds(count, seed=5, cluster=cluster)
@@ -378,7 +364,7 @@ def test_folds_are_parts_of_the_log(cluster, count, users, tmp_path):
 
 def test_folds_do_not_follow_splits_of_the_same_seed():
     count = 4_000
-    log = drs.Log(table(pa.array(np.arange(count))))
+    log = drs.Log(clustered(pa.array(np.arange(count))))
     keys = np.arange(count, dtype=np.uint64)
     for seed in (0, 9):
         folds = Folds(4, seed).of(keys)
@@ -391,7 +377,7 @@ def test_folds_do_not_follow_splits_of_the_same_seed():
 
 def test_folds_of_a_side_with_bad_rows_and_a_filter(users):
     rewards = [None if k % 10 == 3 else k / ROWS for k in range(ROWS)]
-    whole = table(pa.array(users)).set_column(1, "reward", pa.array(rewards))
+    whole = clustered(pa.array(users)).set_column(1, "reward", pa.array(rewards))
     log = drs.Log(whole, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30).split(0.5, cluster="user")[0]
     folds = log.folds(3, cluster="user")
     reader = log.reader(folds=folds)
@@ -405,7 +391,7 @@ def test_folds_of_a_side_with_bad_rows_and_a_filter(users):
 
 
 def test_null_clusters_of_folds():
-    gaps = table(pa.array(["a", "b", None, "c", "a"]))
+    gaps = clustered(pa.array(["a", "b", None, "c", "a"]))
     log = drs.Log(gaps)
     with pytest.raises(drs.LogError, match=r"cluster is null at row 2, column 'user'"):
         rows_of(log, folds=log.folds(2, cluster="user"))
@@ -417,120 +403,9 @@ def test_null_clusters_of_folds():
 
 
 def test_take_keeps_folds(users):
-    log = drs.Log(table(pa.array(users)))
+    log = drs.Log(clustered(pa.array(users)))
     reader = log.reader(folds=log.folds(5))
     batch = next(reader.batches(next(log.parts(reader.columns)), Counter()))
     block = list(batch.blocks(100))[2]
     chosen = np.array([7, 7, 0, 99])
     assert block.take(chosen).fold.tolist() == block.fold[chosen].tolist()
-
-
-# origins
-
-
-@pytest.fixture
-def files(tmp_path):
-    whole = table(pa.array(np.arange(20)))
-    for name in ("a", "b"):
-        pq.write_table(whole, tmp_path / f"{name}.parquet")
-    return tmp_path
-
-
-def shares(one, other):
-    """It is the same seen from either side, and after a way through JSON where files are known."""
-    a, b = one.origin, other.origin
-    found = {a.shares_rows_with(b), b.shares_rows_with(a)}
-    if all(isinstance(key, str) for key in (*a.keys, *b.keys)):
-        kept = Origin.from_dict(json.loads(json.dumps(a.to_dict())))
-        assert kept == a
-        found |= {kept.shares_rows_with(b), b.shares_rows_with(kept), pickle.loads(pickle.dumps(a)).shares_rows_with(b)}
-    (answer,) = found
-    return answer
-
-
-@pytest.mark.parametrize("kind", ["table", "file"])
-@pytest.mark.parametrize("cluster", [None, "user"])
-def test_rows_in_common_of_one_source(kind, cluster, files):
-    source = table(pa.array(np.arange(20))) if kind == "table" else files / "a.parquet"
-    log = drs.Log(source)
-    left, right = log.split(0.5, cluster=cluster)
-    again = drs.Log(source).split(0.5, cluster=cluster)
-    assert shares(log, log)
-    assert shares(log, drs.Log(source, context=["x0"]))
-    assert shares(log, left)
-    assert shares(left, left)
-    assert shares(left, again[0])
-    assert not shares(left, right)
-    assert not shares(left, again[1])
-    assert shares(left, log.split(0.5, seed=1, cluster=cluster)[1])
-    assert shares(left, log.split(0.5, cluster="x0")[1])
-    assert shares(left, log.split(0.3, cluster=cluster)[1])
-    assert not shares(log.split(0.3, cluster=cluster)[0], right)
-    quarters = left.split(0.5, cluster=cluster)
-    assert not shares(*quarters)
-    assert shares(quarters[0], left)
-    assert not shares(quarters[0], right)
-    assert not shares(quarters[0], right.split(0.5, cluster=cluster)[0])
-    assert shares(quarters[0], log.split(0.5, cluster=cluster)[0])
-    folds = log.folds(3, cluster=cluster)
-    train, test = log.part_of(folds.all_but(0)), log.part_of(folds.all_but(0).complement)
-    assert not shares(train, test)
-    assert shares(train, log.part_of(folds.all_but(1)))
-    assert shares(train, left)
-    assert shares(drs.Log(source, filter=pc.field("x0") > 1), drs.Log(source, filter=pc.field("x0") < 1))
-
-
-def test_rows_in_common_of_several_sources(files):
-    a, b = files / "a.parquet", files / "b.parquet"
-    assert not shares(drs.Log(a), drs.Log(b))
-    assert shares(drs.Log(a), drs.Log([a, b]))
-    assert shares(drs.Log([b, a]), drs.Log([a, b]))
-    assert shares(drs.Log(files), drs.Log(f"{files}/b*"))
-    assert shares(drs.Log(a).split(0.5)[0], drs.Log([b, a]).split(0.5)[1])  # rows have other numbers
-    assert not shares(drs.Log(a).split(0.5, cluster="user")[0], drs.Log([b, a]).split(0.5, cluster="user")[1])
-    assert shares(drs.Log(a).split(0.5, cluster="user")[0], drs.Log([b, a]).split(0.5, cluster="user")[0])
-    assert shares(drs.Log(a).split(0.5, cluster="user")[0], drs.Log([b, a]).split(0.5)[1])
-    one, same = table(pa.array([1, 2])), table(pa.array([1, 2]))
-    assert not shares(drs.Log(one), drs.Log(same))  # another object: nothing is known
-    assert not shares(drs.Log(one), drs.Log(a))
-    reader = drs.Log(one.to_reader())
-    assert shares(reader, reader)
-    assert not shares(reader, drs.Log(one.to_reader()))
-    frame = pl.from_arrow(one)
-    assert shares(drs.Log(frame), drs.Log(frame))
-
-
-def test_origin_as_text_and_as_a_dictionary(files):
-    log = drs.Log(files / "a.parquet", filter=pc.field("x0") > 1).split(0.25, cluster="user")[1].split(0.5)[0]
-    text = str(log.origin)
-    for part in ("a.parquet, filtered, values of user", "[0.25, 1), rows with a random number in [0, 0.5)"):
-        assert part in text
-    found = json.loads(json.dumps(log.origin.to_dict()))
-    assert found["files"] == [str(files / "a.parquet")]
-    assert found["filter"] == "(x0 > 1)"
-    assert [(s["low"], s["high"], s["outside"], s["cluster"]) for s in found["splits"]] == [
-        (0.25, 1.0, False, "user"),
-        (0.0, 0.5, False, None),
-    ]
-    one = table(pa.array([1, 2]))
-    kept = Origin.from_dict(json.loads(json.dumps(drs.Log(one).split(0.5)[0].origin.to_dict())))
-    assert kept.name == "table"
-    assert kept.splits == drs.Log(one).split(0.5)[0].origin.splits
-    assert not kept.shares_rows_with(drs.Log(one).origin)  # the object is gone, and no other is like it
-    assert not kept.shares_rows_with(Origin.from_dict(kept.to_dict()))
-
-
-halves = st.builds(
-    lambda seed, edges, outside: Split(seed, *sorted(edges), outside),
-    st.sampled_from([1, 2]),
-    st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda e: (e[0] / 4, e[1] / 4)),
-    st.booleans(),
-)
-
-
-@given(halves, halves)
-def test_splits_exclude_each_other_where_no_number_is_in_both(one, other):
-    u = np.arange(0, 1, 1 / 16)
-    both = (one.keep(u) & other.keep(u)).any()
-    assert one.excludes(other) == (one.seed == other.seed and not both)
-    assert (one.keep(u) != one.complement.keep(u)).all()

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.conftest import PLAIN
 from tests.helpers.logs import arrays, log_of, world
+from tests.helpers.passes import PLAIN
 
 M = drs.models
 ROWS = 600

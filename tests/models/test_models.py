@@ -10,9 +10,9 @@ import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
 import drstream as drs
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world
+from tests.helpers.passes import PLAIN
 
 ROWS = 400 if PLAIN else 40_000
 

@@ -13,10 +13,10 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 import drstream as drs
 from drstream.models import passes, ridge
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import log_of
-from tests.project.test_real_data import data
+from tests.helpers.passes import PLAIN
+from tests.helpers.places import data
 
 K, D = 3, 6
 ROWS = 300 if PLAIN else 3_000

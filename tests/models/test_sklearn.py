@@ -1,93 +1,43 @@
 """Reward models of scikit-learn: against the same fitted by hand."""
 
-import importlib.util
-import pickle
-import sys
 import warnings
-import zipfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
-import scipy.sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC, LinearSVR
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import drstream as drs
-from drstream.models import from_sklearn, load
-from tests.conftest import PLAIN
+from drstream.models import from_sklearn
 from tests.helpers.logs import world
-
-K, D = 4, 3
-ROWS = 400 if PLAIN else 3_000
-GROUP = ROWS // 5
-HAS_SKOPS = importlib.util.find_spec("skops") is not None
-needs_skops = pytest.mark.skipif(not HAS_SKOPS, reason="skops, with which models are saved, is not installed")
-
-SGD = SGDRegressor(random_state=0)
-SGD_CLASSES = SGDClassifier(loss="log_loss", random_state=0)
+from tests.helpers.sklearn_models import (
+    ROWS,
+    SGD,
+    SGD_CLASSES,
+    D,
+    K,
+    coefficients,
+    contexts,
+    expected,
+    one_hot,
+    roles,
+    sparse_contexts,
+    sparse_log,
+    sparse_table,
+)
 
 
 @pytest.fixture(scope="module")
 def table():
     return world(kinds=None).table(ROWS, seed=1)
-
-
-def sparse_table(table):
-    """Half of the numbers, as lists of indices and values; an index twice in every third event."""
-    X = contexts(table)
-    indices, values = [], []
-    for k, x in enumerate(X):
-        places = [0, *np.flatnonzero(x[1:] > 0) + 1]
-        numbers = [float(x[j]) for j in places]
-        if k % 3 == 0:
-            places, numbers = [*places, 0], [*numbers, 0.5]
-        indices.append(places)
-        values.append(numbers)
-    columns = {"i": pa.array(indices, pa.list_(pa.int32())), "v": pa.array(values, pa.list_(pa.float64()))}
-    roles = {name: table[name] for name in ("action", "reward", "propensity")}
-    return pa.table({**roles, **columns})
-
-
-def sparse_log(table, **options):
-    return drs.Log(sparse_table(table), context=drs.Sparse("i", "v", dim=D), **options)
-
-
-def contexts(table):
-    return np.ascontiguousarray(np.column_stack([table[f"x{j}"].to_numpy() for j in range(D)]))
-
-
-def sparse_contexts(table):
-    """The same as `sparse_table`, by hand."""
-    dense = np.zeros((table.num_rows, D))
-    rows = sparse_table(table)
-    for k, (places, numbers) in enumerate(zip(rows["i"].to_pylist(), rows["v"].to_pylist(), strict=True)):
-        np.add.at(dense[k], places, numbers)
-    return scipy.sparse.csr_array(dense)
-
-
-def roles(table):
-    return table["action"].to_numpy(), table["reward"].to_numpy()
-
-
-def one_hot(X, action):
-    hot = np.eye(K)[action]
-    if scipy.sparse.issparse(X):
-        return scipy.sparse.hstack([X, scipy.sparse.csr_array(hot)], format="csr")
-    return np.hstack([X, hot]).astype(X.dtype)
-
-
-def expected(model, X):
-    return model.predict_proba(X) @ model.classes_ if hasattr(model, "classes_") else model.predict(X)
 
 
 def by_hand(estimator, action, X, a, r, at):
@@ -96,10 +46,6 @@ def by_hand(estimator, action, X, a, r, at):
         model = clone(estimator).fit(one_hot(X, a), r)
         return np.column_stack([expected(model, one_hot(at, np.full(at.shape[0], k))) for k in range(K)])
     return np.column_stack([expected(clone(estimator).fit(X[a == k], r[a == k]), at) for k in range(K)])
-
-
-def coefficients(model):
-    return np.array([m.coef_.ravel() for m in model.models_])
 
 
 ESTIMATORS = [
@@ -149,154 +95,6 @@ def test_lists_as_contexts():
     wide = from_sklearn(Ridge()).fit(world(kinds=None).table(200, seed=1))
     assert got.features_ is None
     np.testing.assert_array_equal(coefficients(got), coefficients(wide))
-
-
-# The sample
-
-
-def lots(count, seed):
-    from drstream.models.sample import SAMPLE_SEED
-
-    return drs.sampling.at_rows(seed + SAMPLE_SEED, np.arange(count, dtype=np.uint64))
-
-
-@pytest.mark.parametrize("sample", [1, 150, ROWS - 1, ROWS, ROWS + 1])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_the_sample_is_of_the_smallest_random_numbers(table, sample, sparse):
-    log = sparse_log(table) if sparse else drs.Log(table)
-    X = sparse_contexts(table) if sparse else contexts(table)
-    a, r = roles(table)
-    got = from_sklearn(DecisionTreeRegressor(random_state=0), action="feature", sample=sample, seed=5).fit(log)
-    drawn = np.sort(np.argsort(lots(ROWS, 5))[:sample])
-    assert got.n_events_ == len(drawn) == min(sample, ROWS)
-    ref = DecisionTreeRegressor(random_state=0).fit(one_hot(X[drawn], a[drawn]), r[drawn])
-    for k in np.unique(a[drawn]):
-        wanted = ref.predict(one_hot(X[:50], np.full(50, k)))
-        np.testing.assert_array_equal(got.predict(X[:50])[:, k], wanted)
-    whole = sample >= ROWS
-    assert got.fitted_rows_ == (f"all {ROWS:,} events" if whole else f"a sample of {sample:,} of {ROWS:,} events")
-    about = f"action='feature'), fitted on table: {got.fitted_rows_}"
-    assert repr(got) == f"from_sklearn(DecisionTreeRegressor(random_state=0), {about}"
-
-
-@pytest.mark.parametrize("partial", [False, True])
-def test_does_not_depend_on_batches_threads_or_executor(table, tmp_path, partial):
-    path = tmp_path / "log.parquet"
-    pq.write_table(table, path, row_group_size=GROUP)
-    settings = {"sample": ROWS // 8, "partial": partial}
-    wanted = from_sklearn(SGD, **settings).fit(drs.Log(path), threads=1)
-    assert wanted.n_events_ == (ROWS if partial else ROWS // 8)
-    for threads, size in ((1, 7), (2, 100), (4, ROWS)):
-        got = from_sklearn(SGD, **settings).fit(drs.Log(path, batch_size=size), threads=threads)
-        np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
-    with ThreadPoolExecutor(2) as executor:
-        got = from_sklearn(SGD, **settings).fit(drs.Log(path), executor=executor)
-    np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
-    if not partial:
-        other = from_sklearn(SGD, **settings, seed=1).fit(drs.Log(path))
-        assert (coefficients(other) != coefficients(wanted)).any()
-        assert other.n_events_ == ROWS // 8
-
-
-def test_the_sample_can_be_drawn_in_other_processes(table, tmp_path):
-    import multiprocessing
-
-    path = tmp_path / "log.parquet"
-    pq.write_table(table, path, row_group_size=GROUP)
-    wanted = from_sklearn(Ridge(), sample=100).fit(drs.Log(path))
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        got = from_sklearn(Ridge(), sample=100).fit(drs.Log(path), executor=executor)
-    np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
-
-
-def test_the_sample_is_of_the_events_that_are_meant(table):
-    """Of a part of a log, or a filtered one, as many events as fit, and those of the part only."""
-    part = drs.Log(table).split(0.5)[0]
-    inside = from_sklearn(Ridge(), sample=ROWS).fit(part)
-    assert 0.4 * ROWS < inside.n_events_ < 0.6 * ROWS
-    assert inside.fitted_rows_.startswith("all ")
-    few = from_sklearn(Ridge(), sample=inside.n_events_ - 1).fit(part)
-    assert few.fitted_rows_ == f"a sample of {inside.n_events_ - 1:,} of {inside.n_events_:,} events"
-    some = from_sklearn(Ridge(), action="feature").fit(drs.Log(table, filter=pc.field("action") < 2))
-    a, r = roles(table)
-    assert some.n_events_ == (a < 2).sum()
-    assert some.models_[2:] == [pytest.approx(r[a < 2].mean())] * 2
-
-
-def test_the_sample_of_a_stream_that_is_read_once(table):
-    got = from_sklearn(Ridge(), sample=100).fit(drs.Log(table.to_reader(50), actions=K))
-    wanted = from_sklearn(Ridge(), sample=100).fit(table)
-    np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
-    got = from_sklearn(SGD, partial=True).fit(drs.Log(table.to_reader(50), actions=K))
-    np.testing.assert_array_equal(coefficients(got), coefficients(from_sklearn(SGD, partial=True).fit(table)))
-    with pytest.raises(drs.LogError, match="can be read only once"):
-        from_sklearn(SGD_CLASSES, partial=True).fit(drs.Log(table.to_reader(50), actions=K))
-
-
-def test_the_sample_is_uniform(table):
-    """Each of the events is drawn with the same chance."""
-    times = np.zeros(100)
-    for seed in range(60):
-        times[np.argsort(lots(100, seed))[:50]] += 1
-    assert abs(times.mean() - 30) < 1e-9
-    assert times.std() < 2 * np.sqrt(60 * 0.25)
-
-
-# partial_fit
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("action", ["separate", "feature"])
-@pytest.mark.parametrize("estimator", [SGD, SGD_CLASSES], ids=["regressor", "classifier"])
-def test_partial_fit_equals_a_loop_by_hand(table, tmp_path, estimator, action, sparse):
-    path = tmp_path / "log.parquet"
-    pq.write_table(sparse_table(table) if sparse else table, path, row_group_size=GROUP)
-    log = drs.Log(path, context=drs.Sparse("i", "v", dim=D) if sparse else "x?")
-    X = sparse_contexts(table) if sparse else contexts(table)
-    a, r = roles(table)
-    more = {"classes": [0.0, 1.0]} if estimator is SGD_CLASSES else {}
-    models = [clone(estimator) for _ in range(K)]
-    for start in range(0, ROWS, GROUP):
-        rows = slice(start, start + GROUP)
-        if action == "feature":
-            models[0].partial_fit(one_hot(X[rows], a[rows]), r[rows], **more)
-            continue
-        for k in range(K):
-            models[k].partial_fit(X[rows][a[rows] == k], r[rows][a[rows] == k], **more)
-    got = from_sklearn(estimator, action=action, partial=True).fit(log)
-    for k in range(K):
-        model, at = models[k], X[:50]
-        if action == "feature":
-            model, at = models[0], one_hot(X[:50], np.full(50, k))
-        np.testing.assert_allclose(got.predict(X[:50])[:, k], expected(model, at), rtol=1e-5, atol=1e-6)
-    assert got.n_events_ == ROWS
-    assert got.fitted_rows_ == f"all {ROWS:,} events, with partial_fit"
-    assert got.reward_range_ == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "sample", "partial", "rows"),
-    [
-        (SGD, ROWS, None, f"all {ROWS:,} events"),
-        (SGD, 100, None, f"all {ROWS:,} events, with partial_fit"),
-        (SGD_CLASSES, 100, None, f"all {ROWS:,} events, with partial_fit"),
-        (SGD, 100, False, f"a sample of 100 of {ROWS:,} events"),
-        (SGD, ROWS, True, f"all {ROWS:,} events, with partial_fit"),
-        (Ridge(), 100, None, f"a sample of 100 of {ROWS:,} events"),
-    ],
-)
-def test_what_partial_means(table, estimator, sample, partial, rows):
-    got = from_sklearn(estimator, sample=sample, partial=partial, action="feature").fit(table)
-    assert got.fitted_rows_ == rows
-    assert rows in repr(got)
-
-
-def test_a_part_that_fits_is_fitted_in_memory(table):
-    """Though the rows of the file are more than the sample."""
-    train, _ = drs.Log(table).split(0.2)
-    got = from_sklearn(SGD, sample=ROWS // 2).fit(train)
-    assert got.fitted_rows_ == f"all {got.n_events_:,} events"
-    assert got.n_events_ < ROWS // 2
 
 
 # Actions that there is little to fit on
@@ -452,15 +250,6 @@ class Own(BaseEstimator):
         return np.zeros(len(X))
 
 
-class Mean(RegressorMixin, BaseEstimator):
-    def fit(self, X, y):
-        self.mean_ = y.mean()
-        return self
-
-    def predict(self, X):
-        return np.full(len(X), self.mean_)
-
-
 class Foreign:
     def fit(self, X, y):
         return self
@@ -534,97 +323,3 @@ def test_what_an_estimator_raises_says_where(table):
     with pytest.raises(ValueError, match="n_neighbors") as caught:
         drs.evaluate(test, drs.policies.Uniform(), model, "dm")
     assert "raised by the reward model" in caught.value.__notes__[0]
-
-
-# Kept
-
-
-def test_pickling(table):
-    model = from_sklearn(LogisticRegression()).fit(drs.Log(table).split(0.5)[0])
-    other = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(other.predict(contexts(table)), model.predict(contexts(table)))
-    assert other.fitted_on.splits == model.fitted_on.splits
-    assert len(pickle.dumps(model)) < 20_000
-
-
-@needs_skops
-@pytest.mark.parametrize("action", ["separate", "feature"])
-@pytest.mark.parametrize("estimator", [LogisticRegression(), LinearSVR(), SGD], ids=lambda e: type(e).__name__)
-def test_saving(table, tmp_path, estimator, action):
-    rows, path = tmp_path / "log.parquet", tmp_path / "model.skops"
-    names = np.array(["w", "x", "y", "z"])
-    pq.write_table(table.set_column(0, "action", pa.array(names[table["action"].to_numpy()])), rows)
-    train, test = drs.Log(rows, actions=["z", "y", "x", "w", "v"]).split(0.5)
-    model = from_sklearn(estimator, action=action, sample=100, partial=False, seed=3).fit(train)
-    model.save(path)
-    other = load(path)
-    assert repr(other) == repr(model)
-    np.testing.assert_array_equal(other.predict(contexts(table)), model.predict(contexts(table)))
-    assert vars(other).keys() == vars(model).keys()
-    same = vars(model).keys() - {"estimator", "models_"}
-    assert {name: getattr(other, name) for name in same} == {name: getattr(model, name) for name in same}
-    assert other.estimator.get_params() == model.estimator.get_params()
-    if action == "feature":
-        assert other.models_[0] is other.models_[1]
-    policy = drs.policies.Uniform()
-    assert drs.evaluate(test, policy, other)["dr"].value == drs.evaluate(test, policy, model)["dr"].value
-    with pytest.warns(UserWarning, match="fitted on events that it is now evaluated on"):
-        drs.evaluate(train, policy, other)
-
-
-@needs_skops
-def test_types_that_are_not_trusted_are_refused_by_name(table, tmp_path):
-    path = tmp_path / "model.skops"
-    model = from_sklearn(Mean()).fit(table)
-    model.save(path)
-    name = "tests.test_models_sklearn.Mean"
-    with pytest.raises(drs.ModelError, match=rf"model.skops holds types.*: {name}.*pass trusted=\['{name}'\]"):
-        load(path)
-    with pytest.raises(drs.ModelError, match=name):
-        load(path, trusted=["tests.test_models_sklearn.Own"])
-    for trusted in ([name], name):
-        other = load(path, trusted=trusted)
-        np.testing.assert_array_equal(other.predict(contexts(table)), model.predict(contexts(table)))
-
-
-@needs_skops
-def test_files_that_are_no_models(tmp_path):
-    import skops.io
-
-    with pytest.raises(drs.ModelError, match=r"no such file: .*absent"):
-        load(tmp_path / "absent")
-    path = tmp_path / "other"
-    path.write_bytes(b"something else")
-    with pytest.raises(drs.ModelError, match="other is not a model: it was not written by"):
-        load(path)
-    skops.io.dump(Ridge(), path)
-    with pytest.raises(drs.ModelError, match="other was not written by"):
-        load(path)
-    skops.io.dump({"format": 1, "kind": "cheese"}, path)
-    with pytest.raises(drs.ModelError, match="other holds a 'cheese', which is not a model"):
-        load(path)
-    skops.io.dump({"format": 99, "kind": "from_sklearn"}, path)
-    with pytest.raises(drs.ModelError, match="has format 99 of saved models, and this drstream reads 1"):
-        load(path)
-
-
-def test_without_skops_nothing_is_pickled(table, tmp_path, monkeypatch):
-    model = from_sklearn(Ridge()).fit(table)
-    with zipfile.ZipFile(tmp_path / "kept", "w") as file:
-        file.writestr("schema.json", "{}")
-    for name in [name for name in sys.modules if name.split(".")[0] == "skops"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "skops", None)
-    for use in (lambda: model.save(tmp_path / "m"), lambda: load(tmp_path / "kept")):
-        with pytest.raises(drs.ModelError, match=r"with skops only.*pip install skops"):
-            use()
-    assert not (tmp_path / "m").exists()
-
-
-def test_scikit_learn_is_imported_when_it_is_needed():
-    """Not by importing the module: it is an extra."""
-    import subprocess
-
-    code = "import sys; import drstream.models.adapters; print('sklearn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"

@@ -9,8 +9,8 @@ import scipy.sparse
 
 import drstream as drs
 from drstream.optimize import DirectLossMinimizer, Losses, impute
-from tests.conftest import PLAIN
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 from tests.helpers.reference import toward_better
 
 ROWS = 200 if PLAIN else 4000

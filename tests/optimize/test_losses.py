@@ -10,8 +10,8 @@ import scipy.sparse
 
 import drstream as drs
 from drstream.optimize import Losses, impute
-from tests.conftest import PLAIN
 from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
 from tests.helpers.reference import completed_costs
 
 ROWS = 300 if PLAIN else 5000

@@ -5,9 +5,7 @@ of them, and V / C has no bias as an estimate of the policy's true value: the me
 of 0, and a standard error is at most 1 % of the value.
 """
 
-import json
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -20,11 +18,11 @@ from drstream.optimize import ProgressivePolicy
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
 from drstream.replaying.snapshots import Recorder
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import world
-from tests.replaying.test_replay import LEARNERS, as_events, small_log
-from tests.replaying.test_sparse import DIM, both_logs
+from tests.helpers.passes import PLAIN
+from tests.helpers.replays import LEARNERS, as_events, small_log
+from tests.helpers.sparse import DIM, both_logs
 
 RHAT = drs.models.Column("rhat")
 
@@ -44,7 +42,7 @@ def agree(pv, found):
 @pytest.mark.parametrize("name", list(LEARNERS))
 def test_it_equals_the_naive_mixture(monkeypatch, name, horizon, kind):
     """A compiled policy, and the same in Python with a version; more states than are taken down in one call."""
-    monkeypatch.setattr(lanes, "NOTES", 3)
+    monkeypatch.setattr(lanes, "SNAPSHOTS", 3)
     compiled, plain, parameters = LEARNERS[name]
     table = small_log(7, 250, 3, 2, kind)
     events, rhat = as_events(table, 2)
@@ -226,8 +224,8 @@ def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
         assert pv.states_.tobytes() == wanted.states_.tobytes()
         assert pv.weights_.tobytes() == wanted.weights_.tobytes()
         assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
-    monkeypatch.setattr(planning._Plan, "chunk_rows", 7)
-    monkeypatch.setattr(lanes, "NOTES_BYTES", 1)
+    monkeypatch.setattr(planning.Plan, "chunk_rows", 7)
+    monkeypatch.setattr(lanes, "SNAPSHOT_BYTES", 1)
     pv = few(table).fit(drs.Log(table))
     assert pv.states_.tobytes() == wanted.states_.tobytes()
     assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
@@ -320,249 +318,3 @@ def test_the_bound_says_something_about_100_000_events():
         assert abs(place.value(pv) - pv.value) < 0.005
         assert abs(place.value(pv) - pv.value) < pv.bound() < most
         assert pv.value - 0.05 > place.value(drs.policies.Uniform())
-
-
-# A fixed policy like others
-
-
-def split_log(rows=400):
-    return drs.Log(world(kinds=None).table(rows, seed=2)).split(0.5)
-
-
-def test_evaluate_takes_it_and_warns_on_its_own_events():
-    train, test = split_log()
-    pv = ProgressivePolicy(drs.policies.EpsilonGreedy(0.3), q=0.1).fit(train)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        dr = drs.evaluate(test, pv, estimators=["ips"], threads=2)
-        again = drs.replay(test, pv, 5, q=0.1)
-    assert dr["ips"].value > 0
-    assert again.complete > 1
-    table = test.head(10)
-    X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
-    assert pv.probabilities(X).sum(axis=1) == pytest.approx(np.ones(10))
-    with pytest.warns(UserWarning, match="policy 'policy' was learned from events that it is now evaluated on"):
-        drs.evaluate(train, pv, estimators=["ips"])
-
-
-@pytest.mark.parametrize(
-    "policy", [drs.policies.UCB1(), drs.policies.Exp3(), reference.UCB1(4, 3), reference.Exp3(4, 3)]
-)
-def test_a_policy_that_looks_at_no_context_and_one_in_python(policy):
-    train, test = split_log()
-    pv = ProgressivePolicy(policy, q=0.1).fit(train)
-    once = pv.probabilities(np.zeros((1, 3)))
-    np.testing.assert_allclose(pv.probabilities(np.ones((3000, 3))), np.tile(once, (3000, 1)), atol=1e-15)
-    value = drs.evaluate(test, pv, estimators=["ips"])["ips"].value
-    fixed = drs.evaluate(test, lambda X: np.tile(once, (X.shape[0], 1)), estimators=["ips"])["ips"].value
-    assert value == pytest.approx(fixed, rel=1e-12)
-
-
-def test_a_log_without_contexts_has_one_too():
-    table = small_log(0, 200, 3, 0)
-    pv = ProgressivePolicy(drs.policies.Exp3(), q=0.1).fit(drs.Log(table, context=[], actions=3))
-    assert pv.probabilities(np.empty((2, 0))).shape == (2, 3)
-
-
-def test_repr():
-    train, _ = split_log()
-    pv = ProgressivePolicy(drs.policies.UCB1(), q=0.1)
-    assert repr(pv) == "ProgressivePolicy(policy=UCB1(scale=1.0), q=0.1)"
-    says = repr(pv.fit(train))
-    assert says.startswith(
-        f"ProgressivePolicy of UCB1(scale=1.0): T = {pv.steps_:,} steps, N = {pv.events_:,} events, "
-    )
-    assert says.endswith(f"snapshots\n  value {pv.value:.6g} ± {pv.bound():.3g} (δ = 0.05)")
-
-
-# Files
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("name", list(LEARNERS))
-def test_a_file_holds_all_of_it(tmp_path, name, sparse):
-    if sparse and name == "linucb":
-        pytest.skip("LinUCB does not take sparse contexts")
-    log, dense, X, _ = both_logs(3, 300, 3)
-    log = log if sparse else dense
-    options = {"q": np.float64(0.1), "c_max": np.float32(0.5), "seed": np.int64(-3), "snapshots": np.int32(20)}
-    pv = ProgressivePolicy(LEARNERS[name][0], horizon=np.int64(30), **options).fit(log)
-    pv.save(tmp_path / "policy.npz")
-    loaded = drs.optimize.load(tmp_path / "policy.npz")
-    assert type(loaded) is ProgressivePolicy
-    assert repr(loaded) == repr(pv)
-    assert {**loaded.parameters(), "policy": 0} == {**pv.parameters(), "policy": 0}
-    assert vars(loaded.policy) == vars(pv.policy)
-    for given in (X[:5], scipy.sparse.csr_array(X[:5])):
-        np.testing.assert_array_equal(loaded.probabilities(given), pv.probabilities(given))
-    assert (loaded.low, loaded.high, loaded.skipped_) == (pv.low, pv.high, pv.skipped_)
-    again = loaded.fresh().fit(log)
-    np.testing.assert_array_equal(again.states_, pv.states_)
-    carried = pickle.loads(pickle.dumps(pv))
-    np.testing.assert_array_equal(carried.probabilities(X[:5]), pv.probabilities(X[:5]))
-
-
-def test_from_a_file_it_still_knows_its_events(tmp_path):
-    world(kinds=None).write(tmp_path / "log.parquet", 400)
-    train, test = drs.Log(tmp_path / "log.parquet").split(0.5)
-    ProgressivePolicy(drs.policies.UCB1(), q=0.1).fit(train).save(tmp_path / "policy.npz")
-    loaded = drs.optimize.load(tmp_path / "policy.npz")
-    with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
-        drs.evaluate(train, loaded, estimators=["ips"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        drs.evaluate(test, loaded, estimators=["ips"])
-
-
-def test_a_python_policy_cannot_be_saved(tmp_path):
-    train, _ = split_log()
-    pv = ProgressivePolicy(reference.UCB1(4, 3), q=0.1).fit(train)
-    with pytest.raises(
-        drs.PolicyError, match=r"of UCB1 cannot be saved: .*Use one of these, or keep the policy itself"
-    ):
-        pv.save(tmp_path / "policy.npz")
-    assert not list(tmp_path.iterdir())
-
-
-def test_files_that_hold_something_else(tmp_path):
-    train, _ = split_log()
-    path = tmp_path / "policy.npz"
-    ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train).save(path)
-    with np.load(path) as file:
-        kept = dict(file)
-    about = json.loads(str(kept["about"]))
-
-    def load(parameters, **arrays):
-        changed = {**about, "parameters": {**about["parameters"], **parameters}}
-        np.savez(path, **{**kept, "about": np.array(json.dumps(changed)), **arrays})
-        return drs.optimize.load(path)
-
-    for kind in ("Compiled", "Fixed", "Uniform", "Retrained", "from_sklearn", "os.system", 7):
-        with pytest.raises(drs.PolicyError, match="which is not a policy that could be saved"):
-            load({"policy": {"kind": kind, "parameters": {}}})
-    with pytest.raises(drs.PolicyError, match="did you mean 'EpsilonGreedy'"):
-        load({"policy": {"kind": "EpsilonGredy", "parameters": {}}})
-    with pytest.raises(drs.PolicyError, match="it is damaged"):
-        load({"policy": {"kind": "UCB1", "parameters": {"epsilon": 0.1}}})
-    with pytest.raises(drs.PolicyError, match="it is damaged"):
-        load({"policy": None})
-    with pytest.raises(drs.PolicyError, match="epsilon=3 must be a number"):
-        load({"policy": {"kind": "EpsilonGreedy", "parameters": {"epsilon": 3}}})
-    short = load({}, states_=kept["states_"][:, :-1].copy())
-    for wrong in (short, load({"policy": {"kind": "LinUCB", "parameters": {}}}), load({}, weights_=np.ones(3))):
-        with pytest.raises(drs.PolicyError, match=r"states of shape .* its file is damaged. Learn it again"):
-            wrong.probabilities(np.zeros((1, 3)))
-    np.savez(path, **{k: v for k, v in kept.items() if k != "weights_"})
-    with pytest.raises(drs.PolicyError, match="lacks 'weights_'"):
-        drs.optimize.load(path)
-
-
-# Errors
-
-
-def test_what_is_not_a_learner_is_refused():
-    for policy in (drs.policies.Uniform(), drs.policies.Fixed(drs.policies.Uniform()), lambda X: X):
-        with pytest.raises(drs.PolicyError, match="does not learn, so a replay of it has nothing to mix: evaluate it"):
-            ProgressivePolicy(policy)
-    with pytest.raises(drs.PolicyError, match=r"is a class: pass an instance, EpsilonGreedy\(...\)"):
-        ProgressivePolicy(drs.policies.EpsilonGreedy)
-    with pytest.raises(drs.PolicyError, match="a policy is an object with probabilities"):
-        ProgressivePolicy(3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"snapshots": 0}, "snapshots=0: a whole number, at least 1"),
-        ({"snapshots": None}, "snapshots=None: a whole number, at least 1"),
-        ({"snapshots": 2.5}, "snapshots=2.5: a whole number, at least 1"),
-        ({"horizon": 0}, "horizon=0: a whole number, at least 1"),
-        ({"q": 2}, r"q=2: the quantile level must be in \[0, 1\]"),
-        ({"c_max": 0}, r"c_max=0: the largest multiplier must be in \(0, 1\]"),
-        ({"seed": 0.5}, "seed=0.5: a whole number"),
-    ],
-)
-def test_parameters_are_checked(options, message):
-    with pytest.raises(drs.DrstreamError, match=message):
-        ProgressivePolicy(drs.policies.UCB1(), **options)
-
-
-def test_before_the_fit_nothing_is_known():
-    pv = ProgressivePolicy(drs.policies.UCB1())
-    for ask in (lambda: pv.value, lambda: pv.low, pv.bound, lambda: pv.probabilities(np.zeros((1, 2)))):
-        with pytest.raises(drs.PolicyError, match=r"is not fitted: call .fit\(log\)"):
-            ask()
-    with pytest.raises(drs.PolicyError, match="is not fitted"):
-        pv.save("nowhere.npz")
-    with pytest.raises(drs.PolicyError, match="is not fitted"):
-        drs.evaluate(split_log()[0], pv)
-
-
-def test_wrong_uses_of_a_fitted_one():
-    train, _ = split_log()
-    pv = ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train)
-    for delta in (0, 1, -0.1, "0.05", math.nan):
-        with pytest.raises(drs.PolicyError, match="the probability that the bound fails must be in"):
-            pv.bound(delta)
-    for name in ("weight", "error", "variance"):
-        with pytest.raises(drs.PolicyError, match=f"{name}=-1: a number, at least 0"):
-            pv.bound(**{name: -1})
-    for X in (np.zeros((4, 2)), np.zeros(3), [[1, 2]], scipy.sparse.csr_array((2, 9))):
-        with pytest.raises(drs.PolicyError, match=r"it was learned from 3 features: pass \(n, 3\)"):
-            pv.probabilities(X)
-    assert pv.probabilities([[1, 2, 3]]).shape == (1, 4)
-    with pytest.raises(drs.PolicyError, match="replays the events of a log, not completed losses"):
-        pv.fresh().fit(drs.optimize.impute(train))
-
-
-def test_logs_that_are_too_short():
-    table = small_log(0, 60, 3, 1)
-    log = drs.Log(table, context=["x0"], actions=3)
-    with pytest.raises(drs.NotEnoughEventsError, match="no replicate of 1,000 steps is complete") as found:
-        ProgressivePolicy(drs.policies.Exp3(), horizon=1000).fit(log)
-    assert found.value.steps > 0
-    with pytest.raises(drs.NotEnoughEventsError, match="the log is empty"):
-        ProgressivePolicy(drs.policies.Exp3()).fit(drs.Log(table.slice(0, 0), context=["x0"], actions=3))
-
-    class Never(reference.Exp3):
-        def choose(self, x):
-            return [0.0, 0.0, 0.0, 1.0]
-
-    log = drs.Log(table, context=["x0"], actions=4)
-    with pytest.raises(drs.NotEnoughEventsError, match=r"60 events simulated 0 steps.*Give more events"):
-        ProgressivePolicy(Never(4, 1)).fit(log)
-
-
-def test_python_policies_that_misbehave():
-    class Unique(reference.Exp3):
-        def __deepcopy__(self, memo):
-            raise TypeError("there is one of me")
-
-    class Changing(reference.Exp3):
-        n_actions = 4
-
-        def probabilities(self, X):
-            return super().probabilities(X)[:, : 9 - len(X)]
-
-    train, _ = split_log()
-    with pytest.raises(drs.PolicyError, match=r"cannot be copied: there is one of me.* Give it a __deepcopy__"):
-        ProgressivePolicy(Unique(4, 3)).fit(train)
-    pv = ProgressivePolicy(reference.Exp3(4, 3), q=0.1).fit(train)
-    pv.states_ = [Changing(4, 3)] * len(pv.states_)
-    with pytest.raises(
-        drs.PolicyError, match=r"Changing returned an array of shape \(7, 2\) for 7 events and 4 actions"
-    ):
-        pv.probabilities(np.zeros((7, 3)))
-
-
-def test_a_fit_that_is_interrupted_says_how_far_it_came():
-    class Stops(reference.Exp3):
-        def update(self, x, action, reward):
-            super().update(x, action, reward)
-            if self.n == 5:
-                raise KeyboardInterrupt
-
-    train, _ = split_log()
-    with pytest.raises(KeyboardInterrupt) as found:
-        ProgressivePolicy(Stops(4, 3)).fit(train)
-    assert "before the replay had ended" in found.value.__notes__[0]

@@ -1,23 +1,17 @@
 """Filter Tree and Offset Tree: against the definition, one event and one node at a time."""
 
-import importlib.util
 import math
 import pickle
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.cluster import KMeans
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,17 +20,9 @@ from sklearn.tree import DecisionTreeClassifier
 import drstream as drs
 from drstream.optimize.losses import Losses, impute
 from drstream.optimize.trees import FilterTree, OffsetTree
-from tests.conftest import PLAIN
 from tests.helpers import reference
 from tests.helpers.logs import arrays, log_of, world
-
-K, D = 4, 3
-ROWS = 400 if PLAIN else 2_000
-LEARNERS = [FilterTree, OffsetTree]
-STUMP = DecisionTreeClassifier(max_depth=2, random_state=0)
-HAS_SKOPS = importlib.util.find_spec("skops") is not None
-TREE = "sklearn.tree._tree.Tree"  # to skops, a type that can do harm
-needs_skops = pytest.mark.skipif(not HAS_SKOPS, reason="skops, with which trees are saved, is not installed")
+from tests.helpers.trees import LEARNERS, ROWS, STUMP, D, K, Recorder, same
 
 
 @pytest.fixture(scope="module")
@@ -47,37 +33,6 @@ def table():
 @pytest.fixture(scope="module", name="X")
 def contexts(table):
     return arrays(table, D)[0]
-
-
-def same(one, other, X):
-    """Not only what is chosen, but each classifier."""
-    np.testing.assert_array_equal(one.choose(X), other.choose(X))
-    np.testing.assert_array_equal(one.children_, other.children_)
-    for a, b in zip(one.classifiers_, other.classifiers_, strict=True):
-        assert type(a) is type(b)
-        if isinstance(a, int):
-            assert a == b
-        else:
-            assert a.tree_.threshold.tolist() == b.tree_.threshold.tolist()
-            np.testing.assert_allclose(a.tree_.value, b.tree_.value, rtol=1e-12)
-
-
-# What nodes are fitted on
-
-
-class Recorder(ClassifierMixin, BaseEstimator):
-    """A small decision tree that writes down what it was fitted on."""
-
-    calls: list = []  # noqa: RUF012  # of all clones
-
-    def fit(self, X, y, sample_weight=None):
-        self.calls.append((X, y, sample_weight))
-        self.classes_ = np.unique(y)
-        self.tree_ = clone(STUMP).fit(X, y, sample_weight)
-        return self
-
-    def predict(self, X):
-        return self.tree_.predict(X)
 
 
 @pytest.fixture
@@ -464,206 +419,3 @@ def test_repr(table):
     assert repr(OffsetTree(LogisticRegression(), offset=0.5)) == "OffsetTree(base=LogisticRegression(), offset=0.5)"
     assert repr(FilterTree(sample=9).fit(table)) == "FilterTree(sample=9), fitted on 9 events of table"
     assert "\n" not in repr(FilterTree(make_pipeline(StandardScaler(), LogisticRegression())))
-
-
-# Errors
-
-
-class Own(BaseEstimator):
-    def fit(self, X, y):
-        return self
-
-
-class Foreign:
-    def fit(self, X, y):
-        return self
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize(
-    ("base", "settings", "message"),
-    [
-        (LogisticRegression, {}, r"LogisticRegression is a class: pass an instance, LogisticRegression\(\)"),
-        (3, {}, "a int has no fit: pass a classifier"),
-        (Ridge(), {}, "Ridge is no classifier of scikit-learn: pass one"),
-        (make_pipeline(StandardScaler(), Ridge()), {}, "Pipeline is no classifier"),
-        (KMeans(), {}, "KMeans is no classifier"),
-        (Own(), {}, "Own is no classifier"),
-        (Foreign(), {}, "Foreign is no classifier"),
-        (None, {"sample": 0}, "sample=0: a whole number of events, at least 1"),
-        (None, {"sample": 1.5}, r"sample=1\.5"),
-        (None, {"sample": True}, "sample=True"),
-        (None, {"sample": None}, "sample=None"),
-        (None, {"seed": 0.5}, r"seed=0\.5"),
-    ],
-)
-def test_bad_parameters(learner, base, settings, message):
-    with pytest.raises(drs.PolicyError, match=rf"{learner.__name__}: .*{message}"):
-        learner(base, **settings)
-
-
-@pytest.mark.parametrize("offset", ["middle", np.nan, np.inf])
-def test_bad_offset(offset):
-    with pytest.raises(drs.PolicyError, match=f"OffsetTree: offset={offset!r}: a number, or None"):
-        OffsetTree(offset=offset)
-
-
-def test_what_an_offset_tree_does_not_take(table):
-    with pytest.raises(drs.PolicyError, match=r"uses no reward model, and got Ridge\(.*FilterTree\(\)\.fit"):
-        OffsetTree().fit(table, drs.models.Ridge())
-    with pytest.raises(drs.PolicyError, match="learns from logged rewards: pass the log itself"):
-        OffsetTree().fit(impute(table))
-    with pytest.raises(drs.DrstreamError, match="completed already"):
-        FilterTree().fit(impute(table), drs.models.Ridge())
-
-
-def test_propensities_are_needed(table):
-    log = drs.Log(table, propensity=None)
-    with pytest.raises(drs.LogError, match="OffsetTree needs propensities, and the log has none: name their column"):
-        OffsetTree().fit(log)
-    with pytest.raises(drs.LogError, match=r"need propensities, and the log has none.*impute\(log, model, propensity="):
-        FilterTree().fit(log)
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_not_fitted(table, tmp_path, learner):
-    tree = learner()
-    message = rf"the policy {learner.__name__}\(\) is not fitted: call .fit\(log\)"
-    for use in (
-        lambda: tree.choose(np.zeros((1, D))),
-        lambda: tree.probabilities(np.zeros((1, D))),
-        lambda: tree.save(tmp_path / "tree"),
-        lambda: drs.evaluate(table, tree),
-    ):
-        with pytest.raises(drs.PolicyError, match=message):
-            use()
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_nothing_to_learn_from(table, learner):
-    with pytest.raises(drs.LogError, match="there is no event to fit the policy on"):
-        learner().fit(drs.Log(table, filter=pc.field("x0") > 1e9))
-    with pytest.raises(drs.PolicyError, match=rf"{learner.__name__}: the log has no context to learn from"):
-        learner().fit(drs.Log(table, context=[]))
-
-
-class Fails(Recorder):
-    def predict(self, X):
-        raise RuntimeError("no answer")
-
-
-def test_what_a_classifier_raises_says_at_which_node(table, X):
-    got = FilterTree(LogisticRegression(C=-1))
-    with pytest.raises(ValueError, match="C") as caught:
-        got.fit(Losses.known(X, np.random.default_rng(0).uniform(size=(ROWS, 5))))
-    note = f"raised by LogisticRegression at node 0 of 4 (from the leaves up), fitted on {ROWS} examples"
-    assert caught.value.__notes__ == [note]
-    assert not got.fitted
-    with pytest.raises(RuntimeError, match="no answer") as caught:
-        OffsetTree(Fails()).fit(table)
-    assert "raised by Fails at node 0 of 3" in caught.value.__notes__[0]
-
-
-def test_scikit_learn_is_an_extra(table, monkeypatch):
-    code = "import sys; import drstream.optimize.trees as t; t.FilterTree(); print('sklearn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
-    for module in ("sklearn.tree", "sklearn.base"):
-        monkeypatch.setitem(sys.modules, module, None)
-    for use in (lambda: FilterTree().fit(table), lambda: FilterTree(LogisticRegression())):
-        with pytest.raises(drs.PolicyError, match=r"FilterTree is made of.*pip install drstream\[sklearn\]"):
-            use()
-
-
-# Kept
-
-
-def test_pickling(table, X):
-    for learner in LEARNERS:
-        got = learner().fit(drs.Log(table).split(0.5)[0])
-        other = pickle.loads(pickle.dumps(got))
-        same(other, got, X)
-        assert other.fitted_on.splits == got.fitted_on.splits
-        assert not got.fresh().fitted
-
-
-@needs_skops
-@pytest.mark.parametrize("base", [None, make_pipeline(StandardScaler(), LogisticRegression())], ids=["usual", "given"])
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_saving(table, X, tmp_path, learner, base):
-    rows, path = tmp_path / "log.parquet", tmp_path / "tree.skops"
-    names = np.array(["w", "x", "y", "z"])
-    pq.write_table(table.set_column(0, "action", pa.array(names[table["action"].to_numpy()])), rows)
-    train, test = drs.Log(rows, actions=["z", "y", "x", "w", "v"]).split(0.5)
-    got = learner(base, sample=ROWS // 3, seed=3).fit(train)
-    got.save(path)
-    other = drs.optimize.load(path)
-    assert type(other) is learner
-    assert repr(other) == repr(got)
-    assert vars(other).keys() == vars(got).keys()
-    different = {"base", "classifiers_", "children_"}
-    equal = vars(got).keys() - different
-    assert {name: getattr(other, name) for name in equal} == {name: getattr(got, name) for name in equal}
-    np.testing.assert_array_equal(other.children_, got.children_)
-    np.testing.assert_array_equal(other.choose(X), got.choose(X))
-    assert other.depth_ == got.depth_ == 3
-    assert drs.evaluate(test, other)["ips"].value == drs.evaluate(test, got)["ips"].value
-    with pytest.warns(UserWarning, match="learned from events that it is now evaluated on"):
-        drs.evaluate(train, other)
-
-
-@needs_skops
-def test_trees_of_other_kinds_must_be_trusted(table, tmp_path):
-    FilterTree(RandomForestClassifier(3, max_depth=2, random_state=0)).fit(table).save(tmp_path / "forest")
-    with pytest.raises(drs.PolicyError, match=rf"holds types that could do harm.*trusted=\['{TREE}'\]"):
-        drs.optimize.load(tmp_path / "forest")
-    assert drs.optimize.load(tmp_path / "forest", trusted=[TREE]).depth_ == 2
-
-
-@needs_skops
-@pytest.mark.parametrize(
-    ("array", "value"),
-    [
-        ("children_left", 10**6),
-        ("children_left", -(10**9)),
-        ("children_right", 0),
-        ("children_right", -2),
-        ("feature", 99),
-    ],
-)
-def test_a_file_whose_nodes_lead_nowhere_is_refused(table, tmp_path, array, value):
-    got = FilterTree(STUMP).fit(table)
-    getattr(got.classifiers_[0].tree_, array)[0] = value
-    got.save(tmp_path / "tree")
-    with pytest.raises(drs.PolicyError, match="nodes lead nowhere: it is damaged"):
-        drs.optimize.load(tmp_path / "tree")
-
-
-@needs_skops
-@pytest.mark.parametrize("wrong", [{"children_": [[-1, -2], [1, -3], [0, -4]]}, {"classifiers_": [0, 1]}])
-def test_a_file_whose_tournament_is_another_is_refused(table, tmp_path, wrong):
-    got = FilterTree(LogisticRegression()).fit(table)
-    for name, value in wrong.items():
-        setattr(got, name, np.array(value) if name == "children_" else value)
-    got.save(tmp_path / "tree")
-    with pytest.raises(drs.PolicyError, match="it is damaged"):
-        drs.optimize.load(tmp_path / "tree")
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("logged", [[0, 1], [1, 3], [2]])
-def test_actions_that_were_never_logged_are_not_taken(table, X, learner, logged):
-    """Of a log with costs, an action that was not logged seems to cost nothing."""
-    cost = pa.array(1 - table["reward"].to_numpy())
-    costs = table.drop_columns(["reward"]).append_column("cost", cost)
-    costs = costs.filter(pc.is_in(costs["action"], pa.array(logged, pa.int32())))
-    assert set(learner().fit(drs.Log(costs, actions=4)).choose(X).tolist()) <= set(logged)
-
-
-@needs_skops
-def test_saving_nodes_that_are_constant(table, X, tmp_path):
-    got = FilterTree().fit(table.set_column(1, "reward", pa.array(np.zeros(ROWS))))
-    got.save(tmp_path / "tree")
-    other = drs.optimize.load(tmp_path / "tree")
-    assert other.classifiers_ == [0, 0, 0]
-    assert not other.choose(X).any()

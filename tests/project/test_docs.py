@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.helpers.places import ROOT
+
 pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
@@ -46,12 +47,17 @@ def commands(example):
 
 def run_python(page, folder):
     """What each of the page's Python examples printed."""
-    code = f"\nprint({MARK!r})\n".join(example.text for example in examples(page, "python"))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=folder, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split(f"{MARK}\n")
+    texts = [example.text for example in examples(page, "python")]
+    if not texts:
+        return []
+    code = f"\nprint({MARK!r})\n".join(texts)
+    return run([sys.executable, "-W", "error", "-c", code], folder).split(f"{MARK}\n")
+
+
+def run(command, folder, **options):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, **options)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
 
 
 def check_output(example, printed):
@@ -79,16 +85,13 @@ def alike(shown, printed):
     return words[0] == words[1] and all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(*numbers, strict=True))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if examples(p, "python")], ids=lambda p: p.name)
-def test_python_examples(page, tmp_path):
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if examples(p, "python") or examples(p, "console")], ids=lambda p: p.name
+)
+def test_examples_and_commands(page, tmp_path):
+    """First the Python, then the commands, one after the other in one folder: what one leaves, the next finds."""
     for example, printed in zip(examples(page, "python"), run_python(page, tmp_path), strict=True):
         check_output(example, printed)
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if examples(p, "console")], ids=lambda p: p.name)
-def test_commands(page, tmp_path):
-    """One after the other, where the page's examples were followed: what one leaves, the next finds."""
-    run_python(page, tmp_path)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     here = Path(sys.prefix) == ROOT / ".venv"
     for example in examples(page, "console"):
@@ -97,18 +100,9 @@ def test_commands(page, tmp_path):
             ours = command.startswith("scripts/")
             if ours and (command != "scripts/demo" or not here):
                 continue  # makes or measures in .venv; to be run by hand
-            folder = ROOT if ours else tmp_path
-            done = subprocess.run(
-                ["bash", "-c", command],
-                capture_output=True,
-                text=True,
-                cwd=folder,
-                env={**os.environ, "PATH": path},
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}: {done.stderr}"
-            assert done.stdout or "savez" in command
-            printed += done.stdout
+            shown = run(["bash", "-c", command], ROOT if ours else tmp_path, env={**os.environ, "PATH": path})
+            assert shown or "savez" in command
+            printed += shown
         check_output(example, printed)
 
 

@@ -1,7 +1,6 @@
 """The quick forms of the paper's experiments, on data of the same form; on the data itself where it is at hand."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from scripts.experiments.classification import run as classification
 from scripts.experiments.slotting import run as slotting
 from scripts.experiments.trials import Setting
 from scripts.experiments.visits import run as visits
-from tests.project.test_real_data import DATA
+from tests.helpers.places import DATA, ROOT
 
 pytestmark = pytest.mark.jit_only  # experiments, not kernels
 HERE = (DATA / "uci_ecoli.parquet").is_file()
@@ -144,7 +143,7 @@ def test_table_3(setting):
 
 def test_the_page_is_made_of_the_results(tmp_path):
     """That of the committed results is the committed one: no number on it was written by hand."""
-    committed = Path(__file__).parents[2] / "docs" / "paper"
+    committed = ROOT / "docs" / "paper"
     for path in committed.glob("*.parquet"):
         shutil.copy(path, tmp_path)
     page.write(tmp_path, tmp_path / "page.md")

@@ -1,8 +1,5 @@
 """Real logs of randomised experiments, where they are at hand: set DRSTREAM_DATA, or have ../shared/data."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,17 +9,9 @@ from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
 from tests.helpers.logs import log_of
-
-DATA = Path(os.environ.get("DRSTREAM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+from tests.helpers.places import data
 
 pytestmark = pytest.mark.jit_only
-
-
-def data(name):
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not at hand: set DRSTREAM_DATA to the folder that holds it")
-    return path
 
 
 @pytest.mark.parametrize(

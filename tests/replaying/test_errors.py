@@ -13,7 +13,7 @@ import pytest
 
 import drstream as drs
 from tests.helpers import reference
-from tests.replaying.test_replay import bits, small_log
+from tests.helpers.replays import bits, small_log
 
 
 @pytest.fixture

@@ -1,0 +1,91 @@
+"""The command line as typed: in a process of its own, on a terminal, and with a mistake.
+
+A process takes 2 s of CPU time to load Arrow and all compiled kernels. So `drstream` forks processes from a server that
+has loaded them. A command imports all else by itself, as for a user. Tests of signals, terminals and pipes start
+`PROGRAM` instead.
+"""
+
+import atexit
+import functools
+import json
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.helpers.places import ROOT
+
+PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
+SERVER = """
+import gc, json, os, sys
+import pyarrow.dataset
+from drstream.cli import main
+from tests.helpers import kernels
+
+kernels.load()
+gc.freeze()  # else a child would copy all of it where it collects garbage
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.chdir(asked["cwd"])
+        for stream, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
+            os.dup2(os.open(path, os.O_RDWR), stream)
+        sys.argv = ["drstream", *asked["words"]]
+        sys.exit(main())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@functools.cache
+def server():
+    command = [sys.executable, "-c", SERVER]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.communicate)
+    return process
+
+
+def drstream(*words, cwd=None, env=None):
+    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked."""
+    words = [str(word) for word in words]
+    if env is not None:
+        return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, cwd=cwd, env=env, check=False)
+    with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+        asked = {"words": words, "cwd": str(cwd or Path.cwd()), "out": out.name, "err": err.name}
+        print(json.dumps(asked), file=server().stdin, flush=True)
+        code = int(server().stdout.readline())
+        return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+
+
+def fails(message, *words, cwd=None, code=2):
+    """One line on standard error, nothing on standard output, no traceback."""
+    done = drstream(*words, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done
+
+
+def on_a_terminal(*words, cwd, columns):
+    """Standard output, and what is shown on standard error, which is a terminal."""
+    master, slave = pty.openpty()
+    done = subprocess.run(
+        [*PROGRAM, *words],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        check=True,
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while chunk := os.read(master, 4096):
+            shown += chunk
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(master)
+    return done.stdout, shown

@@ -1,0 +1,29 @@
+"""A log of clusters, a policy to evaluate on it, and its value by the naive reference."""
+
+import pytest
+
+import drstream as drs
+from tests.helpers import reference
+from tests.helpers.logs import arrays, world
+from tests.helpers.passes import PLAIN
+
+K, D = 4, 3
+ROWS = 400 if PLAIN else 4_000
+WORLD = world(kinds=None)
+POLICY = drs.policies.Softmax(WORLD.taste)
+M = drs.models
+
+
+def open_log(table, **options):
+    return drs.Log(table, context="x?", **options)
+
+
+def values(table, rhat, p=None, names=("dm", "ips", "snips", "dr")):
+    X, a, r, logged = arrays(table, D)
+    pi = POLICY.probabilities(X)
+    return {name: reference.estimate(name, r, logged if p is None else p, a, pi, rhat)[0] for name in names}
+
+
+def agree(result, wanted, relative=1e-10):
+    for name, value in wanted.items():
+        assert result[name].value == pytest.approx(value, rel=relative)

@@ -1,0 +1,115 @@
+"""Replays: every learner beside its naive form, small logs, and what it means that two runs agree."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from tests.helpers import reference
+
+LEARNERS = {
+    "epsilon": (drs.policies.EpsilonGreedy(0.3), reference.EpsilonGreedy, {"epsilon": 0.3}),
+    "epsilon, decaying, logistic": (
+        drs.policies.EpsilonGreedy(
+            0.5, epsilon_decay=0.1, learning_rate=0.3, learning_rate_decay=0.05, loss="logistic"
+        ),
+        reference.EpsilonGreedy,
+        {"epsilon": 0.5, "decay": 0.1, "rate": 0.3, "rate_decay": 0.05, "loss": "logistic"},
+    ),
+    "boltzmann": (
+        drs.policies.Boltzmann(0.2, cooling=0.01),
+        reference.Boltzmann,
+        {"temperature": 0.2, "cooling": 0.01},
+    ),
+    "square": (drs.policies.SquareCB(5.0), reference.SquareCB, {"gamma": 5.0}),
+    "linucb": (drs.policies.LinUCB(0.7, ridge=2.0), reference.LinUCB, {"alpha": 0.7, "ridge": 2.0}),
+    "ucb1": (drs.policies.UCB1(0.5), reference.UCB1, {"scale": 0.5}),
+    "exp3": (drs.policies.Exp3(0.2), reference.Exp3, {"gamma": 0.2}),
+}
+
+
+def small_log(seed, rows, actions, features, kind="float64"):
+    """Random events with strong and weak propensities, and predictions that stand in a column."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            **{f"x{j}": rng.standard_normal(rows).astype(kind) for j in range(features)},
+            "action": rng.integers(0, actions, rows),
+            "reward": rng.choice([0.0, 1.0, 0.4], rows),
+            "propensity": rng.choice([1.0, 0.5, 0.25, 0.06, 0.9], rows),
+            "rhat": pa.array(list(rng.random((rows, actions)))),
+        }
+    )
+
+
+def as_events(table, features):
+    X = np.column_stack([*(table[f"x{j}"].to_numpy() for j in range(features)), np.zeros((table.num_rows, 0))])
+    columns = (table[name].to_pylist() for name in ("action", "reward", "propensity"))
+    return list(zip(X.tolist(), *columns, strict=True)), np.array(table["rhat"].to_pylist())
+
+
+def agree(run, ref, counts, horizon):
+    """Counts exactly, values to 1e-12."""
+    assert run.events == counts["events"]
+    assert run.acceptance == counts["accepted"] / counts["events"]
+    assert run.violations == counts["violations"] / counts["events"]
+    assert run.left_over == counts["left_over"]
+    assert run.complete == len(ref)
+    got = run.replicates.to_pylist()
+    for a, b in zip(got, ref, strict=True):
+        assert {k: a[k] for k in ("steps", "events", "first_row", "last_row")} == {
+            k: b[k] for k in ("steps", "events", "first_row", "last_row")
+        }
+        for name in ("cumulative", "average", "weight"):
+            assert a[name] == pytest.approx(b[name], rel=1e-12, abs=1e-12)
+    averages = [b["average"] for b in ref]
+    assert run.value == pytest.approx(np.mean(averages), rel=1e-12, abs=1e-12)
+    assert run.cumulative == pytest.approx(np.mean([b["cumulative"] for b in ref]), rel=1e-12, abs=1e-12)
+    curve = run.curve
+    assert curve["t"].to_pylist() == list(range(1, horizon + 1))
+    assert curve["cumulative"][-1].as_py() == pytest.approx(run.cumulative, rel=1e-9, abs=1e-9)
+    check_curve(run, ref)
+    assert curve["average"][-1].as_py() == pytest.approx(run.value, rel=1e-12, abs=1e-12)
+
+
+def check_curve(run, ref):
+    """The whole curve, its bands, the pooled value and the bias mass, from the blocks of every replicate."""
+    from scipy import stats
+
+    y, w, mass = np.moveaxis(np.array([b["blocks"] for b in ref], float), 2, 0)  # (m, T): c V_B, c |B|, Σ (c w - 1)+
+    c, curve, m = np.array([b["cs"] for b in ref]), run.curve, len(ref)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    t = stats.t.ppf((1 + run.confidence) / 2, m - 1) / math.sqrt(m) if m > 1 else math.nan
+
+    def spread(values):
+        return np.std(values, axis=0, ddof=1) if m > 1 else np.full(len(values[0]), math.nan)
+
+    reward = y.sum(axis=0) / w.sum(axis=0)
+    half = t * spread(y - reward * w) / w.mean(axis=0)
+    averages = y.cumsum(axis=1) / w.cumsum(axis=1)
+    wanted = {
+        "reward": reward, "low": reward - half, "high": reward + half,
+        "average": averages.mean(axis=0), "average_low": averages.mean(axis=0) - t * spread(averages),
+        "average_high": averages.mean(axis=0) + t * spread(averages), "cumulative": y.mean(axis=0).cumsum(),
+        "c": c.mean(axis=0), "c_least": c.min(axis=0), "c_largest": c.max(axis=0),
+    }  # fmt: skip
+    assert curve.column_names == ["t", *wanted]
+    for name, values in wanted.items():
+        np.testing.assert_allclose(curve[name].to_numpy(), values, err_msg=name, **close)
+    assert run.pooled.value == pytest.approx(y.sum() / w.sum(), rel=1e-9, abs=1e-12)
+    if run.method != "dm":
+        assert run.bias_mass == pytest.approx(mass.sum() / w.sum(), rel=1e-9, abs=1e-12)
+
+
+def run_or_none(*arguments, **options):
+    try:
+        return drs.replay(*arguments, **options)
+    except drs.NotEnoughEventsError:
+        return None
+
+
+def bits(run):
+    numbers = [run.replicates.to_pydict(), run.curve.to_pydict(), run.row()]
+    return repr(numbers)
