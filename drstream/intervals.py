@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from drstream.errors import DrstreamError
+from drstream.errors import DrstreamError, parameter
 from drstream.types import Floats
 
 EPSILON = 2.0**-52
@@ -62,5 +62,5 @@ def z_score(confidence: float) -> float:
     1.96
     """
     if not isinstance(confidence, Real) or not 0 < confidence < 1:
-        raise DrstreamError(f"confidence={confidence!r}: it must lie between 0 and 1, e.g. 0.95")
+        raise DrstreamError(f"{parameter('confidence', confidence)}: it must lie between 0 and 1, e.g. 0.95")
     return NormalDist().inv_cdf((1 + float(confidence)) / 2)

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter, phrase
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch
@@ -222,7 +222,7 @@ class Reader:
         value = batch.column(self.roles.action)[i].as_py()
         raise LogError(
             f"action {value!r} is not among the {describe_labels(self.labels)}: at {where(i)}. "
-            f'Pass all labels with actions=, or on_bad_row="skip"'
+            f"Pass all labels with {parameter('actions')}, or {SKIP}"
         )
 
     def _context_values(self, column: pa.Array, name: str, where: Where) -> NDArray[Any]:
@@ -247,7 +247,8 @@ def _flat(column: pa.Array) -> pa.Array:
     return column.flatten() if is_list(column.type) else column
 
 
-REMEDY = 'Mend or drop such rows, or pass on_bad_row="skip" to leave them out and have them counted'
+SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
+REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 
 def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

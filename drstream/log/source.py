@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter
 from drstream.log.files import arrow_says, unreadable
 from drstream.log.schema import is_list
 
@@ -354,7 +354,8 @@ class StreamSource:
             if size > HOLD_BYTES:
                 raise LogError(
                     f"the labels of a {self.name} are not known before it is read, and it is over "
-                    f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with actions=, or pass a Parquet path"
+                    f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with {parameter('actions')}, or pass a "
+                    "Parquet path"
                 )
         self._seen, self.spent = itertools.chain(batches, stream), False
         return TableSource(pa.Table.from_batches(batches, batches[0].schema if batches else self.schema), self.name)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.buffers import fill_by_pieces, fill_from
-from drstream.errors import ModelError
+from drstream.errors import ModelError, parameter
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.rows import Origin
@@ -43,7 +43,7 @@ class RewardModel:
         if self.n_actions not in (None, log.n_actions):
             raise ModelError(
                 f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
-                "open the logs that it is fitted on and used on with the same actions="
+                f"open the logs that it is fitted on and used on with the same {parameter('actions')}"
             )
         bound = copy.copy(self)
         bound.fitted_on = None  # not needed any more, and not always to be pickled

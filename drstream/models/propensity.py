@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.buffers import refuse_probabilities
-from drstream.errors import ModelError
+from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
 from drstream.kernels.terms import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
@@ -169,9 +169,10 @@ class Logger:
         np.maximum(out, self.floor, out=out)
         if not out.min() > 0:
             i = int(np.argmin(out))
+            floor = phrase("drs.models.Propensity(floor=0.01)", "--propensity-floor 0.01")
             raise ModelError(
                 f"the propensity model gives the logged action the probability {out[i]:g} at {block.where(i)}: give it "
-                "a floor, e.g. drs.models.Propensity(floor=0.01), or fit it on events that have this action"
+                f"a floor, e.g. {floor}, or fit it on events that have this action"
             )
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from drstream import execution
 from drstream.buffers import check_predictions
-from drstream.errors import DrstreamError, LogError, suggest
+from drstream.errors import DrstreamError, LogError, phrase, suggest
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
@@ -223,7 +223,7 @@ def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, wor
     if estimator not in ESTIMATORS:
         raise DrstreamError(f"estimator={estimator!r}: {suggest(str(estimator), ESTIMATORS)}")
     if estimator != "ips" and model is None:
-        raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge()')
+        raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge(), say')
     log = as_log(log, propensities=propensity is None and estimator != "dm")
     if estimator != "dm" and log.roles.propensity is None and propensity is None:
         raise LogError(f"{estimator} needs propensities, {no_propensities()}")
@@ -249,8 +249,12 @@ def as_losses(log: Any, model: Any, workers: Workers) -> Losses:
         if log.roles.propensity is None:
             raise LogError(
                 "a policy is learned from completed losses, which need propensities, and the log has none: name their "
-                "column with propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), "
-                "with a model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()"
+                "column with "
+                + phrase(
+                    "propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), with a "
+                    "model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()",
+                    "--propensity, or give --propensity-model: logistic, or uniform",
+                )
             )
         return _make(log, ModelInputs(model, crossfit=FOLDS), SIGNS["costs"], None, workers)
     if model is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.errors import LogError, PolicyError
+from drstream.errors import LogError, PolicyError, parameter
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.rows import Origin
@@ -70,7 +70,7 @@ class Tournament(Learned):
         who = type(self).__name__
         base = _usual(who) if self.base is None else self.base
         if not log.n_features:
-            raise PolicyError(f"{who}: the log has no context to learn from: name it with context= where you open it")
+            raise PolicyError(f"{who}: the log has no context to learn from: name it with {parameter('context')}")
         sample, skipped = draw(log, self.sample, self.seed, None, workers, reader=reader, more=more)
         if not sample.seen:
             self.remember(log, 0, (np.nan, np.nan))
@@ -216,8 +216,7 @@ class OffsetTree(Tournament):
         log = as_log(log)
         if log.roles.propensity is None:
             raise LogError(
-                "OffsetTree needs propensities, and the log has none: name their column with propensity= where you "
-                "open it"
+                f"OffsetTree needs propensities, and the log has none: name their column with {parameter('propensity')}"
             )
         self._grow(log, log.reader(context=True, action=True), _propensity, workers)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.buffers import Weights
-from drstream.errors import PolicyError
+from drstream.errors import PolicyError, parameter
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
@@ -87,7 +87,8 @@ class _Scored(FixedPolicy):
         if self.weights.shape != shape:
             raise PolicyError(
                 f"policy {name!r} has weights of shape {self.weights.shape}; the log has {log.n_actions} actions and "
-                f"{log.n_features} features, so they must be {shape}. Pass context= and actions= when you open the log"
+                f"{log.n_features} features, so they must be {shape}. Pass {parameter('context')} and "
+                f"{parameter('actions')} when you open the log"
             )
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.products = Weights(self.weights)
