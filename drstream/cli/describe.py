@@ -20,7 +20,7 @@ def describe(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show what a log holds: rows, roles of the columns, actions, and its first rows."""
     from drstream.errors import LogError

@@ -31,6 +31,7 @@ from drstream.cli.options import (
     open_log,
     write_table,
 )
+from drstream.evaluation.estimators import ALL as ESTIMATORS
 
 if TYPE_CHECKING:
     pass
@@ -41,9 +42,9 @@ def evaluate(
     policy: Annotated[
         list[str],
         typer.Option(
-            help="uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
+            help="Policy: uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
             "python:module:object, or a file of drstream optimize (the rows that it was learned from are then left "
-            "out); NAME=... gives it another name. May be given more than once."
+            "out). NAME=... gives it another name. Repeat the option for more policies."
         ),
     ],
     model: RewardModel = None,
@@ -55,14 +56,20 @@ def evaluate(
     fold_seed: FoldSeed = 0,
     clamp: Clamp = None,
     fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.5,
-    seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
     estimator: Annotated[
         list[str] | None,
-        typer.Option(help="Of dm, ips, snips, dr, sndr, ips-capped, dr-capped, by commas; by default all that apply."),
+        typer.Option(
+            help=f"Estimators, separated by commas: {', '.join(ESTIMATORS)}. By default, all that apply, without "
+            f"{', '.join(name for name, e in ESTIMATORS.items() if not e.default)}."
+        ),
     ] = None,
     cap: Annotated[float | None, typer.Option(help="Largest weight of the capped estimators.")] = None,
     floor: Annotated[float | None, typer.Option(help="Smallest propensity of the capped estimators.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", help="Limit of estimators that shrink or drop large weights.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
@@ -71,7 +78,7 @@ def evaluate(
     actions: Actions = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output instead of a table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
 ) -> None:
     """Estimate the value of policies from a log, each with an interval."""
@@ -95,6 +102,7 @@ def evaluate(
         **models,
         cap=cap,
         floor=floor,
+        lambda_=lambda_,
         confidence=confidence,
         threads=threads,
         progress=True,

@@ -32,18 +32,20 @@ def fit(
     model: Annotated[
         str,
         typer.Option(
-            help="ridge[:ALPHA] or logistic[:C] of the reward, propensity[:C] of the logged action (multinomial "
-            "logistic): a regression for each action, or of it."
+            help="Model to fit: ridge[:ALPHA] or logistic[:C], regressions of the reward, one for each action; or "
+            "propensity[:C], a multinomial logistic regression of the logged action."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write the model to, e.g. model.npz.")],
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Fit on this share of the rows; evaluate will use the others.")
+        float, typer.Option(min=0, max=1, help="Fit on this share of the rows. evaluate will use the others.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the --share split.")] = 0,
     cluster: Cluster = None,
-    weights: Annotated[str | None, typer.Option(help="Of the events, for ridge: 1/p.")] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="For ridge: the same weights for all actions.")] = False,
+    weights: Annotated[str | None, typer.Option(help="Weights of the events, for ridge: 1/p.")] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Fit one set of weights for all actions, for ridge.")
+    ] = False,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,

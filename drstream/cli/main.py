@@ -19,6 +19,7 @@ from drstream.cli.optimize import optimize
 from drstream.cli.options import BAD_INPUT, INTERRUPTED
 from drstream.cli.replay import replay
 from drstream.errors import DrstreamError, for_command_line
+from drstream.progress import notice
 
 app = typer.Typer(
     name="drstream",
@@ -32,6 +33,7 @@ app = typer.Typer(
 def main() -> None:
     """The entry point: bad input is one line on standard error and exit code 2."""
     warnings.showwarning = _warn
+    notice.start()
     try:
         try:
             app()

@@ -33,38 +33,41 @@ def optimize(
     learner: Annotated[
         str,
         typer.Option(
-            help="dlm (direct loss minimisation), filter-tree, offset-tree, or a policy that learns, as of replay, for "
-            "its progressive validation policy; perhaps with parameters, as in dlm:restarts=5,epochs=100."
+            help="Learner: dlm (direct loss minimisation), filter-tree, offset-tree, or a policy that learns, as for "
+            "drstream replay, whose progressive validation policy is made. Parameters follow a colon, as in "
+            "dlm:restarts=5,epochs=100."
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write the policy to: .npz; .skops for the trees.")
+        Path, typer.Option("--output", "-o", help="File to write the policy to: .npz, or .skops for the trees.")
     ],
-    losses: Annotated[str | None, typer.Option(help="What is learned from: dr (the default), ips or dm.")] = None,
+    losses: Annotated[str | None, typer.Option(help="How losses are completed: dr (the default), ips or dm.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Reward model of dr and dm, as of evaluate; by default ridge, fitted by fold."),
+        typer.Option(help="Reward model for dr and dm, as for evaluate. By default ridge, fitted by fold."),
     ] = None,
     propensity_model: PropensityModel = None,
     crossfit: Annotated[
-        int | None, typer.Option(help="Folds for models that are not yet fitted; by default 5.")
+        int | None, typer.Option(help="Folds for models that are not yet fitted. By default 5.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in the split and in folds.")
+        str | None,
+        typer.Option(help="Column, e.g. the user. Rows with one value stay together in split and folds."),
     ] = None,
-    fold_seed: Annotated[int | None, typer.Option(help="Of the folds.")] = None,
+    fold_seed: Annotated[int | None, typer.Option(help="Random seed of the folds.")] = None,
     clamp: Clamp = None,
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Learn on this share of the rows; evaluate will use the others.")
+        float,
+        typer.Option(min=0, max=1, help="Learn on this share of the rows. evaluate will use the others."),
     ] = 0.7,
-    seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the --share split.")] = 0,
     horizon: Annotated[
-        int | None, typer.Option(help="Steps to replay a policy that learns; by default as many as the log has.")
+        int | None, typer.Option(help="Steps to replay a policy that learns. By default, the whole log.")
     ] = None,
     q: Annotated[
-        float | None, typer.Option(help="Quantile level of the multiplier c of that replay; by default 0.01.")
+        float | None, typer.Option(help="Quantile level of the multiplier c in that replay. By default 0.01.")
     ] = None,
-    c_max: Annotated[float | None, typer.Option(help="Largest multiplier of that replay; by default 1.")] = None,
+    c_max: Annotated[float | None, typer.Option(help="Largest multiplier in that replay. By default 1.")] = None,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
@@ -74,7 +77,7 @@ def optimize(
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
-    """Learn a policy on a part of a log, and write it to a file for --policy of evaluate, which uses the other part."""
+    """Learn a policy on a part of a log, and write it to a file; evaluate --policy FILE uses the other part."""
     from drstream.cli import specs
     from drstream.errors import DrstreamError
     from drstream.storage import check_savable

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
-Context = Annotated[
-    list[str] | None, typer.Option(help="Context columns: a name or glob; may be given more than once.")
+Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
+Action = Annotated[str | None, typer.Option(help="Column with the logged action.")]
+Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
+Propensity = Annotated[
+    str | None, typer.Option(help="Column with the logged action's probability. 'none' if the log has no such column.")
 ]
-Action = Annotated[str | None, typer.Option(help="Column of the logged action.")]
-Reward = Annotated[str | None, typer.Option(help="Column of the reward.")]
-Propensity = Annotated[str | None, typer.Option(help="Column of the logged action's probability; none: there is none.")]
 SparseContext = Annotated[
     str | None,
     typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
@@ -28,30 +28,36 @@ SparseContext = Annotated[
 RewardModel = Annotated[
     str | None,
     typer.Option(
-        help="Reward model: ridge[:ALPHA] or logistic[:C] (fitted by fold with --crossfit, else on the share --fit of "
-        "the log, which is then left out), a file of drstream fit, constant:VALUE, column:NAME[,NAME...] or "
-        "python:module:object."
+        help="Reward model: ridge[:ALPHA], logistic[:C], a file of drstream fit, constant:VALUE, "
+        "column:NAME[,NAME...] or python:module:object. ridge and logistic are fitted by fold with --crossfit, else on "
+        "the share --fit of the log, which is then left out of the result."
     ),
 ]
 PropensityModel = Annotated[
     str | None,
     typer.Option(
-        help="Propensities from a model, where the log has none or they are doubted: logistic[:C] (fitted as the "
-        "reward model), a file of drstream fit, or the logging policy itself: uniform or python:module:object."
+        help="Model that replaces the propensities of the log: logistic[:C] (fitted like the reward model), a file of "
+        "drstream fit, or the logging policy itself, uniform or python:module:object."
     ),
 ]
 Inflation = Annotated[float | None, typer.Option(help="Factor on the propensity model's probabilities.")]
-PropensityFloor = Annotated[float | None, typer.Option(help="Least probability of the propensity model.")]
-Crossfit = Annotated[int | None, typer.Option(help="Fit models in so many folds, each on the other folds' events.")]
-Cluster = Annotated[
-    str | None, typer.Option(help="Column, e.g. the user, whose rows stay together in folds (intervals ignore it).")
+PropensityFloor = Annotated[float | None, typer.Option(help="Smallest probability of the propensity model.")]
+Crossfit = Annotated[
+    int | None,
+    typer.Option(help="Number of folds. Events of each fold are scored by models fitted on the other folds."),
 ]
-FoldSeed = Annotated[int, typer.Option(help="Of the folds.")]
-Clamp = Annotated[str | None, typer.Option(help="Hold predictions within LOW,HIGH; range: of the rewards of the fit.")]
-FIT_HELP = "Share of the log to fit models on, without --crossfit."
+Cluster = Annotated[
+    str | None, typer.Option(help="Column, e.g. the user. Rows with one value stay in one fold. Intervals ignore it.")
+]
+FoldSeed = Annotated[int, typer.Option(help="Random seed of the folds.")]
+Clamp = Annotated[
+    str | None,
+    typer.Option(help="Hold predictions within LOW,HIGH. 'range' takes the rewards that the model was fitted on."),
+]
+FIT_HELP = "Share of the log that models are fitted on, without --crossfit. The rest is used for the result."
 Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]
-OnBadRow = Annotated[str, typer.Option(help="What to do with events that cannot be used: error or skip.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads; all cores by default.")]
+OnBadRow = Annotated[str, typer.Option(help="What happens to events that cannot be used: error or skip.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
 
 
 def open_log(
@@ -101,7 +107,7 @@ def check_folder(path: Path, log: Log) -> None:
 
 
 def write_table(table: Any, path: Path) -> None:
-    """The file appears when it is complete."""
+    """Write a table to a .csv or .parquet file, which appears when it is complete."""
     import pyarrow.csv
     import pyarrow.parquet
 

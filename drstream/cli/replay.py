@@ -42,26 +42,26 @@ def replay(
     policy: Annotated[
         list[str],
         typer.Option(
-            help="epsilon-greedy, boltzmann, square-cb, linucb, ucb1, exp3, perhaps with parameters as in "
-            "linucb:alpha=0.5, or a fixed policy as of evaluate, or python:module:object; NAME=... gives it another "
-            "name. May be given more than once."
+            help="Policy that learns, e.g. epsilon-greedy or, with parameters, linucb:alpha=0.5 (a name that is not "
+            "known lists all); a fixed policy, as for drstream evaluate; or python:module:object. NAME=... gives it "
+            "another name. Repeat the option for more policies."
         ),
     ],
-    horizon: Annotated[int, typer.Option(help="T: steps to simulate, again and again until the log ends.")],
-    method: Annotated[str, typer.Option(help="dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
-    q: Annotated[str, typer.Option(help="Quantile level of the multiplier c; several by commas.")] = "0.01",
-    c_max: Annotated[float, typer.Option(help="Largest multiplier.")] = 1.0,
-    seed: Annotated[str, typer.Option(help="Of the random numbers; several by commas.")] = "0",
+    horizon: Annotated[int, typer.Option(help="T: steps of a replicate. Replicates follow until the log ends.")],
+    method: Annotated[str, typer.Option(help="Method: dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
+    q: Annotated[str, typer.Option(help="Quantile level of the multiplier c. Separate several by commas.")] = "0.01",
+    c_max: Annotated[float, typer.Option(help="Largest multiplier c.")] = 1.0,
+    seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
     carry: Annotated[bool, typer.Option("--carry", help="Keep the set Q from one replicate to the next.")] = False,
-    replicates: Annotated[int | None, typer.Option(help="Stop after so many replicates.")] = None,
-    shards: Annotated[int, typer.Option(help="Replay so many runs of row groups independently.")] = 1,
-    tracker: Annotated[str, typer.Option(help="Of the quantile: auto, exact or sketch.")] = "auto",
-    epsilon: Annotated[float | None, typer.Option(help="Of epsilon-greedy.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of boltzmann.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Of square-cb and exp3.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Of linucb.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of the linear learners.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Of the linear learners: squared or logistic.")] = None,
+    replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
+    shards: Annotated[int, typer.Option(help="Number of parts of the log that are replayed independently.")] = 1,
+    tracker: Annotated[str, typer.Option(help="How the quantile is tracked: auto, exact or sketch.")] = "auto",
+    epsilon: Annotated[float | None, typer.Option(help="Sets epsilon of every policy that has this parameter.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sets temperature, likewise.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Sets gamma, likewise.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Sets alpha, likewise.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Sets learning_rate, likewise.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Sets loss, likewise: squared or logistic.")] = None,
     model: RewardModel = None,
     propensity_model: PropensityModel = None,
     inflation: Inflation = None,
@@ -71,8 +71,8 @@ def replay(
     fold_seed: FoldSeed = 0,
     clamp: Clamp = None,
     fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.2,
-    fit_seed: Annotated[int, typer.Option(help="Of that split.")] = 0,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    fit_seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
@@ -81,7 +81,7 @@ def replay(
     actions: Actions = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON on standard output instead of a table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
     curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
 ) -> None:

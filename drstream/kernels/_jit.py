@@ -74,7 +74,7 @@ class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
         except Exception:  # a truncated or foreign cache file: compile instead
             logging.getLogger("drstream").debug("kernel cache unreadable", exc_info=True)
         if found is None:
-            _notice.compiling(self._name)
+            _notice.compiling()
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -133,6 +133,7 @@ def compile_signature(dispatcher: Any, signature: Any) -> None:
             _use_cache(compiler)
             COMPILED.append(compiler)
         compiler.compile(signature)
+        _notice.compiled()
         dispatcher.add_overload(compiler.overloads[signature.args])
 
 
@@ -166,6 +167,7 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
         if isinstance(dispatcher._cache, _DigestCache):
             dispatcher._cache.digest = hashlib.sha256((DIGEST + _what_it_uses(plain, set())).encode()).hexdigest()
     dispatcher.compile(signature)
+    _notice.compiled()
     dispatcher.disable_compile()
     COMPILED.append(dispatcher)
     return dispatcher

@@ -2,13 +2,19 @@
 
 from collections.abc import Callable
 
-listener: Callable[[int, str], None] | None = None  # is told how many were compiled, this one included, and its name
+listener: Callable[[int, bool], None] | None = None  # is told how many kernels were compiled, and if one is at work
 count = 0
 
 
-def compiling(name: str) -> None:
+def compiling() -> None:
     """A kernel is about to be compiled, as the cache does not have it."""
     global count
     count += 1
     if listener is not None:
-        listener(count, name)
+        listener(count, True)
+
+
+def compiled() -> None:
+    """It is done, or was in the cache."""
+    if listener is not None:
+        listener(count, False)
