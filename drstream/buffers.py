@@ -102,12 +102,6 @@ def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
 # Checks of what was filled in
 
 
-def refuse_probabilities(first_bad: int, who: str, pi: Floats, block: Block) -> None:
-    """An error about the first event with invalid probabilities in pi (K, n), if there is one (>= 0)."""
-    if first_bad >= 0:
-        raise invalid_probabilities(who, pi[:, first_bad], block.where(first_bad))
-
-
 def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
     """What is wrong with the probabilities of one event."""
     what = f"a probability of {pi.min():g}" if pi.min() < 0 else f"probabilities that sum to {pi.sum():.9g}, not 1,"
@@ -118,13 +112,13 @@ def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
 
 def check_predictions(rhat: Floats, block: Block, *, by_event: bool = False) -> None:
     """An error unless all predictions, (K, n) or by event (n, K), are finite."""
-    refuse_prediction(int(first_not_finite(rhat.reshape(-1))), rhat, block, by_event=by_event)
+    first_bad = int(first_not_finite(rhat.reshape(-1)))
+    if first_bad >= 0:
+        raise invalid_prediction(first_bad, rhat, block, by_event=by_event)
 
 
-def refuse_prediction(first_bad: int, rhat: Floats, block: Block, *, by_event: bool = False) -> None:
-    """An error about the first prediction that is not finite, if there is one; first_bad is its place in the array."""
-    if first_bad < 0:
-        return
-    row, column = divmod(first_bad, rhat.shape[1])
+def invalid_prediction(place: int, rhat: Floats, block: Block, *, by_event: bool = False) -> ModelError:
+    """What is wrong with the prediction at this place of the array, which is not finite."""
+    row, column = divmod(place, rhat.shape[1])
     action, event = (column, row) if by_event else (row, column)
-    raise ModelError(f"the reward model predicts {rhat[row, column]} for action {action} at {block.where(event)}")
+    return ModelError(f"the reward model predicts {rhat[row, column]} for action {action} at {block.where(event)}")

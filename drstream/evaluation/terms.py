@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drstream.buffers import refuse_prediction, refuse_probabilities
+from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.evaluation.estimators import PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.kernels import terms as kernels
 from drstream.log import Block
@@ -32,6 +32,10 @@ class WeightTerms:
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{self.weight.name}.{term}" for term in self.terms)
+
+    @cached_property
+    def reduced(self) -> bool:
+        return self.weight.reduced
 
     @cached_property
     def codes(self) -> Ints:
@@ -156,7 +160,8 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Float
         models.model.fill(block, space.rhat)
         models.clamp_predictions(space.rhat, tally.calibration)
         first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
-        refuse_prediction(first_bad, space.rhat, block)
+        if first_bad >= 0:
+            raise invalid_prediction(first_bad, space.rhat, block)
         tally.calibration.add(space.logged_rhat, r)
     for j, policy in enumerate(job.policies):
         rows = space.policies[j]
@@ -166,7 +171,7 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Float
         for k, (group, out) in enumerate(zip(job.terms.weighted, rows.weighted, strict=True)):
             group.kernel(logged_pi, p, *group.parameters, out[0])
             kernels.raise_to_largest(out[0], tally.largest[j, k:])
-            if group.weight.reduced:
+            if group.reduced:
                 tally.reduced[j, k] += kernels.count_reduced(out[0], logged_pi, p)
             kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.typical_reward, out)
     return space.terms
@@ -178,6 +183,7 @@ def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace) -
         return policy.logged(block)
     policy.fill(block, space.pi)
     first_bad = kernels.first_improper(space.pi, space.sums)
-    refuse_probabilities(first_bad, f"policy {policy.name!r}", space.pi, block)
+    if first_bad >= 0:
+        raise invalid_probabilities(f"policy {policy.name!r}", space.pi[:, first_bad], block.where(first_bad))
     kernels.logged_probability(space.pi, block.action, space.logged_pi)
     return space.logged_pi

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.buffers import refuse_probabilities
+from drstream.buffers import invalid_probabilities
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
 from drstream.kernels.terms import first_improper, logged_probability
@@ -163,7 +163,9 @@ class Logger:
         """out[i] <- the propensity of event i; `pi` is space for (K, n)."""
         self.policy.fill(block, pi)
         sums = np.empty(len(block))
-        refuse_probabilities(first_improper(pi, sums), "the propensity model", pi, block)
+        first_bad = first_improper(pi, sums)
+        if first_bad >= 0:
+            raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
         logged_probability(pi, block.action, out)
         out *= self.inflation
         np.maximum(out, self.floor, out=out)

@@ -34,9 +34,6 @@ class Chunk:
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
     calibration: Calibration  # of the predictions
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def events(self, seed: int) -> kernels.Events:
         block = self.block
         columns: list[NDArray[Any]] = [block.action, block.reward, self.propensity, self.uniforms[seed]]
@@ -68,7 +65,7 @@ class Preparation:
     def chunk(self, block: Block) -> Chunk:
         rows = block.rows
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
-        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else np.empty((len(block), 0))
+        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(block), 0)))
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
         calibration = Calibration(self.typical_reward)
@@ -100,17 +97,19 @@ class Preparation:
 def contexts_of(block: Block) -> NDArray[Any] | Csr:
     """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
 
+    All arrays are read-only, as kernels are compiled for such arrays.
+
     An index that stands twice counts twice, which a policy that squares its values would get wrong.
     """
     rows = block.sparse
     if rows is None:
-        return block.by_row
+        return read_only(block.by_row)
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
-        return rows
+        return Csr(read_only(rows.indptr), read_only(rows.indices), read_only(rows.values), rows.dim)
     size = int(rows.indptr[-1] - rows.indptr[0])
     starts, at, sums = np.empty(len(rows) + 1, np.int64), np.empty(size, np.int32), np.empty(size)
     sparse.add_up(rows.indptr, rows.indices, rows.values, np.zeros(rows.dim, np.int64), starts, at, sums)
-    return Csr(starts, at, sums, rows.dim)
+    return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

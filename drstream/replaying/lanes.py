@@ -94,7 +94,7 @@ class Lane:
 
     def _reserve(self, chunk: Chunk) -> None:
         """Make space for what the chunk may bring, as kernels cannot allocate."""
-        if (most := len(chunk) // self.options.horizon + 1) > len(self._replicates):
+        if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._replicates):
             self._replicates = np.zeros(most, kernels.REPLICATE).view(np.recarray)
         if not self.options.adaptive:
             return
@@ -102,7 +102,7 @@ class Lane:
             self.tracker = self.tracker.as_sketch()
             self.state.sketch = 1
             self.sketch_from = int(chunk.rows[0])
-        self.tracker.reserve(len(chunk))
+        self.tracker.reserve(len(chunk.rows))
 
     def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
         """An error about invalid probabilities."""
@@ -167,24 +167,23 @@ class CompiledLane(Lane):
         contexts = chunk.contexts
         events = kernels.Events(*(column[first:] for column in events))
         if not isinstance(contexts, Csr):
-            return int(kernels.learn(events, read_only(contexts[first:]), lane, self.learner, *self.functions))
+            return int(kernels.learn(events, contexts[first:], lane, self.learner, *self.functions))
         if not self.sparse:  # others look at the contexts, this policy does not
-            none = read_only(np.empty((len(events.row), 0)))
+            none = read_only(np.empty((len(chunk.rows) - first, 0)))
             return int(kernels.learn(events, none, lane, self.learner, *self.functions))
         if not first and (most := int(np.diff(contexts.indptr).max())) > len(self.learner.x):
             self.learner = self.learner._replace(x=np.empty(most))
-        columns: list[NDArray[Any]] = [contexts.indptr[first:], contexts.indices, contexts.values]
-        rows = kernels.Rows(*map(read_only, columns))
+        rows = kernels.Rows(contexts.indptr[first:], contexts.indices, contexts.values)
         return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
 
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
         state = self.state[0]
         before, first = int(state.all_events), 0
-        while first < len(chunk) and not self.done:  # once, unless states are recorded
+        while first < len(chunk.rows) and not self.done:  # once, unless states are recorded
             try:
                 first += self._learn(chunk, first, events, lane)
             except Exception as error:
-                i = min(int(state.all_events) - before, len(chunk) - 1)
+                i = min(int(state.all_events) - before, len(chunk.rows) - 1)
                 where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"
                 error.add_note(f"raised by the compiled policy {self.options.policy!r} at {where}")
                 raise
@@ -240,8 +239,8 @@ class PythonLane(Lane):
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
         state = self.state[0]
         first = 0
-        while first < len(chunk) and not self.done and not self.stop.is_set():
-            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), len(chunk))
+        while first < len(chunk.rows) and not self.done and not self.stop.is_set():
+            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), len(chunk.rows))
             version = getattr(self.policy, "version", None)
             pi = self._ask(chunk, first, last)
             start = first
