@@ -26,8 +26,10 @@ class Chunk:
     """Events that were made ready for all lanes, with read-only arrays."""
 
     block: Block
-    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
     rows: Ints
+    action: NDArray[np.int32]
+    reward: Floats
+    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
     predictions: Floats  # r̂, (n, K) or (n, 0)
@@ -35,8 +37,7 @@ class Chunk:
     calibration: Calibration  # of the predictions
 
     def events(self, seed: int) -> kernels.Events:
-        block = self.block
-        columns: list[NDArray[Any]] = [block.action, block.reward, self.propensity, self.uniforms[seed]]
+        columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
         columns += [self.rows, self.predictions]
         return kernels.Events(*map(read_only, columns))
 
@@ -63,28 +64,29 @@ class Preparation:
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
     def chunk(self, block: Block) -> Chunk:
-        rows = block.rows
+        rows, action, reward = block.rows, block.action, block.reward
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
-        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(block), 0)))
+        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(rows), 0)))
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
         calibration = Calibration(self.typical_reward)
-        predictions = self._predict(block, calibration)
+        predictions = np.empty((len(rows), 0))
+        if self.models.model is not None:
+            predictions = self._predict(block, len(rows), calibration)
+            calibration.add(predictions[np.arange(len(rows)), action], reward)
         propensity = self.models.propensities_of_many(block, self.n_actions)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
-        return Chunk(block, contexts, rows, uniforms, propensity, predictions, fixed, calibration)
+        return Chunk(block, rows, action, reward, contexts, uniforms, propensity, predictions, fixed, calibration)
 
-    def _predict(self, block: Block, calibration: Calibration) -> Floats:
-        """r̂ (n, K), event by event; (n, 0) without a model."""
-        if self.models.model is None:
-            return np.empty((len(block), 0))
-        out = np.empty((len(block), self.n_actions))
+    def _predict(self, block: Block, events: int, calibration: Calibration) -> Floats:
+        """r̂ (n, K), event by event."""
+        assert self.models.model is not None
+        out = np.empty((events, self.n_actions))
         self.models.model.fill_rows(block, out)
         self.models.clamp_predictions(out, calibration)
         check_predictions(out, block, by_event=True)
-        calibration.add(out[np.arange(len(block)), block.action], block.reward)
         return read_only(out)
 
     def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
