@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'drstream' has no attribute {name!r}")
     module = importlib.import_module(_WHERE[name])
     value = module if name in _MODULES else getattr(module, name)
-    globals()[name] = value  # found at once from now on
+    globals()[name] = value  # later lookups do not call this function
     return value
 
 

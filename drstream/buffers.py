@@ -1,4 +1,4 @@
-"""Fill and check a block's (K, n) buffers: products with weights, a user's function, probabilities, predictions."""
+"""Fills and checks the (K, n) arrays of a block: products with weights, results of a user's functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from drstream.kernels.scores import affine_rows
 from drstream.log import Block, Csr
 from drstream.types import Floats
 
-PIECE = 2048  # events to fill in at a time, so that it stays in cache
+PIECE = 2048  # events to fill in at a time, so that their numbers stay in cache
 
 
 class Weights:
-    """A matrix (K, d) to multiply contexts with."""
+    """A matrix (K, d) that multiplies contexts."""
 
     def __init__(self, matrix: Floats) -> None:
         self.matrix = np.ascontiguousarray(matrix, dtype=np.float64)
@@ -30,7 +30,7 @@ class Weights:
 
     @cached_property
     def by_feature(self) -> Floats:
-        """(d, K), for sparse rows."""
+        """The transpose (d, K), for sparse rows."""
         return np.ascontiguousarray(self.matrix.T)
 
     def fill(self, block: Block, out: Floats) -> None:
@@ -55,7 +55,7 @@ class Weights:
         return out
 
     def of(self, X: Any) -> Floats:
-        """(n, K), for contexts (n, d) as a user has them: an array, or a sparse one of SciPy's."""
+        """Return X @ matrix.T (n, K) for a user's contexts (n, d): an array, or a sparse array of SciPy."""
         if hasattr(X, "tocsr"):
             return np.asarray(X @ self.matrix.T)
         return np.asarray(X, dtype=np.float64) @ self.matrix.T
@@ -67,7 +67,7 @@ class Weights:
 def fill_from(
     function: Callable[[NDArray[Any]], Any], who: str, error: type[DrstreamError], block: Block, out: Floats
 ) -> None:
-    """Ask a user's function for (n, K) and store it as (K, n)."""
+    """Call a user's function, which returns (n, K), and store the result as (K, n)."""
     try:
         values = np.asarray(function(block.matrix))
     except Exception as problem:
@@ -80,7 +80,7 @@ def fill_from(
 def check_shape(
     values: NDArray[Any], wanted: tuple[int, int], who: str, error: type[DrstreamError], where: str = ""
 ) -> None:
-    """An error unless an array of the user's is numbers of shape (events, actions)."""
+    """Raise an error unless a user's array holds numbers and has shape (events, actions)."""
     if values.shape != wanted:
         raise error(
             f"{who} returned an array of shape {values.shape} for {wanted[0]} events and {wanted[1]} actions{where}: "
@@ -91,7 +91,7 @@ def check_shape(
 
 
 def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
-    """Store what a policy or a model fills in as (n, K)."""
+    """Have a policy or a model fill in the block, piece by piece, and store the result as (n, K)."""
     for piece in block.pieces(PIECE):
         values = np.empty((out.shape[1], len(piece)))
         who.fill(piece, values)
@@ -99,11 +99,11 @@ def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
         out[start : start + len(piece)] = values.T
 
 
-# Checks of what was filled in
+# Checks of probabilities and predictions
 
 
 def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
-    """What is wrong with the probabilities of one event."""
+    """Return an error about the invalid probabilities of one event."""
     what = f"a probability of {pi.min():g}" if pi.min() < 0 else f"probabilities that sum to {pi.sum():.9g}, not 1,"
     what = "NaN among its probabilities" if np.isnan(pi).any() else what
     values = ", ".join(f"{p:.6g}" for p in pi[:6]) + (", ..." if len(pi) > 6 else "")
@@ -111,14 +111,14 @@ def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
 
 
 def check_predictions(rhat: Floats, block: Block, *, by_event: bool = False) -> None:
-    """An error unless all predictions, (K, n) or by event (n, K), are finite."""
+    """Raise an error unless all predictions are finite. They are (K, n) or, with `by_event`, (n, K)."""
     first_bad = int(first_not_finite(rhat.reshape(-1)))
     if first_bad >= 0:
         raise invalid_prediction(first_bad, rhat, block, by_event=by_event)
 
 
 def invalid_prediction(place: int, rhat: Floats, block: Block, *, by_event: bool = False) -> ModelError:
-    """What is wrong with the prediction at this place of the array, which is not finite."""
+    """Return an error about the prediction at this place of the flat array, which is not finite."""
     row, column = divmod(place, rhat.shape[1])
     action, event = (column, row) if by_event else (row, column)
     return ModelError(f"the reward model predicts {rhat[row, column]} for action {action} at {block.where(event)}")

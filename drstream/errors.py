@@ -1,12 +1,13 @@
-"""What drstream raises and warns of when the input is wrong, and the words of its messages.
+"""Errors and warnings about wrong input, and the words of their messages.
 
-Messages speak of parameters. The command line has options instead: it shows the same messages with `parameter(...)` and
-`phrase(...)` in its own words.
+Messages name parameters. The command line has options instead. It shows the same messages, with its own words for
+`parameter(...)` and `phrase(...)`.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 import warnings
@@ -14,19 +15,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-_START, _OR, _END = "\ue000", "\ue001", "\ue002"  # around words that have two forms; for private use in Unicode
+_START, _OR, _END = "\ue000", "\ue001", "\ue002"  # mark words with two forms; private-use characters of Unicode
 _TWO_FORMS = re.compile(f"{_START}(.*?){_OR}(.*?){_END}", re.DOTALL)
 _NO_VALUE = object()
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 def phrase(python: str, command: str) -> str:
-    """Words of a message that the command line says in another way."""
+    """Return words of a message that differ between Python and the command line."""
     return f"{_START}{python}{_OR}{command}{_END}"
 
 
 def parameter(name: str, value: Any = _NO_VALUE, *, option: str | None = None) -> str:
-    """A parameter in a message, perhaps with its value; on the command line, it is an option of the same name.
+    """Return a parameter for a message, perhaps with its value. The command line shows the option of that name.
 
     >>> in_python(parameter("crossfit", 5)), for_command_line(parameter("crossfit", 5))
     ('crossfit=5', '--crossfit 5')
@@ -46,12 +47,12 @@ def for_command_line(message: str) -> str:
 
 
 class DrstreamError(ValueError):
-    """Something about the input is wrong; the message says what, where, and what to do."""
+    """Something about the input is wrong. The message says what, where, and what to do."""
 
     def __init__(self, message: str = "", *, kind: str = "") -> None:
         super().__init__(in_python(message))
-        self.message = message  # with both forms of its words
-        self.kind = kind  # for code that must tell errors of one class apart
+        self.message = message  # with both forms of `phrase`
+        self.kind = kind  # lets code tell errors of one class apart
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message,), vars(self)
@@ -78,16 +79,16 @@ class ModelError(DrstreamError):
 
 
 class NotEnoughEventsError(DrstreamError):
-    """A replay came to the end of the log before it had simulated all steps of one replicate."""
+    """A replay reached the end of the log before it had simulated all steps of one replicate."""
 
-    steps: int = 0  # simulated
+    steps: int = 0  # steps that were simulated
     acceptance: float = float("nan")
-    events_for_one: int | None = None  # replicate, about; by the bound of section 5.3
+    events_for_one: int | None = None  # about how many events one replicate takes, by the bound of section 5.3
     events_for_ten: int | None = None
 
 
 class DrstreamWarning(UserWarning):
-    """The result may not mean what it seems to mean; the message says why, and what to do."""
+    """The result may not mean what it seems to mean. The message says why, and what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(in_python(message))
@@ -95,15 +96,15 @@ class DrstreamWarning(UserWarning):
 
 
 def warn_user(message: str) -> None:
-    """Warn of something; Python shows the line of the user's code that called drstream."""
+    """Issue a warning that points at the line of the user's code that called drstream."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(DrstreamWarning(message), stacklevel=level - 1)
+    warnings.warn(DrstreamWarning(message), stacklevel=level)
 
 
 def closest(name: str, names: Iterable[str]) -> list[str]:
-    """The names that the user may have meant.
+    """Return the names that the user may have meant.
 
     >>> closest("propensty", ["action", "propensity"])
     ['propensity']
@@ -113,7 +114,7 @@ def closest(name: str, names: Iterable[str]) -> list[str]:
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """A hint at the names that the user may have meant, or the names there are.
+    """Return a hint: the names that the user may have meant or, if none is close, the names that exist.
 
     >>> suggest("propensty", ["action", "propensity"])
     "did you mean 'propensity'?"

@@ -1,4 +1,4 @@
-"""Runs a task over the parts of a log: on threads or any executor, results in the order of the parts."""
+"""Runs a task over the parts of a log, on threads or any executor. Results come in the order of the parts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from drstream.progress import reporter
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]
 Items = Generator[Result, None, None]
-AWAKE = 0.2  # s, between looks whether all is over
+AWAKE = 0.2  # seconds between checks whether the pass is over
 AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work of a pass, and who hears of its progress: threads=, executor= and progress=, checked."""
+    """The parameters threads=, executor= and progress= of a pass, checked."""
 
     threads: int
     executor: Executor | None = None
@@ -49,16 +49,16 @@ class Workers:
 
     @property
     def quietly(self) -> Workers:
-        """The same, for a pass that shows no progress."""
+        """The same workers, for a pass that shows no progress."""
         return replace(self, progress=False)
 
 
 def run(
     task: Callable[[Part], Result], log: Log, columns: Sequence[str], workers: Workers, text: str = ""
 ) -> Iterator[Result]:
-    """`task(part)` for every part of the log, in order, whatever finishes first.
+    """Yield `task(part)` for every part of the log, in the order of the parts, whichever finishes first.
 
-    BLAS is held to one thread: the parts are the parallelism, and its sums must not depend on the number of threads.
+    BLAS uses one thread. Parts run in parallel already, and sums must not depend on the number of threads.
     """
     parts = log.parts(columns)
     stop = threading.Event()
@@ -71,7 +71,7 @@ def run(
         elif workers.threads > 1:
             executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream")
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
-            stack.callback(stop.set)  # before the pool is waited for
+            stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
         if executor is None:
             for part in parts:
@@ -89,9 +89,9 @@ def run(
 
 
 def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
-    """What `produce(part)` yields for every part, one after the other and in order; made ahead on threads.
+    """Yield the items of `produce(part)` for every part, in order. Threads produce them ahead of time.
 
-    At most `ahead` items of each of the parts under way wait to be taken. To be closed when no more are wanted.
+    For each part under way, at most `ahead` items wait. Close the generator to stop early.
     """
     return _serially(produce, parts) if threads == 1 else _ahead(produce, parts, threads, ahead)
 
@@ -111,7 +111,7 @@ def _ahead(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead
             _put(waiting, END, stop)
         except Stopped:
             pass
-        except BaseException as error:  # to be raised where the items are taken
+        except BaseException as error:  # raised again where the items are taken
             with suppress(Stopped):
                 _put(waiting, Failed(error), stop)
 
@@ -157,7 +157,7 @@ def _get(waiting: Queue[Any]) -> Any:
 
 
 def result_of(future: Future[Result]) -> Result:
-    """The result, waited for in short naps: a Ctrl-C that comes as the main thread falls asleep is not lost."""
+    """Wait for the result in short naps. A Ctrl-C that arrives as the main thread falls asleep is then not lost."""
     while not wait([future], timeout=AWAKE).done:
         pass
     return future.result()
@@ -170,8 +170,8 @@ def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int],
     return result
 
 
-class Stopped(Exception):  # noqa: N818  # no error: the pass is over, for an error elsewhere or for Ctrl-C
-    """Raised in a worker whose result no one waits for."""
+class Stopped(Exception):  # noqa: N818  # not an error: the pass is over, after an error elsewhere or Ctrl-C
+    """Raised in a worker whose result is no longer needed."""
 
 
 _worker = threading.local()
@@ -183,19 +183,19 @@ def _until(stop: threading.Event, task: Callable[[Part], Result], part: Part) ->
 
 
 def raise_if_stopped() -> None:
-    """End a task when its pass is over. Tasks call it now and then, so that Ctrl-C does not wait for a row group."""
+    """Raise `Stopped` if the pass is over. Tasks call it now and then, so that Ctrl-C does not wait for a row group."""
     stop = getattr(_worker, "stop", None)
     if stop is not None and stop.is_set():
         raise Stopped
 
 
 def _on_one_blas_thread(task: Callable[[Part], Result], part: Part) -> Result:
-    with one_blas_thread():  # in a process of its own, the caller's limit does not hold
+    with one_blas_thread():  # the caller's limit does not hold in another process
         return task(part)
 
 
 class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
-    """Holds BLAS to one thread while any pass is under way; passes may overlap in time."""
+    """Limits BLAS to one thread while any pass is under way. Passes may overlap in time."""
 
     lock = threading.Lock()
     passes = 0

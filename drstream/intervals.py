@@ -1,4 +1,4 @@
-"""Intervals: from merged states by the delta method and the normal distribution, from replicates by Student's t."""
+"""Intervals: by the delta method and the normal distribution from merged states, by Student's t from replicates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ EPSILON = 2.0**-52
 
 
 def standard_error(gradient: Floats, comoment: Floats, n: int) -> float:
-    """Of a smooth function of means over n events, from its gradient and the co-moments; NaN for n < 2.
+    """Return the standard error of a smooth function of means over n events; NaN for n < 2.
 
-    Never less than what rounding may hide: of policies that differ in the last digits, the difference is not certain.
+    It is computed from the function's gradient and the co-moments. It is never smaller than rounding errors may be.
+    Otherwise, a difference between policies in the last digits would seem certain.
     """
     if n < 2:
         return math.nan
-    with np.errstate(all="ignore"):  # weights of 1e200 and more: infinite or undefined, and said so
+    with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN, which the result shows
         variance = float(gradient @ comoment @ gradient)
         rounding = 4 * EPSILON * float(np.abs(gradient) @ np.abs(comoment) @ np.abs(gradient))
     if math.isnan(variance):
@@ -30,13 +31,13 @@ def standard_error(gradient: Floats, comoment: Floats, n: int) -> float:
 
 
 def normal(value: float, stderr: float, confidence: float) -> tuple[float, float]:
-    """The interval value ± z stderr."""
+    """Return the bounds of the interval value ± z stderr."""
     half = z_score(confidence) * stderr
     return value - half, value + half
 
 
 def student(values: Floats, confidence: float) -> tuple[float, float, float, float]:
-    """The mean of independent values, its standard error and t interval; one value alone has none."""
+    """Return the mean of independent values, its standard error and its t interval, which are NaN for one value."""
     n = len(values)
     mean = math.fsum(values) / n
     if n < 2:
@@ -47,7 +48,8 @@ def student(values: Floats, confidence: float) -> tuple[float, float, float, flo
 
 
 def t_score(confidence: float, freedom: float) -> float:
-    """
+    """Return the half-width of a t interval, in standard errors.
+
     >>> round(t_score(0.95, 9), 4)
     2.2622
     """
@@ -57,7 +59,8 @@ def t_score(confidence: float, freedom: float) -> float:
 
 
 def z_score(confidence: float) -> float:
-    """
+    """Return the half-width of a normal interval, in standard errors.
+
     >>> round(z_score(0.95), 4)
     1.96
     """

@@ -1,4 +1,4 @@
-"""A state of means and co-moments: create, update, merge, and what can be read off it. The arithmetic is in kernels."""
+"""A state of sums and co-moments: create, update, merge, and read means and co-moments. Kernels do the arithmetic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = NDArray[np.void]  # one record
 
 @dataclass(frozen=True)
 class Layout:
-    """Which variables there are, and in which groups their covariances are wanted."""
+    """The number of variables, and the groups of variables whose covariances are needed."""
 
     variables: int
     groups: tuple[tuple[int, ...], ...]
@@ -36,7 +36,7 @@ class Layout:
             [
                 ("count", "i8", (1,)),  # events
                 ("sums", "f8", (self.variables,)),  # of each variable
-                ("carries", "f8", (self.variables,)),  # what rounding took from `sums`
+                ("carries", "f8", (self.variables,)),  # rounding errors of `sums`
                 (
                     "comoments",
                     "f8",
@@ -50,7 +50,7 @@ class Layout:
         return np.zeros(1, self.dtype)
 
     def update(self, state: State, terms: Floats) -> None:
-        """Add events: the columns of terms (variables, events). Terms are overwritten."""
+        """Add events, the columns of terms (variables, events). This overwrites terms."""
         kernels.update(terms, self.members, self.starts, *_fields(state))
 
     def merge(self, state: State, other: State) -> State:
@@ -66,7 +66,7 @@ class Layout:
         return (state["sums"][0] + state["carries"][0]) / n if n else np.full(self.variables, np.nan)
 
     def comoment(self, state: State, group: Sequence[int]) -> Floats:
-        """The symmetric matrix of sum over events of (x - mean)(y - mean) for the variables of a group."""
+        """Return the symmetric matrix Σ (x - mean)(y - mean) over events, for the variables of a group."""
         g = self.groups.index(tuple(group))
         start = sum(len(other) ** 2 for other in self.groups[:g])
         size = len(group)

@@ -24,11 +24,15 @@ def number(
     who: str = "",
     error: type[DrstreamError] = PolicyError,
 ) -> float:
-    """A finite number that is at least `low`, or above it, and at most `high`."""
+    """Check that a value is a finite number that is at least `low`, or above it, and at most `high`.
+
+    who  The class whose parameter it is. Without one, it is a parameter of a function, and an option of a command.
+    """
     found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not (low < found if above else low <= found) or not found <= high or math.isinf(found):
         wanted = f"{'above' if above else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-        raise error(f"{_of(who)}{parameter(name, value)} must be a number {wanted}")
+        what = "a finite number" if math.isinf(found) else "a number"
+        raise error(f"{_named(name, value, who)} must be {what} {wanted}")
     return found
 
 
@@ -41,19 +45,20 @@ def whole(
     who: str = "",
     error: type[DrstreamError] = PolicyError,
 ) -> int:
-    """A whole number that is at least `low`."""
+    """Check that a value is a whole number that is at least `low` and at most `high`."""
     if not is_whole(value) or not low <= value <= high:
         wanted = "of 64 bits" if low < -1 else f"of at least {low}"
-        raise error(f"{_of(who)}{parameter(name, value)} must be a whole number {wanted}")
+        wanted += f" and at most {high}" if is_whole(value) and value > high else ""
+        raise error(f"{_named(name, value, who)} must be a whole number {wanted}")
     return int(value)
 
 
-def _of(who: str) -> str:
-    return f"{who}: " if who else ""
+def _named(name: str, value: Any, who: str) -> str:
+    return f"{who}: {name}={value!r}" if who else parameter(name, value)
 
 
 def scikit_learn(module: str, who: str, error: type[DrstreamError]) -> Any:
-    """A module of scikit-learn, which is an optional dependency."""
+    """Import a module of scikit-learn, which is an optional dependency."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -61,7 +66,7 @@ def scikit_learn(module: str, who: str, error: type[DrstreamError]) -> Any:
 
 
 def check_estimator(estimator: Any, who: str, wanted: str, error: type[DrstreamError]) -> tuple[bool, bool]:
-    """Whether an estimator of scikit-learn is a classifier, and whether it is a regressor."""
+    """Check an estimator, and return whether it is a classifier and whether it is a regressor."""
     if isinstance(estimator, type):
         raise error(f"{who}: {estimator.__name__} is a class: pass an instance, {estimator.__name__}()")
     if not hasattr(estimator, "fit"):
@@ -69,5 +74,5 @@ def check_estimator(estimator: Any, who: str, wanted: str, error: type[DrstreamE
     base = scikit_learn("sklearn.base", who, error)
     try:
         return bool(base.is_classifier(estimator)), bool(base.is_regressor(estimator))
-    except (AttributeError, TypeError):  # what a class that is not of scikit-learn's kind gets from it
+    except (AttributeError, TypeError):  # scikit-learn raises these for objects of other libraries
         return False, False

@@ -1,4 +1,4 @@
-"""Progress of a pass: a bar with events per second and time left on a terminal, or a call of the user's function."""
+"""Progress of a pass: a bar with events per second and time left on a terminal, or calls of a user's function."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from drstream.errors import DrstreamError
 
 @contextmanager
 def reporter(progress: Any, total: int | None) -> Iterator[Callable[..., None]]:
-    """A function to be called with the number of rows done so far, and perhaps with a text to show beside the bar.
+    """Yield a function that takes the number of rows done so far, and perhaps a text to show beside the bar.
 
-    progress=False shows nothing, True a bar if standard error is a terminal, a function is called with (done, total).
+    progress=False shows nothing. True shows a bar if standard error is a terminal. A function is called with
+    (done, total).
     """
     if callable(progress):
         yield lambda done, text="": progress(done, total)
@@ -55,12 +56,12 @@ def _bar(total: int | None) -> Iterator[Callable[..., None]]:
 
 
 class CompileNotice:
-    """Says on a terminal that kernels are being compiled, for as long as that lasts."""
+    """Shows on a terminal that kernels are being compiled, while they are."""
 
-    line: Callable[[str], None]  # shows a text, beside the bar where there is one
+    line: Callable[[str], None]  # shows a text, beside the bar if there is one
 
     def start(self) -> None:
-        """Only the command line calls this: a library should not write to its user's terminal unasked."""
+        """Start to show notices. Only the command line calls this: a library should not write to a terminal unasked."""
         from drstream.kernels import _notice
 
         if sys.stderr.isatty():
@@ -72,7 +73,7 @@ class CompileNotice:
 
 
 def _on_a_line_of_its_own(text: str) -> None:
-    sys.stderr.write(f"\r\x1b[2K{text}")  # over what was there
+    sys.stderr.write(f"\r\x1b[2K{text}")  # replaces the line
     sys.stderr.flush()
 
 

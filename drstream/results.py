@@ -1,4 +1,4 @@
-"""What all results share: an estimate with its interval, the models that were used, and JSON."""
+"""What results have in common: an estimate with its interval, a summary of the models, and JSON."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated value with its interval. What is undefined is NaN."""
+    """An estimated value with its interval. Undefined numbers are NaN."""
 
     value: float
     stderr: float
     low: float
     high: float
     n: int  # events
-    ess: float = math.nan  # effective sample size (Σw)² / Σw²; n where no weights are used
+    ess: float = math.nan  # effective sample size (Σw)² / Σw²; n if no weights are used
     max_weight: float = math.nan
-    capped: float = 0.0  # share of the weights that the estimator made smaller
+    capped: float = 0.0  # share of the weights that the estimator reduced
 
     def __str__(self) -> str:
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
 
 
 class Note(str):
-    """A sentence about a result that its reader should know; its kind is for code."""
+    """A sentence that the reader of a result should know. Its `kind` is for code."""
 
     kind: str
 
@@ -41,7 +41,7 @@ class Note(str):
 
 
 def plain(value: Any) -> Any:
-    """For JSON, which has no NaN and no infinity."""
+    """Replace NaN and infinity by None, as JSON has neither."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -51,25 +51,25 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What a result says of the models that were used."""
+    """What a result reports about the models that were used."""
 
-    crossfit: int | None = None  # number of folds that models were fitted by
-    crossfitted: tuple[bool, bool] = (False, False)  # whether the reward model was, and the propensity model
+    crossfit: int | None = None  # number of folds
+    crossfitted: tuple[bool, bool] = (False, False)  # for the reward model and the propensity model
     estimated_propensities: bool = False
-    least_propensity: float = math.nan  # of those that propensity= gave; NaN for the log's own
-    r2: float = math.nan  # of the reward model on the logged events
+    least_propensity: float = math.nan  # smallest that propensity= gave; NaN if the log's own were used
+    r2: float = math.nan  # R² of the reward model on the logged events
     calibration: pa.Table | None = None  # predictions and rewards by decile of the prediction
     clamped: float = 0.0  # share of the predictions, over all actions, that the clamp changed
 
 
 class WithModels:
-    """A result that knows the models it was made with."""
+    """A result that has a summary of the models it was made with."""
 
     models: ModelSummary
 
     @property
     def crossfit(self) -> int | None:
-        """Number of folds that models were fitted by; None without cross-fitting."""
+        """Number of folds of cross-fitting; None without it."""
         return self.models.crossfit
 
     @property
@@ -78,12 +78,12 @@ class WithModels:
 
     @property
     def least_propensity(self) -> float:
-        """The smallest propensity that propensity= gave; NaN where the log's own were used."""
+        """The smallest propensity that propensity= gave; NaN if the log's own were used."""
         return self.models.least_propensity
 
     @property
     def r2(self) -> float:
-        """R² of the reward model on the logged events; NaN without one."""
+        """R² of the reward model on the logged events; NaN without a model."""
         return self.models.r2
 
     @property
@@ -105,7 +105,7 @@ class WithModels:
         return {**said, "least_propensity": self.least_propensity, "model": model}
 
     def how(self) -> str:
-        """A sentence about the models; empty where there are none."""
+        """Return a sentence about the models; empty if there are none."""
         by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self.models.crossfitted]
         said = []
         if self.calibration is not None:

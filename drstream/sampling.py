@@ -1,4 +1,4 @@
-"""Random numbers by row: the u_k of Algorithm 1, and the splits of a log."""
+"""Random numbers by row, for the u_k of Algorithm 1 and for the splits of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEEDS = 2**64
 
 
 def uniforms(seed: int, start: int, count: int) -> Floats:
-    """The random numbers in [0, 1) of rows start, start + 1, ...: a function of (seed, row) and nothing else.
+    """Return the random numbers in [0, 1) of rows start, start + 1, ... They depend on (seed, row) and nothing else.
 
     >>> bool((uniforms(7, 100, 5) == uniforms(7, 98, 7)[2:]).all())
     True

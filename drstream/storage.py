@@ -1,6 +1,6 @@
-"""Files: written whole or not at all; and what was fitted to a log, saved and loaded without a pickle.
+"""Files: fitted models and policies, saved and loaded without a pickle. A file is written whole or not at all.
 
-Models and policies are arrays and JSON in an .npz; estimators of scikit-learn are kept by skops.
+Models and policies are arrays and JSON in an .npz file. skops saves estimators of scikit-learn.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SEVERAL = {"model": "models", "policy": "policies"}
-AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # if a file cannot be read
+AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # advice if a file cannot be read
 NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
 
 
 def save(model: Trained, path: str | os.PathLike[str]) -> None:
-    """Write what was fitted; the file appears when it is complete."""
+    """Write a fitted model or policy to a file, which appears only when it is complete."""
     model.require_fit()
     kept = {name: getattr(model, name) for name in model.kept}
     if model.estimators:
@@ -41,7 +41,7 @@ def save(model: Trained, path: str | os.PathLike[str]) -> None:
 
 
 def check_savable(model: Trained) -> None:
-    """An error, before anything is fitted, if what is needed to save it is not installed."""
+    """Raise an error if the library that saves this model is not installed. To be called before the fit."""
     if model.estimators:
         _skops(model.error)
 
@@ -55,7 +55,7 @@ def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type
 
 
 def _about(model: Trained) -> dict[str, Any]:
-    """All but arrays and estimators."""
+    """Return all that is saved except arrays and estimators."""
     return {
         "format": FORMAT,
         "kind": type(model).__name__,
@@ -73,7 +73,7 @@ def _about(model: Trained) -> dict[str, Any]:
 
 
 class Shelf:
-    """The kinds of one sort, "model" or "policy", that can be read from a file."""
+    """Loads the classes of one sort, "model" or "policy", from files."""
 
     def __init__(
         self, sort: str, kinds: Sequence[type[Trained]], error: type[DrstreamError], checked: Sequence[str] = ()
@@ -81,10 +81,10 @@ class Shelf:
         self.sort, self.error = sort, error
         self.kinds = {kind.__name__: kind for kind in kinds}
         self.again = AGAIN[sort]
-        self.checked = checked  # types that skops does not know as harmless, and that `check_loaded` looks into
+        self.checked = checked  # types that skops does not know as harmless, but that `check_loaded` checks
 
     def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
-        """What `save` wrote. Types that skops does not know as harmless are refused unless named in `trusted`."""
+        """Load what `save` wrote. Types that skops does not trust raise an error unless named in `trusted`."""
         name = os.fspath(path)
         if not Path(path).is_file():
             raise self.error(f"no such file: {name!r}")
@@ -92,7 +92,7 @@ class Shelf:
             with zipfile.ZipFile(path) as file:
                 ours = "about.npy" in file.namelist()
                 theirs = "schema.json" in file.namelist()
-        except Exception:  # BadZipFile, OSError, NotImplementedError, ...: a damaged file meets many in zipfile
+        except Exception:  # zipfile raises BadZipFile, OSError, NotImplementedError and others for damaged files
             ours = theirs = False
         if theirs:
             trusted = [trusted] if isinstance(trusted, str) else list(trusted)
@@ -153,7 +153,7 @@ class Shelf:
         return model
 
     def _read_skops(self, name: str, trusted: list[str]) -> tuple[dict[str, Any], list[str]]:
-        """What stands in the file, and the types that are yet to be checked."""
+        """Return the contents of the file, and the types that are yet to be checked."""
         skops = _skops(self.error)
         data = Path(name).read_bytes()
         try:
@@ -190,7 +190,7 @@ def _skops(kind: type[DrstreamError]) -> Any:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to. At the end, the file is renamed to `path`; after an error, it is deleted."""
+    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted."""
     unfinished = Path(f"{os.fspath(path)}.part")
     try:
         yield unfinished

@@ -21,10 +21,11 @@ LAYOUTS = ("wide", "list")
 
 
 class World:
-    """Users of a few kinds, who click on one of K items with a probability that depends on both.
+    """A world of users of a few kinds, to whom a policy shows one of K items.
 
-    A context is the vector of the user's kind (or, with kinds=None, a fresh normal vector each time). The logging
-    policy is a softmax with a floor, so that every item has a chance. With kinds, a true value is a finite sum.
+    The probability of a click depends on the kind and the item. A context is the vector of the user's kind. With
+    kinds=None, it is a new normal vector for each event. The logging policy is a softmax with a floor, so that every
+    item has a chance. With kinds, a true value is a finite sum.
 
     >>> from drstream.policies import Constant, Uniform
     >>> world = World(n_actions=3, n_features=4, seed=1)
@@ -58,18 +59,18 @@ class World:
         self.frequency = None if kinds is None else rng.dirichlet(np.full(kinds, 2.0))
 
     def reward(self, X: NDArray[Any]) -> Floats:
-        """The probability (n, K) of a click on each item: a logistic function, which no linear model hits."""
+        """Return the probability (n, K) of a click on each item. It is logistic, so no linear model is exact."""
         return 1 / (1 + np.exp(-(np.asarray(X, np.float64) @ self.taste.T * 1.5 + self.appeal)))
 
     def logging(self, X: NDArray[Any]) -> Floats:
-        """The logging policy's probabilities (n, K)."""
+        """Return the logging policy's probabilities (n, K)."""
         scores = np.asarray(X, np.float64) @ self.habit.T
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         chosen = scores / scores.sum(axis=1, keepdims=True)
         return self.floor + (1 - self.floor * self.n_actions) * chosen
 
     def value(self, policy: Any) -> float:
-        """The true value of a fixed policy."""
+        """Return the true value of a fixed policy."""
         if self.kinds is None or self.frequency is None:
             raise DrstreamError("true values are known by construction for a world with kinds= only")
         return float(self.frequency @ (self._probabilities(policy) * self.reward(self.kinds)).sum(axis=1))
@@ -83,7 +84,7 @@ class World:
         return np.asarray(known.probabilities(self.kinds), np.float64)  # type: ignore[arg-type]
 
     def table(self, rows: int, *, seed: int = 0, layout: str = "wide") -> pa.Table:
-        """A log: columns action, reward, propensity and x0, x1, ..., or x of lists."""
+        """Return a log with columns action, reward, propensity, and x0, x1, ... or, with layout="list", lists x."""
         rng = np.random.default_rng(seed)
         if self.kinds is None:
             X = rng.standard_normal((rows, self.n_features), dtype=np.float32)
@@ -103,7 +104,7 @@ class World:
         raise DrstreamError(f"layout={layout!r}: one of {', '.join(LAYOUTS)}")
 
     def tables(self, rows: int, *, seed: int = 0, layout: str = "wide") -> Iterator[pa.Table]:
-        """The same, in pieces that fit in memory; piece i is drawn with a seed of its own."""
+        """Yield a log in pieces that fit in memory. Each piece is drawn with its own seed."""
         for i, start in enumerate(range(0, rows, CHUNK)):
             yield self.table(min(CHUNK, rows - start), seed=seed + 1_000_003 * i, layout=layout)
 
@@ -117,7 +118,7 @@ class World:
         compression: str = "snappy",
         row_group_rows: int = CHUNK,
     ) -> None:
-        """Write a log to a Parquet file; the file appears when it is complete."""
+        """Write a log to a Parquet file, which appears only when it is complete."""
         schema = self.table(1, layout=layout).schema
         with atomic_path(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
             for table in self.tables(rows, seed=seed, layout=layout):

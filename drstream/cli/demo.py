@@ -53,7 +53,7 @@ def _write_log(path: Path, rows: int, seed: int) -> World:
 
 
 def _evaluate(world: World, path: Path, threads: int | None) -> tuple[Evaluation, dict[str, float]]:
-    """Estimates, and the true values beside them."""
+    """Return the estimates and the true values."""
     from drstream.evaluation.evaluate import evaluate
     from drstream.log import Log
     from drstream.models import Ridge

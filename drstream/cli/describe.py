@@ -55,7 +55,7 @@ def describe(
 
 
 def _show_columns(log: list[str]) -> None:
-    """What can be said of a file in which the roles were not found."""
+    """Print the columns of a log in which the roles were not found."""
     from drstream.log.opening import open_source
 
     source = open_source(log[0] if len(log) == 1 else log)

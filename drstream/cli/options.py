@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they do with them: open the log, check and write files."""
+"""Options that several commands share, and their common work: open the log, check and write files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def check_folder(path: Path, log: Log) -> None:
 
 
 def write_table(table: Any, path: Path) -> None:
-    """Write a table to a .csv or .parquet file, which appears when it is complete."""
+    """Write a table to a .csv or .parquet file, which appears only when it is complete."""
     import pyarrow.csv
     import pyarrow.parquet
 

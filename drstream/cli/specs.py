@@ -40,14 +40,14 @@ MODEL_FILES = (".npz", ".skops")
 
 
 def learners() -> dict[str, type]:
-    """The compiled policies that learn, by the words for them on the command line."""
+    """Return the compiled online policies by their names on the command line."""
     from drstream.policies import learners as found
 
     return {_word(kind): kind for kind in (getattr(found, name) for name in found.__all__)}
 
 
 def optimizers() -> dict[str, type]:
-    """The learners of drstream.optimize that learn from losses, by the words for them."""
+    """Return the learners of drstream.optimize that learn from losses, by their names on the command line."""
     from drstream import optimize
 
     kinds = (getattr(optimize, name) for name in optimize.__all__)
@@ -59,7 +59,7 @@ def optimizers() -> dict[str, type]:
 
 
 def _word(kind: type) -> str:
-    """What a class is called on the command line: EpsilonGreedy is epsilon-greedy, unless the class has another word.
+    """Return the name of a class on the command line: its `word` or, for EpsilonGreedy, epsilon-greedy.
 
     >>> _word(kinds.SquareCB), _word(kinds.LinUCB)
     ('square-cb', 'linucb')
@@ -68,13 +68,13 @@ def _word(kind: type) -> str:
 
 
 def _parameters_of(kind: type) -> list[str]:
-    """The parameters that can be written as numbers or words; others are objects, e.g. a base classifier."""
+    """Return the parameters that can be written as numbers or words. Others are objects, e.g. a base classifier."""
     found = inspect.signature(kind).parameters.values()
     return [p.name for p in found if isinstance(p.default, int | float | str) or "float" in str(p.annotation)]
 
 
 def actions(text: str | None) -> int | list[Any] | None:
-    """`10`, or `web,news,movie`."""
+    """Parse --actions, e.g. `10` or `web,news,movie`."""
     if text is None:
         return None
     labels: list[Any] = [_int_or_text(label.strip()) for label in text.split(",")]
@@ -93,9 +93,9 @@ def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
 
 
 def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Policies that learn, as `epsilon-greedy` or `a=linucb:alpha=0.5,ridge=2`, and fixed ones as above.
+    """Parse online policies, e.g. `epsilon-greedy` or `a=linucb:alpha=0.5,ridge=2`, and fixed policies.
 
-    `given` are parameters for all policies that have them, e.g. of --epsilon.
+    `given` are parameters for every policy that has them, e.g. from --epsilon.
     """
     named: dict[str, Any] = {}
     unused = set(given)
@@ -122,7 +122,7 @@ def _online(spec: str, given: dict[str, Any], option: str = "--policy") -> Any:
 
 
 def _parameters(text: str, kind: type, spec: str, option: str) -> dict[str, Any]:
-    """`alpha=0.5,ridge=2`."""
+    """Parse parameters, e.g. `alpha=0.5,ridge=2`."""
     found: dict[str, Any] = {}
     known, usual = _parameters_of(kind), inspect.signature(kind).parameters
     for part in text.split(",") if text else ():
@@ -142,12 +142,15 @@ def _parameters(text: str, kind: type, spec: str, option: str) -> dict[str, Any]
 def _number_or_truth(text: str) -> float | bool:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    value = float(text)
-    return int(value) if value.is_integer() else value
+    try:
+        return int(text)  # a seed may have more digits than a float
+    except ValueError:
+        value = float(text)
+        return int(value) if value.is_integer() else value
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
-    """`0,0.01,0.05`."""
+    """Parse numbers, e.g. `0,0.01,0.05`."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
@@ -160,7 +163,7 @@ def _check_new(name: str, spec: str, named: dict[str, Any]) -> None:
 
 
 def _name(text: str) -> tuple[str, str]:
-    """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
+    """Return the name and the rest: `new=softmax:w.npz` has the name new. Without one, the whole text is the name."""
     name, equals, spec = text.partition("=")
     if Path(text).is_file():
         return text, text
@@ -193,7 +196,7 @@ def _unknown(option: str, text: str, forms: Sequence[str]) -> PolicyError:
 
 
 def _learned(path: str) -> Any:
-    """A policy of drstream optimize."""
+    """Load a policy that drstream optimize wrote."""
     from drstream import optimize
 
     try:
@@ -205,7 +208,7 @@ def _learned(path: str) -> Any:
 
 
 def _label(text: str, labels: Sequence[Any]) -> Any:
-    """The label that is written so."""
+    """Return the label that this text stands for."""
     for label in labels if not isinstance(labels, range) else ():
         if str(label) == text:
             return label
@@ -217,7 +220,7 @@ def _int_or_text(text: str) -> int | str:
 
 
 def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Arrays `weights` (K, d) and perhaps `intercept` (K) of an .npz file."""
+    """Read the arrays `weights` (K, d) and perhaps `intercept` (K) from an .npz file."""
     if not Path(path).is_file():
         raise PolicyError(f"no such file: {path!r}")
     try:
@@ -239,7 +242,7 @@ def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _python(spec: str, kind: type[DrstreamError]) -> Any:
-    """`module:object`, imported with the current folder on the path. What is imported is trusted."""
+    """Import `module:object`, with the current folder on the path. Imported code is trusted."""
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
         raise kind(f"python:{spec}: write python:MODULE:OBJECT")
@@ -261,7 +264,7 @@ def _python(spec: str, kind: type[DrstreamError]) -> Any:
 
 @dataclass(frozen=True)
 class Fitting:
-    """How models that are named by a word are fitted: by fold, or on a share of the log, which is then left out."""
+    """How models of the command line are fitted: by fold, or on a share of the log, which is then left out."""
 
     share: float
     seed: int
@@ -280,7 +283,7 @@ def fitted_models(
     log: Log,
     how: Fitting,
 ) -> tuple[dict[str, Any], Log]:
-    """What `evaluate` and `replay` are told of models, and the log that is left for them."""
+    """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them."""
     limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
     model = None if model_text is None else _model(model_text)
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
@@ -293,7 +296,7 @@ def fitted_models(
         for one in waiting:
             if isinstance(one, Trained):
                 one.fit(train, threads=how.threads, progress=True)
-            else:  # a model of the user's own need not know of threads
+            else:  # fit of a user's model may not take threads=
                 one.fit(train)
     told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}
     if how.crossfit is not None:
@@ -302,7 +305,7 @@ def fitted_models(
 
 
 def without_training_rows(users: Iterable[Any], log: Log) -> Log:
-    """The rest of a log on splits of which models were fitted, or policies learned: for those from files."""
+    """Return the log without the splits that models or policies, loaded from files, were fitted on."""
     origins = [o for user in users for o in (getattr(user, "fitted_on", None), *getattr(user, "models_of", ()))]
     for origin in origins:
         if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
@@ -313,7 +316,7 @@ def without_training_rows(users: Iterable[Any], log: Log) -> Log:
 
 
 def learner(text: str, horizon: int | None, q: float | None, c_max: float | None) -> Any:
-    """For `drstream optimize`: dlm, filter-tree, offset-tree, or an online policy to replay."""
+    """Make a learner for `drstream optimize`: dlm, filter-tree, offset-tree, or an online policy to replay."""
     from drstream import optimize
 
     kind, _, rest = text.partition(":")
@@ -332,7 +335,7 @@ def learner(text: str, horizon: int | None, q: float | None, c_max: float | None
 
 @dataclass(frozen=True)
 class Learning:
-    """What `drstream optimize` was told, but for the learner."""
+    """The options of `drstream optimize` about losses, models and the split."""
 
     losses: str | None
     model: str | None
@@ -349,7 +352,7 @@ class Learning:
         return self.losses or "dr"
 
     def check(self, made: Any) -> None:
-        """Are these options about this learner?"""
+        """Raise an error if some option does not apply to this learner."""
         from drstream import optimize
 
         if self.estimator not in ("ips", "dr", "dm"):
@@ -379,7 +382,7 @@ class Learning:
 
 
 def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
-    """The learner, fitted on its share of the log."""
+    """Fit the learner on its share of the log, and return it."""
     from drstream import optimize
 
     asked.check(made)
@@ -402,7 +405,7 @@ def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
 
 
 def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:
-    """For `drstream fit`: ridge, logistic or propensity."""
+    """Make a model for `drstream fit`: ridge, logistic or propensity."""
     kind, _, rest = text.partition(":")
     if kind == "ridge":
         return models.Ridge(_number(rest, text) if rest else 1.0, shared=shared, weights=weights)
@@ -452,7 +455,7 @@ def _propensity(text: str, limits: dict[str, Any]) -> Any:
 
 
 def sparse(text: str) -> Sparse:
-    """`indices,values,47236`, or `indices,47236`."""
+    """Parse --sparse, e.g. `indices,values,47236` or `indices,47236`."""
     *columns, dim = text.split(",")
     if not 1 <= len(columns) <= 2 or not dim.strip().isdigit():
         raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
@@ -461,7 +464,7 @@ def sparse(text: str) -> Sparse:
 
 
 def _clamp(text: str | None) -> Any:
-    """`0,1`, or `range`: that of the rewards that the model was fitted on."""
+    """Parse --clamp: `0,1`, or `range` for the range of rewards that the model was fitted on."""
     if text is None or text == "range":
         return None if text is None else True
     pair = numbers(text, "--clamp")

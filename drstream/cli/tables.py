@@ -36,7 +36,7 @@ def _cell(value: Any) -> str:
 
 
 def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
-    """A table that fits 80 columns for short names; with the true values beside the estimates, where they are known."""
+    """Print estimates, and true values if these are known. With short names, the table fits 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     interval = f"{100 * result.confidence:.6g} % interval"
     last_column = "truth" if truth else "vs logging"
@@ -77,7 +77,7 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
 
 
 def show_replays(result: Replays) -> None:
-    """A table that fits 80 columns for short names; T stands above it."""
+    """Print replays, with T above the table. With short names, the table fits 80 columns."""
     first, console = result.runs[0], _console()
     several, wide = len(result.seeds) > 1, console.width >= 110
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
@@ -106,7 +106,7 @@ def show_replays(result: Replays) -> None:
 
 
 def _short(value: float) -> str:
-    """Five decimals, or four digits of what is smaller."""
+    """Format a number with five decimals or, if it is below 0.01, with four digits."""
     return _number(value) if value != value or value == 0 or abs(value) >= 0.01 else f"{value:.4g}"
 
 
@@ -119,7 +119,7 @@ def _any_reduced(rows: list[dict[str, Any]]) -> bool:
 
 
 def _console() -> Console:
-    """Wide enough for whole tables in a pipe, where there is no terminal to fit."""
+    """Return a console. In a pipe, it is wide enough for whole tables."""
     console = Console()
     return console if console.is_terminal else Console(width=160)
 

@@ -7,18 +7,18 @@ policy ν and event k, with weight w, the terms are
     reward     w r                            residual  w (r - r̂(x, a))
     centred    w (r - c), c a typical reward  predicted r̂(x, ν), which has no weight
 
-and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, whose
-standard error is a difference of their co-moments: about a typical reward, not about 0, these do not cancel where
-rewards are far from 0.
+and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, and its
+standard error is a difference of co-moments. If rewards are far from 0, co-moments of w r would cancel. So SNIPS uses
+rewards about a typical reward.
 
-The terms that an estimator combines form one group, whose covariances are gathered: among the terms of one policy, and
-with those of every other policy and with the reward, so that differences are paired.
+The terms that an estimator combines form one group. The covariances of a group are gathered: between the terms of one
+policy, with the terms of every other policy, and with the reward. So differences are paired.
 
-To add an estimator, add an entry to `ALL`; one of your own is passed to `evaluate` as an object:
+To add an estimator, add an entry to `ALL`. Or pass an estimator of your own to `evaluate` as an object:
 
     estimators=["dr", Estimator("half", ("predicted", "robust"), IMPORTANCE, value=..., gradient=...)]
 
-This module imports no NumPy and no kernels, so that `drstream evaluate --help` can list what is here at once.
+This module imports no NumPy and no kernels, so `drstream evaluate --help` lists the estimators at once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 class Weight:
     """A way to weigh events, from ν(a_k|x_k) and p_k.
 
-    kernel      a function (pi, p, *parameters, out) that fills `out`, or the name of one in `drstream.kernels.terms`
-    parameters  of `evaluate` that the kernel takes, each with the value that changes nothing; one must be given
+    kernel      A function (pi, p, *parameters, out) that fills `out`, or the name of one in `drstream.kernels.terms`.
+    parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
+                of `evaluate` must give at least one of them.
     """
 
     name: str
@@ -63,7 +64,7 @@ SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 
 
 class Sample(NamedTuple):
-    """What an estimator is computed from: the means of its terms, their covariances, and the typical reward."""
+    """The input of an estimator: the means of its terms, their covariances, and the typical reward."""
 
     mean: Floats
     covariance: Floats
@@ -74,10 +75,11 @@ class Sample(NamedTuple):
 class Estimator:
     """A function of the means of `terms`, with weights of one kind.
 
-    value     of a `Sample`, the estimate
-    gradient  of a `Sample`, the derivative of the value by each mean (the delta method's influence of each term)
-    default   whether it is computed when no estimators are named
-    headline  whether it is the one to compare policies by, where none is named
+    value     Computes the estimate from a `Sample`.
+    gradient  Computes the derivative of the value by each mean from a `Sample` (the delta method's influence of each
+              term).
+    default   Whether `evaluate` computes it when no estimators are named.
+    headline  Whether policies are compared by it when no estimator is named.
     """
 
     name: str
@@ -119,7 +121,7 @@ def _mean(name: str, term: str, weight: Weight | None, **more: Any) -> Estimator
 
 
 def _control(s: Sample) -> float:
-    """β = Cov(w r, w) / Var(w), about the pivot; 0 where all weights are the same, up to rounding."""
+    """β = Cov(w r, w) / Var(w), about the pivot; 0 if all weights are equal, up to rounding."""
     spread = s.covariance[0, 0]
     return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else 0.0
 
@@ -168,14 +170,14 @@ def named(name: str) -> Estimator:
 
 @dataclass(frozen=True)
 class Available:
-    """What there is to estimate with."""
+    """The inputs that estimators can use."""
 
     model: bool
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What keeps an estimator from being used: "model", "propensities", "parameters", or nothing."""
+        """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
@@ -187,9 +189,9 @@ class Available:
 
 
 def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:
-    """The estimators asked for; by default, all of the default set that can be used.
+    """The estimators that were named. By default, all default estimators whose inputs are available.
 
-    no_propensities  what to say where they are missing
+    no_propensities  What the error says if propensities are missing.
     """
     if names is None:
         possible = [e for e in ALL.values() if e.default and available.lacks(e) is None]

@@ -100,7 +100,7 @@ def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
 
 
 def consume(plan: Plan, part: Part) -> Tally:
-    """The state of one part."""
+    """Read one part and return its state."""
     tally = plan.create()
     space = Workspace(plan.job, plan.block_rows)
     for batch in plan.reader.batches(part, tally.skipped):
@@ -111,7 +111,7 @@ def consume(plan: Plan, part: Part) -> Tally:
 
 
 def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
-    """Read the result off the state."""
+    """Make the result from the final state."""
     job, layout, state = plan.job, plan.layout, total.moments
     means = layout.means(state)
     groups = {}

@@ -29,11 +29,11 @@ class Plan:
     job: Job
     estimators: list[Estimator]
     reader: Reader
-    groups: tuple[tuple[str, ...], ...]  # terms whose covariances are wanted
+    groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
 
     @cached_property
     def layout(self) -> Layout:
-        """Variable 0 is the reward; then the terms of each policy."""
+        """Variable 0 is the reward. The terms of each policy follow."""
         return Layout(self.job.variables, tuple(self.group(terms) for terms in self.groups))
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
@@ -44,7 +44,10 @@ class Plan:
 
     @property
     def block_rows(self) -> int:
-        """Few enough that buffers stay in cache; a function of what is asked for, so that every run blocks alike."""
+        """Rows of a block: few enough that buffers stay in cache.
+
+        They depend on the log and the parameters only, so every run has the same blocks.
+        """
         if all(policy.only_logged for policy in self.job.policies):
             rows = 4 * CACHE // (8 * self.job.variables)
         else:
@@ -72,7 +75,7 @@ def make_plan(
     parameters: dict[str, float | None],
     workers: Workers,
 ) -> Plan:
-    """Bind policies and models to the log, and find out what must be read of it."""
+    """Bind policies and models to the log, and find out what to read from it."""
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
@@ -95,7 +98,7 @@ def make_plan(
 
 
 def _groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
-    """The sets of terms whose covariances are wanted: the estimators', and the weights' own for the sample size."""
+    """The sets of terms whose covariances are needed: by estimators, and by effective sample sizes."""
     groups = list(dict.fromkeys(e.columns for e in chosen))
     for weight in dict.fromkeys(e.column("weight") for e in chosen if e.weight):
         if not any(weight in group for group in groups):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Group(NamedTuple):
-    """Terms that are combined: means and co-moments of the reward and of these terms of every policy."""
+    """Means and co-moments of a group of variables: the reward, and the same terms of every policy."""
 
     means: Floats
     comoment: Floats
@@ -30,18 +30,27 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Sums:
-    """What was gathered over all events."""
+    """Sums over all events."""
 
     n: int  # events
     groups: dict[tuple[str, ...], Group]  # by the columns of the terms
-    weights: list[str]  # columns of the weights, in the order of those below
-    largest: Floats  # weight of each policy, by kind
-    reduced: Ints  # weights of each policy that are smaller than ν / p, by kind
+    weights: list[str]  # columns of the weights, in the order of `largest` and `reduced`
+    largest: Floats  # the largest weight, by policy and kind of weight
+    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
     typical_reward: float
 
 
 class Evaluation(WithModels):
-    """Estimates of every policy by every estimator: `result["new", "dr"].value`."""
+    """Estimates of every policy by every estimator: `result["new", "dr"].value`.
+
+    policies, estimators  Names of the policies and of the estimators.
+    n                     Number of events.
+    labels                Labels of the actions.
+    baseline              Mean reward of the logging policy, with an interval.
+    skipped               Number of bad rows that were left out, by reason.
+    confidence            Confidence level of the intervals.
+    r2, calibration       Quality of the reward model on the logged events.
+    """
 
     def __init__(
         self,
@@ -54,7 +63,7 @@ class Evaluation(WithModels):
         confidence: float,
     ) -> None:
         self.policies = list(policies)
-        self.labels = list(labels)  # the actions; none where only probabilities of logged actions were looked at
+        self.labels = list(labels)  # empty if only probabilities of logged actions were needed
         self.estimators = [e.name for e in estimators]
         self.n = sums.n
         self.skipped = skipped  # bad rows that were left out, by reason
@@ -70,7 +79,7 @@ class Evaluation(WithModels):
         if not isinstance(key, tuple) or len(key) != 2:
             raise KeyError(f"result[{key!r}]: give a policy and an estimator, e.g. result[{self.policies[0]!r}, 'dr']")
         j, estimator = self._find(*key)
-        value, gradient, comoment = self._lisuggest(j, estimator)
+        value, gradient, comoment = self._linear(j, estimator)
         return self._estimate(value, gradient, comoment, **self._weights(j, estimator))
 
     @property
@@ -84,16 +93,16 @@ class Evaluation(WithModels):
     def difference(self, policy: str, other: str | None = None, estimator: str | None = None) -> Estimate:
         """The value of a policy minus that of another policy, or of the logging policy, with a paired interval.
 
-        The terms of each event are paired. Without an estimator, it is the doubly robust one if that was asked for,
-        else the first.
+        The terms of each event are paired. Without an estimator, the doubly robust one is used if the evaluation has
+        it, else the first.
         """
         j, chosen = self._find(policy, estimator or self._headline)
-        value, gradient, comoment = self._lisuggest(j, chosen)
+        value, gradient, comoment = self._linear(j, chosen)
         if other is None:
             value -= self.baseline.value
             gradient[0] -= 1
         else:
-            other_value, other_gradient, _ = self._lisuggest(self._find(other, chosen.name)[0], chosen)
+            other_value, other_gradient, _ = self._linear(self._find(other, chosen.name)[0], chosen)
             value -= other_value
             gradient -= other_gradient
         return self._estimate(value, gradient, comoment)
@@ -109,7 +118,7 @@ class Evaluation(WithModels):
             raise KeyError(f"no estimator {estimator!r} was asked for: {suggest(str(estimator), self.estimators)}")
         return self.policies.index(policy), self._estimators[estimator]
 
-    def _lisuggest(self, j: int, estimator: Estimator) -> tuple[float, Floats, Floats]:
+    def _linear(self, j: int, estimator: Estimator) -> tuple[float, Floats, Floats]:
         """Value, gradient over the whole group of variables, and their co-moments."""
         means, comoment = self._sums.groups[estimator.columns]
         size = len(estimator.terms)
@@ -120,11 +129,11 @@ class Evaluation(WithModels):
             value = float(estimator.value(sample))
             gradient[place] = estimator.gradient(sample)
         if estimator.weight and self._sums.largest[j, self._kind(estimator)] == 0:
-            gradient[place] = math.nan  # no event tells of this policy: there is no interval, not one of width 0
+            gradient[place] = math.nan  # no event has weight for this policy: no interval, not one of width 0
         return value, gradient, comoment
 
     def _kind(self, estimator: Estimator) -> int:
-        """Which of the weights is the estimator's."""
+        """The index of the estimator's weight."""
         return self._sums.weights.index(estimator.column("weight"))
 
     def _weights(self, j: int, estimator: Estimator) -> dict[str, float]:
@@ -179,7 +188,7 @@ class Evaluation(WithModels):
         return plain({**self._about(), "estimates": self.rows()})
 
     def to_json(self, indent: int | None = 2) -> str:
-        """As JSON; what is undefined is null."""
+        """The result as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def _about(self) -> dict[str, Any]:

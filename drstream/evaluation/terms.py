@@ -1,4 +1,4 @@
-"""The terms of a block of events: policies and model fill their buffers, kernels make the terms of every policy."""
+"""The terms of a block of events: policies and model fill buffers, and kernels compute the terms from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drstream.types import Floats, Ints
 
 @dataclass(frozen=True)
 class WeightTerms:
-    """The terms with one weight, which is the first of them."""
+    """The terms that share one weight. The weight itself is the first of them."""
 
     weight: Weight
     terms: tuple[str, ...]
@@ -47,21 +47,21 @@ class WeightTerms:
         return getattr(kernels, kernel) if isinstance(kernel, str) else kernel
 
     def __reduce__(self) -> tuple[type[WeightTerms], tuple[Weight, tuple[str, ...], tuple[float, ...]]]:
-        return WeightTerms, (self.weight, self.terms, self.parameters)  # compiled kernels stay here
+        return WeightTerms, (self.weight, self.terms, self.parameters)  # compiled kernels are not pickled
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a policy that the chosen estimators name, in the order of their rows."""
+    """The terms that the chosen estimators need for each policy, in the order of their rows."""
 
-    predicted: bool  # r̂(x, ν) is one, the first
+    predicted: bool  # r̂(x, ν) is the first term
     weighted: tuple[WeightTerms, ...]
 
     @classmethod
     def of(cls, chosen: Sequence[Estimator], parameters: dict[str, float | None]) -> Terms:
         wanted: dict[Weight, dict[str, None]] = {}
         for estimator in chosen:
-            if estimator.weight is not None:  # which tells the effective sample size, if nothing else
+            if estimator.weight is not None:  # always a term: it gives the effective sample size
                 terms = wanted.setdefault(estimator.weight, {"weight": None})
                 terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
         weighted = []
@@ -84,8 +84,8 @@ class Tally:
     """The state of a pass over some events."""
 
     moments: State
-    largest: Floats  # weight of each policy and kind
-    reduced: Ints  # weights that are smaller than ν / p, of each policy and kind
+    largest: Floats  # the largest weight, by policy and kind of weight
+    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
     calibration: Calibration  # of r̂
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
 
@@ -99,7 +99,7 @@ class PolicyRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be computed for each block. It can be pickled if policies and models can."""
+    """What to compute for each block. It can be pickled if policies and models can."""
 
     policies: list[FixedPolicy]
     models: BoundModels
@@ -109,12 +109,12 @@ class Job:
 
     @property
     def variables(self) -> int:
-        """The reward, and the terms of each policy."""
+        """Number of variables: the reward, and the terms of each policy."""
         return 1 + len(self.policies) * len(self.terms)
 
 
 class Workspace:
-    """Buffers of one worker, used again for each block, and their views for blocks of n events."""
+    """Buffers that a worker reuses for each block, and views of them for blocks of n events."""
 
     def __init__(self, job: Job, rows: int) -> None:
         self.job = job
@@ -124,14 +124,14 @@ class Workspace:
         self.n = -1
 
     def fit(self, n: int) -> Workspace:
-        """Views for n events; they change with the last block of a batch only."""
+        """Make views for n events. Their size changes with the last block of a batch only."""
         if n != self.n:
             self.n = n
             self.terms = self._terms[: self.job.variables * n].reshape(-1, n)
             self.pi = self._pi[: self.job.n_actions * n].reshape(-1, n)
             self.rhat = self._rhat[: self.job.n_actions * n].reshape(-1, n)
             self.logged_pi, self.logged_rhat, self.sums, self.predicted, self.ones, self.p = self._vectors[:, :n]
-            self.logged_rhat[:] = self.predicted[:] = 0  # without a model
+            self.logged_rhat[:] = self.predicted[:] = 0  # stays 0 without a model
             self.ones[:] = 1
             self.policies = [self._rows(j) for j in range(len(self.job.policies))]
         return self
@@ -178,7 +178,7 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Float
 
 
 def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace) -> Floats:
-    """ν(a_k|x_k); those of all actions are left in `space.pi`, where the policy knows them."""
+    """ν(a_k|x_k). If the policy knows the probabilities of all actions, they are left in `space.pi`."""
     if policy.only_logged:
         return policy.logged(block)
     policy.fill(block, space.pi)

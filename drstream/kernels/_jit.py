@@ -1,11 +1,11 @@
-"""The one place that knows Numba's flags and its cache; besides, only `_types.py` imports numba.
+"""The only module that knows Numba's flags and its cache. Apart from it, only `_types.py` imports numba.
 
 `@kernel(signature, ...)` compiles for exactly those signatures, each when a call first needs it, and keeps the machine
 code on disk. So importing a kernel costs nothing, and a run compiles what it uses.
-`@helper` marks a function that only kernels call: it is compiled into its callers.
-`@inlined` is a helper for the hot path: a call of it counts no references to arrays, 10 ns for each of them.
-`@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise; `unordered=True` says the
-same of a kernel.
+`@helper` marks a function that only kernels call. It is compiled into its callers.
+`@inlined` marks a helper on the hot path. It saves the counting of references to arrays, 10 ns for each array.
+`@unordered_helper` marks a helper that may sum in any order, so that its sums vectorise. `unordered=True` does the same
+for a kernel.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DIGEST = _digest()
 
 
 class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
-    """Numba's disk cache with a digest in its key, and never the cause of a failure."""
+    """Numba's disk cache with a digest in its key. If it fails, the kernel is compiled all the same."""
 
     digest = DIGEST
 
@@ -92,18 +92,17 @@ def _use_cache(dispatcher: Any) -> None:
 
 
 def kernel(*signatures: Any, unordered: bool = False) -> Callable[[Function], Function]:
-    """Compile for these signatures and no others: each when it is first called for, from the cache if it has it."""
+    """Compile for these signatures only, each at its first call, or load it from the cache."""
 
     def declare(function: Function) -> Function:
         if config.DISABLE_JIT:
-            return np.errstate(all="ignore")(function)  # as compiled code, which never warns
+            return np.errstate(all="ignore")(function)  # compiled code never warns, either
         flags = UNORDERED if unordered else FLAGS
         dispatcher: Any = numba.njit(**flags)(function)
         dispatcher.declared = {signature.args: signature for signature in signatures}
         dispatcher.compiler = numba.njit(**flags)(function)  # `dispatcher` never compiles: threads may be calling it
         dispatcher._can_compile = False
-        # Numba asks for conversions when no compiled signature takes the arguments: then one more is compiled. Calls
-        # that find one do not come here.
+        # Numba searches for conversions only if no compiled signature takes the arguments. Then one more is compiled.
         dispatcher._search_new_conversions = partial(_compile_for, dispatcher)
         return dispatcher
 
@@ -111,7 +110,7 @@ def kernel(*signatures: Any, unordered: bool = False) -> Callable[[Function], Fu
 
 
 def _compile_for(dispatcher: Any, *values: Any) -> bool:
-    """Compile the signature that takes these values, unless another thread just did; whether there is one."""
+    """Compile the signature that takes these values, unless another thread just did. Return whether there is one."""
     types = tuple(map(dispatcher.typeof_pyval, values))
     context = dispatcher.typingctx
     for wanted, signature in dispatcher.declared.items():
@@ -124,7 +123,7 @@ def _compile_for(dispatcher: Any, *values: Any) -> bool:
 
 
 def compile_signature(dispatcher: Any, signature: Any) -> None:
-    """Compile a kernel for one of its signatures, or load it, if that was not done before."""
+    """Compile a kernel for one of its signatures, or load it from the cache, if that was not done before."""
     with _one_compiler:
         if signature.args in dispatcher.overloads:
             return
@@ -151,9 +150,9 @@ def unordered_helper(function: Function) -> Function:
 
 @cache
 def policy_function(function: Callable[..., Any], signature: Any, checked: bool = False) -> Callable[..., Any]:
-    """A function of a compiled policy, which may be a user's, for the signature by which kernels call it.
+    """Compile a function of a compiled policy, perhaps a user's, for the signature by which kernels call it.
 
-    With `checked`, an index outside of an array raises instead of corrupting memory; such code is not kept on disk.
+    With `checked`, an index outside of an array raises an error instead of corrupting memory. Such code is not cached.
     """
     plain = getattr(function, "py_func", function)
     if config.DISABLE_JIT:
@@ -163,7 +162,7 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
         return function
     dispatcher: Any = numba.njit(**{**FLAGS, "boundscheck": checked or FLAGS["boundscheck"]})(plain)
     if not checked and not any(isinstance(cell.cell_contents, Dispatcher) for cell in plain.__closure__ or ()):
-        _use_cache(dispatcher)  # else every process would leave one more file: such a closure never looks the same
+        _use_cache(dispatcher)  # not for such closures: their key differs in every process, which would add a file
         if isinstance(dispatcher._cache, _DigestCache):
             dispatcher._cache.digest = hashlib.sha256((DIGEST + _what_it_uses(plain, set())).encode()).hexdigest()
     dispatcher.compile(signature)
@@ -174,8 +173,8 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
 
 
 def _what_it_uses(function: Any, seen: set[Any]) -> str:
-    """All that a function refers to and Numba freezes: values of globals, and the sources of modules and of other
-    compiled functions, in whatever file they stand."""
+    """Everything that a function refers to and that Numba freezes: the values of globals, and the sources of modules
+    and of other compiled functions, in any file."""
     seen.add(function)
     parts = []
     for name in sorted(function.__code__.co_names):

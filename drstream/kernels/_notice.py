@@ -1,13 +1,13 @@
-"""Who wants to know when a kernel is compiled: the command line does, to say what the user is waiting for."""
+"""Tells a listener when a kernel is compiled. The command line listens, to say what the user is waiting for."""
 
 from collections.abc import Callable
 
-listener: Callable[[int, bool], None] | None = None  # is told how many kernels were compiled, and if one is at work
+listener: Callable[[int, bool], None] | None = None  # gets the number of kernels, and whether one is being compiled
 count = 0
 
 
 def compiling() -> None:
-    """A kernel is about to be compiled, as the cache does not have it."""
+    """Tell the listener that a kernel is about to be compiled, because the cache does not have it."""
     global count
     count += 1
     if listener is not None:
@@ -15,6 +15,6 @@ def compiling() -> None:
 
 
 def compiled() -> None:
-    """It is done, or was in the cache."""
+    """Tell the listener that the kernel is compiled, or was in the cache."""
     if listener is not None:
         listener(count, False)

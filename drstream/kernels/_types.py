@@ -1,4 +1,4 @@
-"""Numba types of kernel arguments. Inputs are read-only, as Arrow's memory is; such a type takes any array."""
+"""Numba types of kernel arguments. Inputs are read-only, as Arrow's memory is; writable arrays fit these types, too."""
 
 from typing import Any
 
@@ -54,15 +54,15 @@ SINGLE, DOUBLE = (I8_IN, I4_IN, F4_IN), (I8_IN, I4_IN, F8_IN)  # sparse rows: in
 
 
 def record(dtype: np.dtype) -> Array:
-    """A state: one record of this type, as an array of one."""
+    """The type of a state: an array of one record."""
     return Array(from_dtype(dtype), 1, "C")
 
 
 def named(kind: type, *types: Any) -> NamedTuple:
-    """A NamedTuple whose fields have these types."""
+    """The type of a NamedTuple whose fields have these types."""
     return NamedTuple(types, kind)
 
 
 def function(signature: Any) -> FunctionType:
-    """Any compiled function of this signature: it is called through its address, so its caller is compiled once."""
+    """The type of any compiled function of this signature. It is called by address, so its caller is compiled once."""
     return FunctionType(signature)

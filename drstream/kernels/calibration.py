@@ -1,7 +1,7 @@
-"""How do predictions r̂ of logged actions compare with rewards? Counts and sums in buckets of r̂, which merge.
+"""Compares predictions r̂ of logged actions with rewards, by counts and sums in buckets of r̂. Tables can be merged.
 
-Buckets are about a pivot, 32 to each power of two of the distance to it, in order of r̂: none need be known in advance,
-and predictions near the pivot are told apart as well as those far from it.
+Buckets are in the order of r̂. There are 32 for each power of two of the distance to a pivot. So the range of r̂ need
+not be known in advance, and buckets near the pivot are as fine, relative to the distance, as those far from it.
 """
 
 import numpy as np

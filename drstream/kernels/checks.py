@@ -1,4 +1,4 @@
-"""Is every event usable? One pass that vectorises says so; only where one is not, a second finds which and why."""
+"""Checks whether events are usable. The first pass vectorises; only if it fails, a second one finds the bad event."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def usable(action, actions, reward, propensity):
 
 @kernel(int64(I4_IN, int64, F8_IN, F8_IN))
 def first_bad(action, actions, reward, propensity):
-    """The first event that cannot be used, or -1. An empty array, of actions or propensities, is not looked at."""
+    """The first event that cannot be used, or -1. Empty arrays of actions or propensities are not checked."""
     bad = 0
     for i in range(reward.shape[0]):
         bad |= not abs(reward[i]) < np.inf

@@ -1,6 +1,6 @@
-"""Direct loss minimisation (appendix D of the paper): where the policy goes, where it should go, and the sum of moves.
+"""Direct loss minimisation (appendix D of the paper): the actions taken, better actions, and the sums of moves.
 
-Several runs are worked on side by side; run r's action k has row r K + k of the scores and of the sums.
+Several runs go side by side. Action k of run r has row r K + k of the scores and of the sums.
 """
 
 import numpy as np
@@ -11,8 +11,10 @@ from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN
 
 @kernel(void(F8_IN2, F8_IN, F8_IN2, float64, I4_2, I4_2, F8))
 def choose(scores, intercept, losses, epsilon, taken, better, total):
-    """Of every run r and event i: taken[r, i], the action with the largest score; better[r, i], that with the largest
-    score - epsilon loss; the first of them in a tie. total[r] += the loss of the actions taken.
+    """Find two actions for every run r and event i; in a tie, the first one.
+
+    taken[r, i] has the largest score, better[r, i] the largest score - epsilon loss. total[r] += the loss of the
+    actions taken.
     """
     actions, n = losses.shape
     largest = np.empty(n)
@@ -39,7 +41,7 @@ def choose(scores, intercept, losses, epsilon, taken, better, total):
 
 @kernel(void(I4_IN2, I4_IN2, F8_IN2, F8_2, F8))
 def add_moves(taken, better, contexts, out, count):
-    """out[better] += x_i and out[taken] -= x_i where they differ, x being (n, d); count: the same for x = 1."""
+    """out[better] += x_i and out[taken] -= x_i if they differ; contexts are (n, d). `count` is the same for x = 1."""
     runs, n = taken.shape
     actions = count.shape[0] // runs
     for i in range(n):
@@ -59,7 +61,7 @@ def add_moves(taken, better, contexts, out, count):
 
 @kernel(void(I4_IN2, I4_IN2, *SINGLE, F8_2, F8), void(I4_IN2, I4_IN2, *DOUBLE, F8_2, F8))
 def add_sparse_moves(taken, better, indptr, indices, values, out, count):
-    """The same for sparse contexts; out is (d, R K), so that what a feature moves stands together."""
+    """`add_moves` for sparse contexts. `out` is (d, R K), so that the moves of a feature are contiguous."""
     runs, n = taken.shape
     actions = count.shape[0] // runs
     for i in range(n):

@@ -1,7 +1,7 @@
-"""The compiled policies that learn: for each, its probabilities π_t(·|x) and what it does with an accepted event.
+"""The compiled online policies: their probabilities π_t(·|x), and how they learn from an accepted event.
 
-Their state is one flat array of float64: a header of HEADER numbers, then what the policy keeps. `drstream.policies`
-makes it.
+The state of a policy is one flat array of float64: a header of HEADER numbers, then what the policy learns.
+`drstream.policies` makes it.
 """
 
 import math
@@ -13,16 +13,16 @@ from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_
 from drstream.kernels.sums import dot
 
 HEADER = 8
-N_ACTIONS, UPDATES = 0, 1  # places of all headers; the others are each policy's own
+N_ACTIONS, UPDATES = 0, 1  # in all headers; the meaning of the other places depends on the policy
 PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC = 2, 3, 4, 5, 6
 
-# Linear scores by stochastic gradient descent: K rows of d weights and an intercept. Where contexts are sparse, d + 1
-# rows of K instead, the intercepts first: what one entry of a context needs stands together in memory.
+# Linear scores by stochastic gradient descent: K rows of d weights and an intercept. For sparse contexts, the state has
+# d + 1 rows of K instead, the intercepts first: the weights that one entry of a context needs are contiguous.
 
 
 @inlined
 def _affine(state, start, x):
-    """state[start : start + d] @ x + state[start + d]; rows of a reshaped state would take twice the time."""
+    """state[start : start + d] @ x + state[start + d]. Rows of a reshaped state would take twice the time."""
     end = start + x.shape[0]
     return dot(x, state[start:end]) + state[end]
 
@@ -35,13 +35,13 @@ def _scores(state, x, out):
 
 @inlined
 def _weights(actions, index):
-    """Where a feature's weights begin. Unsigned: else each access would ask first whether it counts from the end."""
+    """Where a feature's weights begin. Unsigned: for a signed index, each access would test first if it is negative."""
     return np.uint64(HEADER + actions * (np.int64(index) + 1))
 
 
 @inlined
 def _sparse_scores(state, indices, values, out):
-    """Four entries at a time, added in the order of one at a time: that takes twice as long, waiting for out[k]."""
+    """Four entries at a time, added in order. One at a time would take twice as long, because each waits for out[k]."""
     actions = out.shape[0]
     entries = indices.shape[0]
     whole = entries // 4 * 4
@@ -70,7 +70,7 @@ def _decayed(state):
 
 @inlined
 def _argmax(values):
-    """The first of the largest."""
+    """The index of the largest value; in a tie, the first."""
     best = 0
     top = values[0]
     for k in range(1, values.shape[0]):
@@ -82,7 +82,7 @@ def _argmax(values):
 
 @inlined
 def _take_best(out):
-    """Probability 1 for the first of the largest; NaN for all if one is NaN, which the loop reports."""
+    """Probability 1 for the first of the largest values. If one is NaN, all become NaN, which the loop reports."""
     broken = False
     for k in range(out.shape[0]):
         broken = broken or out[k] != out[k]
@@ -93,7 +93,7 @@ def _take_best(out):
 
 @inlined
 def _epsilon_greedy(state, out):
-    """The largest scores share what epsilon leaves: at first all are 0, and the order of the labels means nothing."""
+    """The largest scores share 1 - epsilon: at first all are 0, and the order of the labels must not matter."""
     top = out[0]
     for k in range(1, out.shape[0]):
         top = max(top, out[k])
@@ -170,8 +170,10 @@ def sparse_square_cb(state, indices, values, out):
 
 @inlined
 def _pace(state, score, size, reward):
-    """Of one step on the chosen action's weights; size is |x|² with the intercept's 1. It is divided by what makes the
-    step implicit (Toulis, Airoldi 2017): no feature is too large for it."""
+    """The factor of x in the update of the chosen action's weights; size is |x|², plus 1 for the intercept.
+
+    The divisor makes the update implicit (Toulis, Airoldi 2017), so no feature is too large for it.
+    """
     curvature = 1.0
     if state[LOGISTIC] == 1.0:
         score = 1.0 / (1.0 + math.exp(-score))
@@ -192,7 +194,7 @@ def descend(state, x, action, reward):
 
 @kernel(SPARSE_UPDATE)
 def sparse_descend(state, indices, values, action, reward):
-    """No index stands twice, or |x|² would be another."""
+    """No index may occur twice, or |x|² would be wrong."""
     actions = np.int64(state[N_ACTIONS])
     k = np.uint64(action)
     score = state[HEADER + action]
@@ -205,8 +207,8 @@ def sparse_descend(state, indices, values, action, reward):
     state[UPDATES] += 1.0
 
 
-# LinUCB with a model for each action (Li, Chu, Langford, Schapire 2010, algorithm 1), with an intercept: for each
-# action b (d + 1), then A⁻¹ (d + 1, d + 1), kept by the formula of Sherman and Morrison.
+# LinUCB with a model for each action (Li, Chu, Langford, Schapire 2010, algorithm 1), with an intercept. The state has
+# for each action b (d + 1), then A⁻¹ (d + 1, d + 1), which is updated by the formula of Sherman and Morrison.
 
 
 @helper
@@ -245,12 +247,12 @@ def lin_ucb_update(state, x, action, reward):
     state[UPDATES] += 1.0
 
 
-# Policies that do not look at the context: for each action a count and a sum of rewards, or a log-weight.
+# Policies without contexts. The state has for each action a count and a sum of rewards, or a log-weight.
 
 
 @kernel(PROBABILITIES)
 def ucb1(state, x, out):
-    """Every action once, then the largest upper bound (Auer, Cesa-Bianchi, Fischer 2002)."""
+    """Takes every action once, then the one with the largest upper bound (Auer, Cesa-Bianchi, Fischer 2002)."""
     actions = out.shape[0]
     for k in range(actions):
         count = state[HEADER + k]

@@ -28,7 +28,7 @@ def add_logged(factor, features, action, out):
 
 @kernel(float64(F8, F8_IN))
 def binary_errors(scores, reward):
-    """The loss Σ log(1 + exp(s)) - r s; scores <- its derivative σ(s) - r."""
+    """The loss Σ log(1 + exp(s)) - r s; scores <- the derivative of the loss, σ(s) - r."""
     loss = 0.0
     for i in range(scores.shape[0]):
         s = scores[i]
@@ -40,7 +40,7 @@ def binary_errors(scores, reward):
 
 @kernel(float64(F8_2, I4_IN))
 def choice_errors(probabilities, action):
-    """The loss -Σ log p(a_i|x_i); probabilities (K, n) <- its derivative by the scores."""
+    """The loss -Σ log p(a_i|x_i); probabilities (K, n) <- the derivative of the loss by the scores."""
     loss = 0.0
     for i in range(action.shape[0]):
         p = probabilities[action[i], i]

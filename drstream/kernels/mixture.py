@@ -6,12 +6,12 @@ from drstream.kernels._jit import helper, kernel
 from drstream.kernels._types import DOUBLE, F8_2, F8_IN, F8_IN2, function, named, void
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, Rows
 
-TILE = 512  # events that pass through a state before the next one is fetched: 1.3 times as fast as one by one
+TILE = 512  # events for which a state is used before the next one is fetched: 1.3 times as fast as one event
 
 
 @helper
 def mix_with(states, weights, contexts, rows, probabilities, out):
-    """The loop for contexts (n, d), without rows, or for sparse rows, without contexts."""
+    """The loop for either contexts (n, d) or sparse rows; the other is None."""
     events, actions = out.shape
     pi = np.empty(actions)
     out[:] = 0.0
@@ -38,5 +38,5 @@ def mix(states, weights, contexts, probabilities, out):
 
 @kernel(void(F8_2, F8_IN, named(Rows, *DOUBLE), function(SPARSE_PROBABILITIES), F8_2))
 def mix_sparse(states, weights, rows, probabilities, out):
-    """The same for sparse contexts."""
+    """`mix` for sparse contexts."""
     mix_with(states, weights, None, rows, probabilities, out)

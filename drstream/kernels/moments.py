@@ -1,7 +1,7 @@
 """Means and co-moments of many variables at once: compensated sums, Chan's update (Chan, Golub, LeVeque 1983).
 
-Variables are the rows of `terms`. A group is a set of variables whose covariances are wanted among each other: group g
-is `members[starts[g]:starts[g + 1]]`, and its co-moment matrix stands row by row in `comoments` (upper triangle only).
+Variables are the rows of `terms`. A group is a set of variables whose covariances are needed. Group g is
+`members[starts[g]:starts[g + 1]]`. Its co-moment matrix is row by row in `comoments` (upper triangle only).
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from drstream.kernels._jit import helper, kernel, unordered_helper
 from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
 from drstream.kernels.sums import ACCUMULATORS, compensated_sum, dot, two_sum
 
-CHUNK = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
+TILE = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
 
 
 @unordered_helper
 def _dot2x4(x, y, a, b, c, d):
-    """Eight products with one reading of each row."""
+    """Eight products that read each row once."""
     xa = 0.0
     xb = 0.0
     xc = 0.0
@@ -38,7 +38,7 @@ def _dot2x4(x, y, a, b, c, d):
 
 @helper
 def _add_pair(terms, first, last, members, i, out):
-    """Add the products of members i and i + 1 with all from i on. What falls below the diagonal is not looked at."""
+    """Add the products of members i and i + 1 with all from i on. Nothing reads what falls below the diagonal."""
     size = members.shape[0]
     x = terms[members[i]][first:last]
     y = terms[members[i + 1]][first:last]
@@ -96,8 +96,8 @@ def update(terms, members, starts, count, sums, carries, comoments):
     high = np.empty(ACCUMULATORS)
     low = np.empty(ACCUMULATORS)
     shift = np.empty(variables)
-    for first in range(0, rows, CHUNK):
-        last = min(first + CHUNK, rows)
+    for first in range(0, rows, TILE):
+        last = min(first + TILE, rows)
         m = last - first
         n = count[0]
         for v in range(variables):

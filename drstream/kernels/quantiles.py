@@ -1,7 +1,8 @@
 """The running quantile of Algorithm 1's set Q, for one level q: exact in two heaps, or within a bound in buckets.
 
-min(bound, the ⌈q n⌉-th smallest of the n values inserted so far), the smallest for q = 0. Values at or above the bound
-need only be counted. A tracker is a record STATE and two arrays of room; which arrays, says `drstream.quantiles`.
+The quantile is min(bound, the ⌈q n⌉-th smallest of the n values inserted so far); for q = 0, it is the smallest. Values
+at or above the bound need only be counted. A tracker is a record STATE and two arrays, which
+`drstream.replaying.quantiles` makes.
 """
 
 import math
@@ -14,22 +15,22 @@ from drstream.kernels._types import F8, F8_IN, record, void
 STATE = np.dtype(
     [
         ("q", "f8"),  # the level
-        ("bound", "f8"),  # the quantile is never above
+        ("bound", "f8"),  # upper limit of the quantile
         ("count", "i8"),  # values inserted
-        ("low", "i8"),  # values in the heap of small ones; or, of the sketch, values in buckets before `bucket`
-        ("high", "i8"),  # values in the heap of large ones
-        ("bucket", "i8"),  # of the sketch: where the quantile was last found
+        ("low", "i8"),  # values in the heap of small ones; in the sketch, values in buckets before `bucket`
+        ("high", "i8"),  # values in the heap of large ones; in the sketch, values in all buckets
+        ("bucket", "i8"),  # in the sketch: where the quantile was last found
         ("smallest", "f8"),  # of the values inserted
     ],
     align=True,
 )
 TRACKER = record(STATE)
 
-# Buckets of the sketch: one for what is below 2**LOWEST, then 2**STEPS to an octave up to 1.
+# Buckets of the sketch: one for values below 2**LOWEST, then 2**STEPS for each octave up to 1.
 STEPS = 7
 LOWEST = -64
 BUCKETS = 1 + (-LOWEST << STEPS)
-ERROR = 2.0**-STEPS  # the sketch's answer is not above the exact one, and less than this share of it below
+ERROR = 2.0**-STEPS  # the sketch's answer is at most the exact one, and less than this share of it below
 
 
 @inlined
@@ -86,7 +87,7 @@ def _sink(heap, size, value, sign):
 def insert_exactly(tracker, low, high, value):
     tracker.count += 1
     tracker.smallest = min(tracker.smallest, value)
-    if tracker.q == 0.0:  # the smallest is all there is to know
+    if tracker.q == 0.0:  # only the smallest value matters
         return
     if value < tracker.bound:
         if tracker.low > 0 and value < low[0]:
@@ -94,7 +95,7 @@ def insert_exactly(tracker, low, high, value):
             _sink(low, tracker.low, top, 1.0)
         _rise(high, tracker.high, value, -1.0)
         tracker.high += 1
-    if tracker.low < rank_of(tracker) and tracker.high > 0:  # the rank has grown: one value changes sides
+    if tracker.low < rank_of(tracker) and tracker.high > 0:  # the rank has grown: one value moves to the low heap
         least = high[0]
         tracker.high -= 1
         _sink(high, tracker.high, high[tracker.high], -1.0)
@@ -109,12 +110,12 @@ def exact_quantile(tracker, low):
     return low[0] if tracker.low == rank_of(tracker) else tracker.bound
 
 
-# Sketch: counts in buckets of which each is ERROR wider than its lower edge, at most.
+# Sketch: counts in buckets. The width of a bucket is at most ERROR times its lower edge.
 
 
 @helper
 def _bucket_of(value):
-    """The octave, and the position in it; values below the first bucket are counted in it."""
+    """The bucket from the octave and the position in it. Values below 2**LOWEST are in bucket 0."""
     mantissa, exponent = math.frexp(value)  # 0.5 <= mantissa < 1
     if exponent <= LOWEST:
         return 0
@@ -129,7 +130,7 @@ def _lower_edge(bucket):
 
 @helper
 def clear(tracker, counts):
-    """Empty the buckets that hold something; few values are far below 1."""
+    """Empty the buckets from the smallest value on. They are few, because few values are far below 1."""
     if tracker.high > 0:
         counts[_bucket_of(tracker.smallest) :] = 0.0
 
@@ -147,7 +148,7 @@ def insert_roughly(tracker, counts, value):
 
 @helper
 def rough_quantile(tracker, counts):
-    """The lower edge of the bucket that holds the value wanted; it starts to look where it was last found."""
+    """The lower edge of the bucket that holds the quantile. The search starts where it was last found."""
     if tracker.q == 0.0:
         return min(tracker.bound, tracker.smallest)
     rank = rank_of(tracker)
@@ -166,7 +167,7 @@ def rough_quantile(tracker, counts):
     return max(tracker.smallest, _lower_edge(bucket)) if bucket > 0 else tracker.smallest
 
 
-# The same for a sequence of values, as `drstream.quantiles` calls them.
+# The same for a sequence of values, for `drstream.replaying.quantiles`.
 
 
 @kernel(void(TRACKER, F8, F8, F8_IN, F8))

@@ -1,10 +1,10 @@
-"""DR-ns, Algorithm 1 of the paper (section 5.3): what it does with one event, and the two loops that call that.
+"""DR-ns, Algorithm 1 of the paper (section 5.3): what it does with one event, and the two loops over events.
 
 `learn` and `learn_sparse` ask a compiled policy for every event. `replay_given` reads probabilities that a Python
-policy, or a fixed one, gave beforehand for some events.
+policy or a fixed one gave beforehand for some events.
 
-Step t of the simulation ends with the t-th acceptance. The events since the acceptance before it are the paper's B(t):
-here they are the events of step t.
+Step t of the simulation ends with the t-th acceptance. The events since the acceptance before it are the paper's B(t).
+Here they are called the events of step t. Comments such as "(4)" number the lines of Algorithm 1.
 """
 
 from typing import Any, NamedTuple
@@ -33,39 +33,39 @@ from drstream.kernels._types import (
 from drstream.kernels.sums import two_sum
 from drstream.kernels.terms import TOLERANCE
 
-ROUNDING = 1e-12  # where c was found, c w is 1 up to rounding: that is no violation
+ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
 
 LANE = np.dtype(
     [
-        # what was asked for
+        # options
         ("horizon", "i8"),  # T
-        ("c_max", "f8"),  # c_1, and never exceeded
+        ("c_max", "f8"),  # c_1, and the upper limit of c
         ("kind", "i8"),  # DOUBLY_ROBUST, DIRECT or REJECTION
         ("adaptive", "i8"),  # 1: c is a quantile of Q; 0: it stays at c_max
         ("sketch", "i8"),  # 1: Q is a sketch
         ("carry", "i8"),  # 1: Q is kept when a replicate ends
-        ("most_replicates", "i8"),  # then the lane is done; -1: as many as there are
-        ("bin_steps", "i8"),  # steps of simulated time to a point of the curve
+        ("most_replicates", "i8"),  # the lane is done after these; -1: no limit
+        ("bin_steps", "i8"),  # steps of simulated time that a point of the curve covers
         ("snapshot_space", "i8"),  # states of the policy that `learn` may copy before it returns; 0: it copies none
         # the replicate under way
         ("t", "i8"),  # events accepted
         ("c", "f8"),
         ("events", "i8"),  # seen
         ("first_row", "i8"),
-        ("value", "f8"),  # V; of rejection sampling, the sum of accepted rewards
-        ("value_carry", "f8"),  # what rounding took from it
+        ("value", "f8"),  # V; for rejection sampling, the sum of accepted rewards
+        ("value_carry", "f8"),  # what rounding took from `value`
         ("weight", "f8"),  # C
         ("weight_carry", "f8"),
         ("step_value", "f8"),  # sum of V_k since the last acceptance
         ("step_value_carry", "f8"),
         ("step_events", "i8"),  # |B|
-        ("step_mass", "f8"),  # sum of (c w - 1)+ since then
+        ("step_mass", "f8"),  # sum of (c w - 1)+ since the last acceptance
         ("last_weight", "f8"),  # c |B| of the step that the last acceptance ended
         ("snapshots", "i8"),  # states copied in this call
         # over all replicates
         ("replicates", "i8"),  # complete
-        ("reported", "i8"),  # of these, in earlier calls
+        ("reported", "i8"),  # complete replicates of earlier calls
         ("all_events", "i8"),
         ("all_accepted", "i8"),
         ("all_violations", "i8"),  # events with c w > 1
@@ -114,7 +114,7 @@ CURVE = np.dtype(  # a bin of simulated time: `bin_steps` steps
 
 
 class Events(NamedTuple):
-    """A chunk of the log, row by row; the contexts apart."""
+    """A chunk of the log, without the contexts."""
 
     action: Any
     reward: Any
@@ -133,7 +133,7 @@ class Rows(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What the step needs to know of one of them."""
+    """What `consider` needs to know about one event."""
 
     pi: Any  # π_t(a_k|x_k)
     propensity: Any
@@ -145,14 +145,14 @@ class Event(NamedTuple):
 
 
 class LaneArrays(NamedTuple):
-    """The state of a lane, one simulation: a policy, a q and a seed."""
+    """The state of a lane: one simulation, with a policy, a q and a seed."""
 
     state: Any  # LANE
     tracker: Any  # Q: quantiles.STATE
     low: Any
     high: Any
     curve: Any  # CURVE, for each bin
-    replicates: Any  # space for those that end in this chunk: REPLICATE
+    replicates: Any  # REPLICATE, with space for those that end in this chunk
 
 
 class Learner(NamedTuple):
@@ -160,7 +160,7 @@ class Learner(NamedTuple):
 
     state: Any
     initial: Any
-    x: Any  # the context of the event; where it is sparse, space for its values
+    x: Any  # the context of the event; if it is sparse, space for its values
     pi: Any  # π_t(·|x)
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
@@ -176,9 +176,9 @@ SPARSE_UPDATE = void(F8, I4_IN, F8_IN, int64, float64)  # state, indices, values
 
 @inlined
 def consider(s, q, low, high, event):
-    """Algorithm 1 for one event: whether it was accepted. s is LANE, q the state of the quantile tracker.
+    """Algorithm 1 for one event. Returns whether it was accepted. s is LANE, q the state of the quantile tracker.
 
-    Records and single arrays, not LaneArrays: each call with a tuple of arrays counts references to all of them.
+    It takes records and single arrays, because a call with LaneArrays would count references to all its arrays.
     """
     pi = event.pi
     p = event.propensity
@@ -191,7 +191,7 @@ def consider(s, q, low, high, event):
     chance = s.c * pi / p
     value = event.expected
     if s.kind == DOUBLY_ROBUST:
-        value += w * (r - event.prediction)  # step (1)
+        value += w * (r - event.prediction)  # (1)
     s.step_value, error = two_sum(s.step_value, value)
     s.step_value_carry += error
     s.step_events += 1
@@ -200,23 +200,23 @@ def consider(s, q, low, high, event):
     s.least_reward = min(s.least_reward, r)
     s.largest_reward = max(s.largest_reward, r)
     s.largest_weight = max(s.largest_weight, w)
-    if s.adaptive == 1:  # step (4)
+    if s.adaptive == 1:  # (4)
         if s.sketch == 1:
             quantiles.insert_roughly(q, low, p / pi)
         else:
             quantiles.insert_exactly(q, low, high, p / pi)
-    return event.uniform <= chance and pi > 0.0  # steps (5) and (6)
+    return event.uniform <= chance and pi > 0.0  # (5) and (6)
 
 
 @helper
 def accept(lane, r, row):
-    """What follows an acceptance: the sums, the clock, the next multiplier."""
+    """Update the sums, the clock t and the multiplier after an acceptance."""
     s = lane.state[0]
     weight = s.c * s.step_events
     reward = r if s.kind == REJECTION else s.c * (s.step_value + s.step_value_carry)
-    s.value, error = two_sum(s.value, reward)  # step (2), for all events since the last acceptance
+    s.value, error = two_sum(s.value, reward)  # (2), for all events since the last acceptance
     s.value_carry += error
-    s.weight, error = two_sum(s.weight, weight)  # step (3)
+    s.weight, error = two_sum(s.weight, weight)  # (3)
     s.weight_carry += error
     bin = lane.curve[s.t // s.bin_steps]
     bin.reward += reward
@@ -232,7 +232,7 @@ def accept(lane, r, row):
     s.t += 1
     if s.t == s.horizon:
         _complete(lane, row)
-    elif s.adaptive == 1:  # step (6)(d)
+    elif s.adaptive == 1:  # (6)(d)
         if s.sketch == 1:
             s.c = quantiles.rough_quantile(lane.tracker[0], lane.low)
         else:
@@ -248,7 +248,7 @@ def _average(s):
 
 @helper
 def _complete(lane, row):
-    """The replicate is complete: keep it, and begin the next."""
+    """Keep the complete replicate, and begin the next."""
     s = lane.state[0]
     out = lane.replicates[s.replicates - s.reported]
     out.cumulative = s.value + s.value_carry
@@ -275,7 +275,7 @@ def _complete(lane, row):
 
 @helper
 def _add_to_curve(s, curve):
-    """Merge the replicate's curve into those of all (Welford 1962)."""
+    """Add the replicate to the means and co-moments of the curve (Welford 1962)."""
     n = s.replicates
     total = 0.0
     total_weight = 0.0
@@ -330,9 +330,9 @@ def _predictions(predictions, i, a, pi):
 
 @helper
 def learn_with(events, contexts, rows, lane, learner, probabilities, update):
-    """The loop for contexts (n, d), without rows, or for sparse rows, without contexts.
+    """The loop for either contexts (n, d) or sparse rows; the other is None.
 
-    Numba leaves out what stands under the test of an argument that is None: there is one loop, and no branch in it.
+    Numba removes the code for the argument that is None, so one loop serves both, without a branch.
     """
     s = lane.state[0]
     x = learner.x
@@ -386,7 +386,7 @@ _LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
     int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
 )
 def learn(events, contexts, lane, learner, probabilities, update):
-    """Replay a chunk with a compiled policy; returns how many events were taken.
+    """Replay a chunk with a compiled policy. Returns how many events were taken.
 
     It stops early when all replicates are complete, at invalid probabilities, and when `snapshots` is full.
     """
@@ -401,7 +401,7 @@ _SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_
     int64(EVENTS_TYPE, named(Rows, *DOUBLE), LANE_TYPE, *_SPARSE_LEARNER),
 )
 def learn_sparse(events, rows, lane, learner, probabilities, update):
-    """The same for sparse contexts; learner.x has space for the values of any row."""
+    """`learn` for sparse contexts. learner.x has space for the values of any row."""
     return learn_with(events, None, rows, lane, learner, probabilities, update)
 
 
@@ -409,7 +409,7 @@ def learn_sparse(events, rows, lane, learner, probabilities, update):
 def replay_given(events, lane, pi, first, learning):
     """Replay events first, first + 1, ... with probabilities pi (n, K); returns the event after the last one taken.
 
-    With learning = 1 it stops after an acceptance, so that the policy can learn: lane.state.step_events is 0 then.
+    With learning = 1 it stops after an acceptance, so that the policy can learn. Then lane.state.step_events is 0.
     """
     s = lane.state[0]
     for j in range(pi.shape[0]):

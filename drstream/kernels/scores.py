@@ -1,4 +1,4 @@
-"""From scores to probabilities, action by action: rows are actions, columns events, so that loops run over events."""
+"""From scores to probabilities. Rows are actions and columns are events, so that inner loops run over events."""
 
 import math
 
@@ -12,14 +12,14 @@ LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH
 LN2_LOW = 1.90821492927058770002e-10
 SHIFT = 1.5 * 2.0**52 + 1023  # added to k, it leaves k + 1023, the exponent bits of 2^k, in the lowest bits
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
-SMALLEST = -700.0  # exp of less is 0 next to the largest score's exp(0) = 1
+SMALLEST = -700.0  # exp of a smaller number is negligible beside the largest score's exp(0) = 1
 
 
 @helper
 def _exp_parts(x, shift, scale):
     """exp(x - shift) for x <= shift, in two parts: x <- a polynomial's value, scale <- bits that make the power of two.
 
-    2^k times a Taylor polynomial on [-ln2/2, ln2/2], right to one unit in the last place; unlike a call of the
+    It is 2^k times a Taylor polynomial on [-ln2/2, ln2/2], right to one unit in the last place. Unlike a call of the
     library's exp, the loop vectorises.
     """
     for i in range(x.shape[0]):
@@ -101,7 +101,7 @@ def _argmax_tile(scores, intercept, first, last, scratch):
     for k in range(actions):
         row = scores[k][first:last]
         for i in range(row.shape[0]):
-            # `max` and products, not `if`: a branch that no one can predict costs 25 ns an event
+            # `max` and products, not `if`: an unpredictable branch costs 25 ns an event
             chosen = (1.0 if row[i] == largest[i] else 0.0) * (1.0 - taken[i])
             taken[i] += chosen
             row[i] = chosen + poison[i]
@@ -136,7 +136,7 @@ def add_column(matrix, column):
 
 @kernel(void(F8_IN2, F8_IN, F4_IN2, F8_2), void(F8_IN2, F8_IN, F8_IN2, F8_2), unordered=True)
 def affine_rows(weights, intercept, x, out):
-    """out (n, K) = x (n, d) @ weights (K, d).T + intercept, by four rows: BLAS takes twice as long for K = 10."""
+    """out (n, K) = x (n, d) @ weights (K, d).T + intercept, four rows at a time: BLAS takes twice as long at K = 10."""
     last = x.shape[0] - 1
     for i in range(0, x.shape[0], 4):
         j, k, m = min(i + 1, last), min(i + 2, last), min(i + 3, last)

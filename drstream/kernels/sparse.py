@@ -1,7 +1,7 @@
-"""Products of sparse rows with weights, sums of sparse rows, and rows in which no index stands twice.
+"""Products of sparse rows with weights, sums of sparse rows, and rows without repeated indices.
 
-Row i of a context has values[j] at indices[j] for j in indptr[i]..indptr[i + 1]. Weights are (d, K), feature by
-feature: what one entry needs of them, the K actions', stands together in memory.
+Row i of a context has values[j] at indices[j] for j in indptr[i]..indptr[i + 1]. Weights are (d, K), so
+that the K weights that one entry needs are contiguous.
 """
 
 from drstream.kernels._jit import inlined, kernel
@@ -60,7 +60,7 @@ def add_outer(factor, indptr, indices, values, out):
 
 @kernel(int64(I8_IN, I4_IN))
 def first_unsorted(indptr, indices):
-    """The first row whose indices do not increase; -1: they do in all rows, so that none stands twice."""
+    """The first row whose indices do not increase. -1: they increase in all rows, so no index is repeated."""
     for i in range(indptr.shape[0] - 1):
         row = indices[indptr[i] : indptr[i + 1]]
         falls = 0
@@ -76,9 +76,9 @@ _ONCE = I8, I8, I4, F8  # places, starts, at, sums
 
 @kernel(int64(*SINGLE, *_ONCE), int64(*DOUBLE, *_ONCE))
 def add_up(indptr, indices, values, places, starts, at, sums):
-    """The rows with each index where it stands first, and the sum of its values; returns how many entries are left.
+    """Add up the values of repeated indices of a row, at the first of them. Returns how many entries are left.
 
-    places (d) begins as zeros. In `sums`, it is one more than where the index stood last.
+    places (d) begins as zeros. For each index, it is one more than its last place in `sums`.
     """
     n = 0
     for i in range(indptr.shape[0] - 1):

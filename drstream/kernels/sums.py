@@ -1,4 +1,4 @@
-"""Sums: compensated ones, and products in any order.
+"""Compensated sums, and dot products that are summed in any order.
 
 64 independent accumulators keep the processor's vector units busy and fix the order of addition.
 """
@@ -26,7 +26,7 @@ def dot(x, y):
 
 @helper
 def compensated_sum(x, high, low):
-    """Sum of x as (sum, what rounding took from it); `high` and `low` are scratch of ACCUMULATORS numbers."""
+    """The sum of x, and what rounding took from it. `high` and `low` are scratch of ACCUMULATORS numbers."""
     for k in range(ACCUMULATORS):
         high[k] = 0.0
         low[k] = 0.0

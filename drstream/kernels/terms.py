@@ -1,7 +1,7 @@
 """Weights and terms of the estimators of sections 3.2 and 3.3, for a block of events at a time.
 
 Matrices are (K, n): row a holds action a's value for each of the n events. Status: the first bad event, or -1. A block
-costs few calls: each one lets go of the interpreter's lock and must get it back from the other threads.
+takes few calls, because each call releases the interpreter's lock and must get it back from other threads.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, float
 from drstream.kernels.sums import ACCUMULATORS
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
-# What a term is, given the weight w of an event, its reward r, a typical reward (the pivot), and the reward model r̂
+# Codes of the terms, from the weight w of an event, its reward r, a typical reward (the pivot), and the model r̂
 WEIGHT = 0  # w; always the first term of a weight
 WEIGHTED_REWARD = 1  # w r
 CENTRED_REWARD = 2  # w (r - pivot)
@@ -22,7 +22,7 @@ TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over
 
 @helper
 def _improper(pi, first, last, total):
-    """Whether any of the columns first..last is improper; `total` receives their sums."""
+    """Whether any of the columns first..last is improper; `total` receives the sums of these columns."""
     sums = total[first:last]
     sums[:] = 0.0
     bad = 0
@@ -58,7 +58,7 @@ def first_improper(pi, total):
 
 @kernel(int64(F8_IN2, I4_IN, F8))
 def logged_prediction(rhat, action, out):
-    """out = r̂(x, a) of the logged action; returns the first (action, event), flat, that is not finite."""
+    """out = r̂(x, a) of the logged action. Returns the flat index (action, event) of the first non-finite r̂, or -1."""
     actions, rows = rhat.shape
     bad = 0
     for k in range(actions):
@@ -82,7 +82,7 @@ def logged_probability(pi, action, out):
         out[i] = pi[action[i], i]
 
 
-# Weights: each kernel fills `out` with one for every event, from ν(a_k|x_k) and p_k
+# Weights: each kernel fills `out` with a weight for every event, from ν(a_k|x_k) and p_k
 
 
 @kernel(void(F8_IN, F8_IN, F8))
@@ -117,7 +117,7 @@ def switched(pi, p, lambda_, out):
 
 @kernel(void(F8_IN, F8))
 def raise_to_largest(x, largest):
-    """largest[0] <- the largest of it and x; by 64 at a time, so that it vectorises."""
+    """largest[0] <- the largest of itself and x. It takes 64 values at a time, so that it vectorises."""
     found = np.zeros(ACCUMULATORS)
     whole = x.shape[0] // ACCUMULATORS * ACCUMULATORS
     for start in range(0, whole, ACCUMULATORS):
@@ -143,7 +143,7 @@ def count_reduced(w, pi, p):
 
 @helper
 def _expected_reward(pi, rhat, first, last, out):
-    """r̂(x, ν) = sum over a of ν(a|x) r̂(x, a), of the columns first..last."""
+    """r̂(x, ν) = sum over a of ν(a|x) r̂(x, a), for the columns first..last."""
     b = out[first:last]
     b[:] = 0.0
     for k in range(pi.shape[0]):
@@ -162,7 +162,7 @@ def expected_reward(pi, rhat, out):
 
 @kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, float64, F8_2))
 def fill_terms(codes, b, r, logged_rhat, pivot, out):
-    """The terms of one weight, which stands in the first row of `out`; codes[t] says what row t is."""
+    """Fill the terms of one weight, which is in the first row of `out`. codes[t] says what row t is."""
     w = out[0]
     for t in range(1, codes.shape[0]):
         row = out[t]

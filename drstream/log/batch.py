@@ -1,4 +1,4 @@
-"""Events as read-only NumPy views: a batch of exactly 65,536 rows of a part, and blocks of it that fit into cache."""
+"""Events as read-only NumPy views: batches of exactly 65,536 rows of a part, and blocks of them that fit into cache."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ ROWS = 65_536
 
 @dataclass
 class Batch:
-    """Consecutive events of one part, as arrays; all of them are read-only views where Arrow's memory allows it."""
+    """Consecutive events of one part, as arrays. They are read-only views where Arrow's memory allows it."""
 
-    place: Place  # of its part
-    rows: Ints | int  # the events' row numbers, or the first where none was left out
+    place: Place  # where the part is stored
+    rows: Ints | int  # row number of each event, or of the first if no row was left out
     action: NDArray[np.int32]
     reward: Floats
-    propensity: Floats  # empty where the log has none
-    context: list[NDArray[Any]] | NDArray[Any] | Csr  # columns, (n, d), or sparse rows
+    propensity: Floats  # empty if the log has none
+    context: list[NDArray[Any]] | NDArray[Any] | Csr  # d columns, one (n, d) array, or sparse rows
     n_features: int
-    columns: pa.RecordBatch  # for policies and models that stand in the log
-    fold: Ints | None = None  # of each event, where models are fitted by fold
-    scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
+    columns: pa.RecordBatch  # columns that policies and models read
+    fold: Ints | None = None  # fold of each event, if models are fitted by fold
+    scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # space for the features of a block
 
     def __len__(self) -> int:
         return len(self.reward)
 
     def row_number(self, i: int) -> int:
-        """The number of event i in the log."""
+        """Return the row number of event i in the log."""
         return int(self.rows + i if isinstance(self.rows, int) else self.rows[i])
 
     def where(self, i: int) -> str:
@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass
 class Block:
-    """Some events of a batch: few enough that what is computed for them stays in cache."""
+    """Consecutive events of a batch, so few that the arrays computed for them stay in cache."""
 
     batch: Batch
     start: int
@@ -75,13 +75,13 @@ class Block:
 
     @property
     def fold(self) -> Ints:
-        """The fold of each event, in a pass that has folds."""
+        """The fold of each event. The pass must have folds."""
         assert self.batch.fold is not None
         return self.batch.fold[self.start : self.stop]
 
     @property
     def rows(self) -> Ints:
-        """The events' numbers in the log."""
+        """The row numbers of the events in the log."""
         numbers = self.batch.rows
         if isinstance(numbers, int):
             return np.arange(numbers + self.start, numbers + self.stop)
@@ -92,7 +92,7 @@ class Block:
             yield Block(self.batch, start, min(start + rows, self.stop))
 
     def take(self, events: Ints) -> Block:
-        """Some of the events, copied."""
+        """Return a copy of these events."""
         places = events + self.start
         batch, context = self.batch, self.batch.context
         if isinstance(context, list):
@@ -116,18 +116,18 @@ class Block:
         return self.batch.columns.column(name).slice(self.start, len(self))
 
     def where(self, i: int) -> str:
-        """For messages: where event i stands in the log."""
+        """Return where event i is stored, for messages."""
         return self.batch.where(self.start + i)
 
     @property
     def sparse(self) -> Csr | None:
-        """Contexts that are sparse; the forms below but `matrix` are for others."""
+        """Sparse contexts; None if contexts are dense. `features` and `by_row` are for dense contexts only."""
         context = self.batch.context
         return context.rows(self.start, self.stop) if isinstance(context, Csr) else None
 
     @property
     def matrix(self) -> Any:
-        """Contexts (n, d) as a policy's code sees them, in the type that the log has; sparse ones as a csr_array."""
+        """Contexts (n, d) for a policy's code, in the log's type. Sparse contexts are a csr_array."""
         if self._matrix is None:
             context = self.batch.context
             if isinstance(context, Csr):
@@ -140,17 +140,17 @@ class Block:
                 for j, column in enumerate(context):
                     matrix[:, j] = column[self.start : self.stop]
                 matrix.flags.writeable = False  # other policies see it too
-                self._matrix = matrix  # last: another thread may look
+                self._matrix = matrix  # set when complete: another thread may look
         return self._matrix
 
     @property
     def features(self) -> Floats:
-        """Contexts (d, n) in float64, feature by feature, as BLAS wants them; good until the next block's."""
+        """Contexts (d, n) in float64, feature by feature, for BLAS. The next block of the batch overwrites them."""
         if self._features is None:
             context = self.batch.context
             assert not isinstance(context, Csr)
             size = self.batch.n_features * len(self)
-            if len(self.batch.scratch) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
+            if len(self.batch.scratch) < size:  # once per batch: fresh memory for each block would cost 10 ns per event
                 self.batch.scratch = np.empty(size)
             self._features = self.batch.scratch[:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
@@ -162,7 +162,7 @@ class Block:
 
     @property
     def by_row(self) -> NDArray[Any]:
-        """Contexts (n, d), row after row in memory, in float32 if that is the log's type, else in float64."""
+        """Contexts (n, d), contiguous by row, in float32 if the log has float32, else in float64."""
         if self._by_row is None:
             kind = np.float32 if self.matrix.dtype == np.float32 else np.float64
             self._by_row = np.ascontiguousarray(self.matrix, dtype=kind)

@@ -12,7 +12,7 @@ from drstream.types import Bools, Floats, Ints
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:
-    """float32 and float64 as views; smaller types become float32, which holds them exactly, others float64."""
+    """Return float32 and float64 as views. Smaller types become float32, which holds them exactly, others float64."""
     kind = column.type
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return column.to_numpy(zero_copy_only=True)
@@ -23,18 +23,18 @@ def numbers(column: pa.Array) -> NDArray[Any]:
 
 
 def floats(column: pa.Array) -> Floats:
-    """The same as float64, for a column without nulls."""
+    """Return a column without nulls as float64."""
     values = numbers(column)
     return values if values.dtype == np.float64 else values.astype(np.float64)
 
 
 def floats_or_nan(column: pa.Array) -> Floats:
-    """Nulls as NaN."""
+    """Return a column as float64, with NaN for nulls."""
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
 def has_nulls(column: pa.Array) -> bool:
-    """Also through a null in a dictionary."""
+    """Whether a column has nulls, be it through a null in its dictionary."""
     if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
         return bool(nulls(column).any())
     return column.null_count > 0
@@ -44,13 +44,13 @@ def nulls(column: pa.Array) -> Bools:
     if not isinstance(column, pa.DictionaryArray):
         return column.is_null().to_numpy(zero_copy_only=False)
     found = nulls(column.indices)
-    if column.dictionary.null_count:  # not decoded: Arrow decodes no dictionary of string views
+    if column.dictionary.null_count:  # by index, as Arrow cannot decode a dictionary of string views
         found |= nulls(column.dictionary)[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     return found
 
 
 def lengths(column: pa.Array) -> Ints:
-    """Of the lists in a column; where one is null, 0 or the size that its type gives."""
+    """Return the lengths of the lists in a column. A null has length 0, or the fixed size of its type."""
     if pa.types.is_fixed_size_list(column.type):
         return np.full(len(column), column.type.list_size)
     return column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""What a name on disk means: files, globs and directories, and messages about those that cannot be read."""
+"""From a name to files: paths, globs and directories, and errors about files that cannot be read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from drstream.errors import LogError, MissingFileError, suggest
 
-PARQUET, ARROW = b"PAR1", b"ARROW1"  # what such files begin with
+PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
 def expand(name: str) -> list[str]:
-    """The files that a name means; a directory means the data files in it."""
+    """Return the files that a name stands for. A directory stands for the data files in it."""
     if "://" in name:
         return [name]
     if os.path.isdir(name):
@@ -37,9 +37,9 @@ def expand(name: str) -> list[str]:
 
 
 def _data_files(folder: str) -> list[str]:
-    """Files that are Parquet or Arrow by their names or first bytes, in order.
+    """Return the files that are Parquet or Arrow by their name or first bytes, in order.
 
-    Not hidden ones, nor those in folders like _temporary, which hold unfinished work.
+    Hidden files and files in folders like _temporary, which hold unfinished work, are left out.
     """
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "**", "*"), recursive=True)):
@@ -59,7 +59,7 @@ def _begins(path: str, *magic: bytes) -> bool:
 
 
 def map_arrow(paths: list[str]) -> pa.Table:
-    """Arrow IPC files as one table: mapped into memory where they are not compressed."""
+    """Return Arrow IPC files as one table. Files that are not compressed are memory-mapped."""
     tables = []
     for path in paths:
         try:
@@ -72,10 +72,10 @@ def map_arrow(paths: list[str]) -> pa.Table:
 
 
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
-    named = re.search(r"input source '([^']*)'", str(error))  # the one among many that Arrow speaks of
+    named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     return LogError(f"cannot read {named[1] if named else path} as {kind}: {arrow_says(error)}. Is it complete?")
 
 
 def arrow_says(error: Exception) -> str:
-    """Arrow's message in one line, without what it says of the way to the error."""
+    """Return Arrow's message in one line, without its preamble about the file."""
     return re.sub(r"^.*input source '[^']*': ", "", " ".join(str(error).split())).rstrip(".")

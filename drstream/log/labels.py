@@ -1,4 +1,4 @@
-"""Action labels: what stands in the action column, and its index 0..K-1."""
+"""Action labels: the values in the action column, and their indices 0..K-1."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from drstream.log.columns import floats_or_nan
 from drstream.log.schema import Roles, is_string
 from drstream.log.source import ParquetSource, Source
 
-MOST = 1_000_000  # more actions than this is an identifier, not a set to choose from
+MOST = 1_000_000  # a column with more values is an identifier, not a set of actions
 SCAN_ROWS = 1 << 16
 
 
 def given_labels(actions: Any, kind: pa.DataType) -> Sequence[Any]:
-    """`actions=` of a log: a number K, or the labels in the order of the policies' rows."""
+    """Check `actions=` of a log, a number K or the labels, and return the labels."""
     text = is_string(_values(kind))
     if isinstance(actions, str):
         raise LogError(f"{parameter('actions', actions)}: pass a list of labels, or their number")
@@ -41,9 +41,10 @@ def given_labels(actions: Any, kind: pa.DataType) -> Sequence[Any]:
 
 
 def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
-    """All labels of a log: 0..max for integers, else the sorted distinct ones (an ordered dictionary: its order).
+    """Return all labels of a log: 0..max for integers, else the distinct labels.
 
-    Rows that will be skipped for a bad reward or propensity do not count.
+    Labels are sorted, except those of an ordered dictionary, which keep its order. Rows that will be skipped for a bad
+    reward or propensity do not count.
     """
     kind = source.schema.field(roles.action).type
     if not is_string(_values(kind)):
@@ -69,7 +70,7 @@ def _values(kind: pa.DataType) -> pa.DataType:
 
 
 def _columns(source: Source, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array]:
-    """The action column, batch by batch."""
+    """Yield the action column, batch by batch, less rows with a bad reward or propensity if these are skipped."""
     names = [roles.action]
     if skip_bad_rows:
         names += [roles.reward] if roles.propensity is None else [roles.reward, roles.propensity]
@@ -104,7 +105,7 @@ def _range(source: Source, roles: Roles, skip_bad_rows: bool) -> tuple[int, int]
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
         if skip_bad_rows:
-            column = column.filter(pc.greater_equal(column, 0))  # others will be skipped
+            column = column.filter(pc.greater_equal(column, 0))  # rows with a negative label will be skipped
         extremes = pc.min_max(column).as_py()
         if extremes["min"] is not None:
             lows.append(extremes["min"])
@@ -119,7 +120,7 @@ def _empty(skip_bad_rows: bool) -> LogError:
 
 
 def encode(column: pa.Array, labels: Sequence[Any]) -> NDArray[np.int32]:
-    """Indices of the labels; -1, or K and more, for one that is not among them. The column has no nulls."""
+    """Return the index of each label. An unknown label gets -1, or K or more. The column has no nulls."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         of_dictionary = encode(column.dictionary.fill_null("" if is_string(kind.value_type) else 0), labels)

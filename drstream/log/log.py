@@ -1,4 +1,4 @@
-"""A log of events: where they are, which column is what, and which rows of it are meant."""
+"""A log of events: where they are stored, which column plays which role, and which rows belong to it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ PEEK_ROWS = 1024
 class Log:
     """Logged events (x, a, r, p), streamed from wherever they are.
 
-    source      a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a pyarrow Table,
-                Dataset or RecordBatchReader, or any object with __arrow_c_stream__ (polars, pandas, duckdb).
-    context     names or globs of numeric columns, the name of one column of lists, or `Sparse(...)`.
+    source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a
+                pyarrow Table, Dataset or RecordBatchReader, or any object with __arrow_c_stream__ (polars, pandas,
+                duckdb).
+    context     Columns of the context: names or globs of numeric columns, the name of one column of lists, or
+                `Sparse(...)`. By default, the log looks for columns with usual names.
     action, reward, propensity
-                names of columns; left out, columns of usual names are looked for, and `repr` says which were found.
-                propensity=None: the log has none.
-    actions     the labels, in the order of the policies' rows, or their number; left out, they are looked for.
-    filter      a pyarrow expression: only these rows.
-    on_bad_row  "error", or "skip" to leave out and count events that cannot be used.
-    batch_size  rows to decode at a time, by default row groups of up to 32 MB; it never changes a result.
+                Names of columns. By default, the log looks for columns with usual names, and `repr` says which it
+                found. Pass propensity=None if the log has no propensities.
+    actions     Labels of the actions, in the order of a policy's probabilities, or the number of actions. By default,
+                the log finds them itself.
+    filter      A pyarrow expression. Only rows that satisfy it belong to the log.
+    on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
+    batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
+                batch size never changes a result.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
@@ -79,12 +83,12 @@ class Log:
 
     @cached_property
     def labels(self) -> Sequence[Any]:
-        """The actions' labels; a policy's probabilities are in this order."""
+        """Labels of the actions, in the order of a policy's probabilities."""
         return action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
 
     @cached_property
     def typical_reward(self) -> float:
-        """The mean of the first rewards, about which sums are taken; 0 if none of them can be used."""
+        """Mean of the first finite rewards, or 0 if there are none. Sums of rewards are taken about it."""
         name = self.roles.reward
         for part in self.source.peek(PEEK_ROWS).parts([name]):
             for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
@@ -111,32 +115,33 @@ class Log:
 
     @property
     def rows(self) -> int | None:
-        """Rows of the source, where they are known without reading it; filters and splits are not counted."""
+        """Number of rows of the source, before filters and splits; None if only reading the source would tell."""
         return self.source.rows
 
     def with_actions_up_to(self, n_actions: int) -> Log:
-        """The same log, where policies know more actions 0..K-1 than were logged. Labels that were given stay."""
+        """Return the same log with actions 0..n_actions-1, if it has fewer. Labels that are text or given stay."""
         if self._labels_given or not isinstance(self.labels, range) or n_actions <= self.n_actions:
             return self
         return self._but(labels=range(n_actions))
 
     def without_propensities(self) -> Log:
-        """The same log, whose propensities are not looked at."""
+        """Return the same log, which does not read its propensities."""
         return self._but(roles=replace(self.roles, propensity=None))
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
-        """The same log, with another way to treat events that cannot be used."""
+        """Return the same log with another `on_bad_row`."""
         _check_on_bad_row(on_bad_row)
         other = self._but(on_bad_row=on_bad_row)
         if on_bad_row != self.on_bad_row and not self._labels_given:
-            other.__dict__.pop("labels", None)  # rows that are skipped do not count
+            other.__dict__.pop("labels", None)  # skipped rows have no say in the labels
         return other
 
     def split(self, fraction: float, seed: int = 0, cluster: str | None = None) -> tuple[Log, Log]:
-        """Two logs without a row in common, the first with about this fraction; by hash of the row's number, or of the
-        value in a column `cluster`, so that, say, all events of one user fall to the same side.
+        """Return two logs without a common row. The first has about this fraction of the rows.
 
-        The same rows fall to the same side in every run, however the log is stored or read.
+        A hash of the row number decides on the side, or a hash of the value in the column `cluster`. With a cluster,
+        all events of one user, say, fall to the same side. The same rows fall to the same side in every run, however
+        the log is stored or read.
         """
         if not 0 <= fraction <= 1:
             raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
@@ -146,7 +151,7 @@ class Log:
         return self.part_of(parts[0]), self.part_of(parts[1])
 
     def folds(self, count: int, seed: int = 0, cluster: str | None = None) -> Folds:
-        """So many parts of the log, by hash of the row's number or of the cluster."""
+        """Return `count` folds, chosen by a hash of the row number or of the value in the column `cluster`."""
         if count < 2:
             raise LogError(f"folds({count}): at least 2")
         self._check_cluster(cluster)
@@ -158,30 +163,30 @@ class Log:
             check_cluster(self.source.schema, cluster)
 
     def _but(self, **changes: Any) -> Log:
-        """A copy with some attributes changed."""
+        """Return a copy with some attributes changed."""
         other = object.__new__(Log)
         other.__dict__ = {**self.__dict__, **changes}
         return other
 
     def part_of(self, split: Split) -> Log:
-        """The rows of this log that are in the split."""
+        """Return the log of those rows that are in the split."""
         return self._but(_splits=(*self._splits, split))
 
     @property
     def origin(self) -> Origin:
-        """Which rows these are, to be kept without the rows themselves."""
+        """Describes which rows belong to this log. A fitted model keeps it, without the rows themselves."""
         keys = self.source.keys or (Same(self.source),)
         return Origin(self.source.name, keys, self._splits, None if self.filter is None else str(self.filter))
 
     def head(self, rows: int = 5) -> pa.Table:
-        """The first rows of the log, all columns, as they stand in the source."""
+        """Return the first rows of the log with all columns, unchanged."""
         if rows < 0:
             raise LogError(f"head({rows}): at least 0")
         schema = self.source.schema
         found = []
         count = 0
         log = self if any(split.cluster for split in self._splits) else self.with_bad_rows("error")
-        reader = log.reader(columns=schema.names)  # bad rows are shown, but for those whose cluster is null
+        reader = log.reader(columns=schema.names)  # bad rows are shown, except those whose cluster is null
         for part in self.source.parts(schema.names, self.filter):
             for batch in reader._select(part, skipped=Counter()):
                 found.append(batch.select(schema.names).slice(0, rows - count))
@@ -201,7 +206,7 @@ class Log:
         columns: Sequence[str] = (),
         folds: Folds | None = None,
     ) -> Reader:
-        """How to read this log's parts, decoding only what is asked for."""
+        """Return a reader of this log's parts that decodes only what is asked for."""
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
         return Reader(
@@ -249,7 +254,7 @@ class Log:
 
 
 def as_log(source: Any, *, propensities: bool = True) -> Log:
-    """A log, or what one can be read from; without propensities, none are looked for, nor at."""
+    """Open a log, unless it is one already. Without propensities, it neither looks for their column nor reads it."""
     if isinstance(source, Log):
         return source if propensities else source.without_propensities()
     return Log(source) if propensities else Log(source, propensity=None)
@@ -265,7 +270,7 @@ def _abridged(names: Sequence[str]) -> list[str]:
 
 
 def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that an expression mentions: those without which it cannot be evaluated."""
+    """Return the columns without which the expression cannot be evaluated."""
     if filter is None:
         return ()
     if not isinstance(filter, pc.Expression):
@@ -287,7 +292,7 @@ def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, .
 
 
 def _first_length(log: Log) -> int:
-    """The length of the first context, for lists whose type does not tell it."""
+    """Return the length of the first context, for lists whose type does not fix the length."""
     name = log.roles.context[0]
     for part in log.source.peek(PEEK_ROWS).parts([name]):
         for batch in part.batches(1024):

@@ -1,4 +1,4 @@
-"""Anything that a log can be read from becomes a source."""
+"""Opens paths, tables, datasets and streams as sources."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _open_paths(*names: str) -> Source:
 
 
 def _open_dataset(dataset: ds.Dataset) -> Source:
-    """Row groups where the files are Parquet of the dataset's own schema; else what its scanner makes of them."""
+    """Read row groups if all files are Parquet with the dataset's own schema, else the batches of its scanner."""
     parquet = isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat)
     if parquet and not getattr(dataset, "_scan_options", None):
         source = ParquetSource(dataset, "dataset")
@@ -65,7 +65,7 @@ def _open_dataset(dataset: ds.Dataset) -> Source:
 
 
 def _open_stream(source: Any) -> Source:
-    """An object with an Arrow stream. Frames are in memory already; other objects are asked again for each pass."""
+    """Open an object with an Arrow stream. A data frame is a table. Other objects give a new stream for each pass."""
     library = type(source).__module__.split(".")[0]
     if library in ("pandas", "polars") and type(source).__name__ == "DataFrame":
         return TableSource(pa.table(source), f"{library} frame", (Same(source),))
@@ -80,9 +80,9 @@ def _open_stream(source: Any) -> Source:
                 "pass a pyarrow Table or a Parquet path instead"
             ) from None
 
-    first = [fresh()]  # it tells the schema, and serves the first pass: there may not be a second
+    first = [fresh()]  # tells the schema and serves the first pass: the object may give no second stream
     schema = first[0].schema
-    known = library == "duckdb"  # there is, and a stream that stays open would block the connection
+    known = library == "duckdb"  # duckdb gives more, and a stream that stays open would block its connection
     if known:
         first.clear()
     return StreamSource(lambda: first.pop() if first else fresh(), name, schema, (Same(source),), repeatable=known)

@@ -1,6 +1,6 @@
-"""From record batches to read-only NumPy views of events that were checked, in batches of exactly 65,536 rows.
+"""From record batches to read-only NumPy views of checked events, in batches of exactly 65,536 rows.
 
-A batch size that does not depend on how the source was cut keeps every bit of the result the same.
+The batch size does not depend on how the source was cut, so every bit of a result stays the same.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
 
-ROW = "__drstream_row__"  # rides along with rows of which some were left out
+ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
-Where = Callable[[int], str]  # the place of an event, for messages
+Where = Callable[[int], str]  # returns where an event is stored, for messages
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How to read one log's parts: roles, labels, which rows, and what happens to bad ones. It can be pickled."""
+    """How to read the parts of one log: roles, labels, rows, and what happens to bad rows. It can be pickled."""
 
     roles: Roles
     labels: Sequence[Any]
@@ -52,7 +52,7 @@ class Reader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What must be decoded, and nothing else."""
+        """The columns that must be decoded."""
         roles = self.roles
         names = [roles.reward, *self.extra, *self.filter_columns, *self.clusters]
         if roles.propensity is not None:
@@ -65,12 +65,12 @@ class Reader:
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The columns whose values, not the row's number, decide on splits and folds."""
+        """The columns whose values, instead of row numbers, decide on splits and folds."""
         users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
         return tuple(dict.fromkeys(user.cluster for user in users if user.cluster is not None))
 
     def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
-        """The part's events; what was left out for a bad value is counted in `skipped`."""
+        """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
         kept = self._select(part, skipped)
         first = 0
         for batch in exact(kept, ROWS):
@@ -78,7 +78,7 @@ class Reader:
             first += batch.num_rows
 
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
-        """Record batches less the rows that the filter, the splits or a bad value exclude."""
+        """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
         row = part.first_row
         numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds
         for batch in part.batches(self.decode_rows):
@@ -97,12 +97,12 @@ class Reader:
                 yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
 
     def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
-        """What the random numbers of splits and folds are drawn for: rows, or clusters."""
+        """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
         rows = batch.column(ROW).to_numpy().astype(np.uint64)
         if cluster is None:
             return rows
         column = batch.column(cluster)
-        if has_nulls(column) and not self.skip_bad_rows:  # else such rows are dropped later
+        if has_nulls(column) and not self.skip_bad_rows:  # _drop_bad drops such rows if bad rows are skipped
             i = int(np.argmax(nulls(column)))
             where = part.place.of_row(int(rows[i]))
             raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
@@ -119,7 +119,7 @@ class Reader:
         return [batch.filter(pa.array(good))] if good.any() else []
 
     def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Bools]]:
-        """Each reason to leave a row out, with the rows that it concerns."""
+        """Yield each reason to leave rows out, with those rows."""
         roles = self.roles
         reward = batch.column(roles.reward)
         yield "reward is null", nulls(reward)
@@ -204,7 +204,7 @@ class Reader:
         return found
 
     def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Where) -> pa.Array:
-        """A column that must not have nulls."""
+        """Return a column, or raise an error if it has nulls."""
         column = batch.column(name)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
@@ -226,7 +226,7 @@ class Reader:
         )
 
     def _context_values(self, column: pa.Array, name: str, where: Where) -> NDArray[Any]:
-        """(n,) for a column of numbers, (n, d) for one of lists; float32 and float64 as they are."""
+        """Return (n,) for a column of numbers, (n, d) for a column of lists; float32 and float64 as they are."""
         if not self.roles.listed:
             return numbers(column)
         d = self.n_features
@@ -243,7 +243,7 @@ class Reader:
 
 
 def _flat(column: pa.Array) -> pa.Array:
-    """The numbers of all lists; unlike .values, .flatten() heeds the offset of a sliced batch."""
+    """Return the numbers of all lists. Unlike .values, .flatten() respects the offset of a sliced batch."""
     return column.flatten() if is_list(column.type) else column
 
 
@@ -252,7 +252,7 @@ REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have
 
 
 def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of exactly `rows`, the last one shorter; copies only where batches do not fit."""
+    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Which rows of a log are meant: splits and folds by hash of the row, or of its cluster, and where rows came from."""
+"""Choices of rows: splits and folds by a hash of the row number or of its cluster, and a record of the origin."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from drstream.log.source import Same
 from drstream.types import Bools, Floats, Ints
 
 Keys = NDArray[np.uint64]
-FOLD_SEED = 0xA3EC647659359ACD  # folds draw other numbers than splits and replays of the same seed
+FOLD_SEED = 0xA3EC647659359ACD  # gives folds other random numbers than splits and replays with the same seed
 
 
 @dataclass(frozen=True)
 class Split:
-    """The rows whose random number lies in [low, high), or outside of it; the number of the row or of its cluster."""
+    """The rows whose random number lies in [low, high), or outside of it. Rows of a cluster share one random number."""
 
     seed: int
     low: float
@@ -45,7 +45,7 @@ class Split:
         return [(0.0, self.low), (self.high, 1.0)] if self.outside else [(self.low, self.high)]
 
     def excludes(self, other: Split) -> bool:
-        """Whether no row can be in both."""
+        """Whether no row can be in both splits."""
         if (self.seed, self.cluster) != (other.seed, other.cluster):
             return False
         return all(min(b, d) <= max(a, c) for a, b in self._intervals for c, d in other._intervals)
@@ -57,7 +57,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Folds:
-    """So many parts of a log, about equally large."""
+    """A division of a log into `count` folds that are about equally large."""
 
     count: int
     seed: int = 0
@@ -72,33 +72,33 @@ class Folds:
         return np.arange(self.count) / self.count
 
     def of(self, keys: Keys) -> Ints:
-        """The fold of each row, from the keys of `keys_of`."""
+        """Return the fold of each row, given row numbers or the keys of clusters."""
         return np.searchsorted(self._edges, sampling.at_rows(self._seed, keys), side="right") - 1
 
     def all_but(self, fold: int) -> Split:
-        """The rows of the other folds."""
+        """Return the split of the rows in all other folds."""
         edges = np.append(self._edges, 1.0)
         return Split(self._seed, float(edges[fold]), float(edges[fold + 1]), True, self.cluster)
 
 
 def keys_of(column: pa.Array) -> Keys:
-    """What stands for a cluster's value in the hash: integers themselves, else a hash of the text; 0 for null."""
+    """Return a key for each cluster value: an integer itself, else a hash of the text; 0 for null."""
     keys = _keys_of_values(column)
     return np.where(nulls(column), np.uint64(0), keys) if has_nulls(column) else keys
 
 
 def _keys_of_values(column: pa.Array) -> Keys:
-    """The same, with anything for nulls."""
+    """Return the keys of `keys_of`. The keys of nulls are arbitrary."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):  # UUIDs
         return _keys_of_values(column.storage)
     if pa.types.is_dictionary(kind):
-        keys = np.append(_keys_of_values(column.dictionary), np.uint64(0))  # the last for nulls
+        keys = np.append(_keys_of_values(column.dictionary), np.uint64(0))  # the last key is for nulls
         return keys[column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)]
-    if pa.types.is_integer(kind):  # with nulls, NumPy would see floats
+    if pa.types.is_integer(kind):  # NumPy would convert integers with nulls to floats
         return column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
     if pa.types.is_floating(kind):
-        column = pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is 0.0, too
+        column = pc.add(column.cast(pa.float64()), 0.0)  # turns -0.0 into 0.0
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         column = column.cast(pa.large_binary())
     else:
@@ -112,7 +112,7 @@ def check_cluster(schema: pa.Schema, name: Any) -> None:
     kind = schema.field(name).type
     if pa.types.is_nested(kind):
         raise LogError(f"cluster column {name!r} has type {kind}: it must hold one value a row, e.g. a user's id")
-    usable = not pa.types.is_binary_view(kind)  # Arrow filters no such column
+    usable = not pa.types.is_binary_view(kind)  # Arrow cannot filter such a column
     try:
         keys_of(pa.nulls(0, kind))
     except pa.ArrowException:
@@ -122,15 +122,17 @@ def check_cluster(schema: pa.Schema, name: Any) -> None:
 
 
 def split_seed(seed: int, depth: int) -> int:
-    """The seed of a split's random numbers: another for a split of a split, which else would put all rows on one side;
-    and never `seed` itself, whose numbers are the u_k of a replay: of a split's first part all would be small.
+    """Return the seed for the random numbers of a split. `depth` is the number of splits that came before.
+
+    A split of a split needs new numbers, else it would put all rows on one side. A split never uses `seed` itself. Its
+    numbers are the u_k of a replay, and all u_k of a split's first part would be small.
     """
     return (seed + (depth + 1) * 0xD1342543DE82EF95) % 2**64
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where rows came from: to be kept with a fitted model, and compared with the rows that it is used on."""
+    """Where rows came from. A fitted model keeps it, to compare it with the rows that the model is used on."""
 
     name: str
     keys: tuple[Any, ...]  # paths of files, or objects
@@ -138,8 +140,8 @@ class Origin:
     filter: str | None = None
 
     def shares_rows_with(self, other: Origin) -> bool:
-        """Whether a row may be in both; filters are not looked into."""
-        if self.keys != other.keys:  # rows are numbered otherwise, unless clusters tell them apart
+        """Whether a row may be in both. Filters are ignored."""
+        if self.keys != other.keys:  # the same row may have two numbers, so only clusters can tell rows apart
             apart = any(a.cluster and a.excludes(b) for a in self.splits for b in other.splits)
             return bool(set(self.keys) & set(other.keys)) and not apart
         return not any(a.excludes(b) for a in self.splits for b in other.splits)
@@ -148,7 +150,7 @@ class Origin:
         return ", ".join([self.name, *(["filtered"] if self.filter else []), *map(str, self.splits)])
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; objects cannot be kept."""
+        """Return a dictionary for JSON. Keys that are objects are dropped."""
         return {
             "name": self.name,
             "files": [key for key in self.keys if isinstance(key, str)],

@@ -15,7 +15,7 @@ from drstream.log.sparse import Sparse, check_sparse
 
 
 class Find(enum.Enum):
-    """Stands for "look for a column of a usual name"."""
+    """A default value that means: look for a column with a usual name."""
 
     FIND = "find"
 
@@ -27,22 +27,22 @@ USUAL = {
     "reward": ("reward", "click", "rewards", "r", "cost"),
     "propensity": ("propensity", "pscore", "propensity_score", "probability", "action_prob", "p_log", "prob", "p"),
 }
-COSTS = ("cost",)  # found by that name, it is negated
+COSTS = ("cost",)  # a column that is found by this name is negated
 USUAL_LISTS = ("context", "contexts", "x", "X", "features")
 USUAL_FEATURES = re.compile(r"(x|f|feature|feat|context|ctx|user_feature)_?\d+|(context|feature|user_feature)_.+")
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a log: contexts are either numeric columns, or one column of lists."""
+    """The columns of a log. The context is several numeric columns, one column of lists, or sparse."""
 
     context: tuple[str, ...]
     listed: bool  # the context is one column of lists
     action: str
     reward: str
-    propensity: str | None  # None: the log has none
+    propensity: str | None  # None if the log has none
     negated: bool  # the reward column holds costs
-    sparse: Sparse | None = None  # how `context` is to be read, where it is sparse
+    sparse: Sparse | None = None  # how to read a sparse context
 
 
 def assign_roles(

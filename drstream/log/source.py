@@ -1,6 +1,6 @@
 """From files and streams to parts: the row groups of Parquet files, or segments of 131,072 rows.
 
-A part is the unit of parallel work and of merging. What a name on disk means is in `files.py`.
+A part is the unit of parallel work and of merging. `files.py` finds the files that a name stands for.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from drstream.log.files import arrow_says, unreadable
 from drstream.log.schema import is_list
 
 SEGMENT = 131_072
-HOLD_BYTES = 1 << 30  # of a stream that can be read once, to find its labels
-DECODE_BYTES = 1 << 25  # of a row group at a time, in each thread
-LIST_ROWS = 1 << 16  # the same for lists, whose levels take much memory: larger batches are slower, too
+HOLD_BYTES = 1 << 30  # most that is held of a stream that can be read once, to find its labels
+DECODE_BYTES = 1 << 25  # most that each thread decodes of a row group at a time
+LIST_ROWS = 1 << 16  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
 
 
 @dataclass(frozen=True)
 class Place:
-    """For messages: where the rows of a part stand."""
+    """Where the rows of a part are stored, for messages."""
 
-    first_row: int  # its number in the log
-    name: str = ""  # of a file or table, where it has one
+    first_row: int  # number in the log
+    name: str = ""  # name of the file or table, if it has one
     row_group: int | None = None
 
     def __str__(self) -> str:
         return self.name if self.row_group is None else f"row group {self.row_group} of {self.name}"
 
     def of_row(self, row: int) -> str:
-        """The row's number in the log, and in its row group."""
+        """Return the row's number in the log and, for Parquet, in its row group."""
         if self.row_group is not None:
             return f"row {row} (row {row - self.first_row} of {self})"
         return f"row {row} of {self}" if self.name else f"row {row}"
@@ -49,43 +49,43 @@ class Part(Protocol):
 
     @property
     def first_row(self) -> int:
-        """Its number in the log."""
+        """Number of the first row in the log."""
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows."""
 
     @property
     def place(self) -> Place:
-        """Where these rows stand."""
+        """Where these rows are stored."""
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Record batches in order, of at most so many rows; by default as is fastest."""
+        """Yield record batches of at most `rows` rows, in order. By default, the source takes the fastest size."""
 
 
 class Source(Protocol):
     name: str
     schema: pa.Schema
-    keys: tuple[Any, ...]  # what it reads: paths of files, or objects; sources with one in common may share rows
+    keys: tuple[Any, ...]  # paths of files, or objects, that it reads; sources with a common key may share rows
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, where that is known without reading them."""
+        """Number of rows; None if only reading them would tell."""
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[Part]:
-        """The parts in order. Parts whose statistics exclude the filter may be left out; rows are not filtered.
+        """Yield the parts in order. Parts whose statistics exclude the filter may be left out. Rows are not filtered.
 
         Columns named in `text` may come as dictionaries, which are cheaper to decode.
         """
 
     def peek(self, rows: int | None = None) -> Source:
-        """A source to look at before the pass proper: at least its first rows, or all of them."""
+        """Return a source to look at before the first pass. It has at least the first `rows` rows, by default all."""
 
 
 class Same:
-    """Equal if it is the same object. In another process there is none like it."""
+    """Holds an object. Two are equal if they hold the same object. A pickled copy equals none."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
@@ -113,10 +113,10 @@ class RowGroup:
     first_row: int
     rows: int
     columns: tuple[str, ...]
-    constants: dict[str, pa.Scalar]  # the columns that the partitioned path gives
+    constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
-    metadata: pq.FileMetaData  # of the file, else read again for each row group
-    row_bytes: int  # about what a decoded row takes
+    metadata: pq.FileMetaData  # of the file; without it, each row group would read it again
+    row_bytes: int  # approximate size of a decoded row
     lists: bool  # some column holds lists
 
     @property
@@ -162,7 +162,7 @@ class ParquetSource:
 
     @cached_property
     def _row_groups(self) -> list[list[tuple[int, int]]]:
-        """Number and rows of each row group of each file; reads every footer once and compares the schemas."""
+        """Number and size of each row group of each file. Reads every footer once and compares the schemas."""
         groups = []
         for fragment in self.fragments:
             try:
@@ -210,9 +210,9 @@ class ParquetSource:
                 first_row += rows
 
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
-        """From the row groups' statistics; None where any lacks them."""
+        """Return the range of a column from the row groups' statistics; None if a row group has none."""
         lows, highs = [], []
-        for fragment in self.fragments if self._row_groups else []:  # which reads and checks the footers
+        for fragment in self.fragments if self._row_groups else []:  # _row_groups reads and checks the footers
             for group in fragment.row_groups:
                 statistics = (group.statistics or {}).get(column)
                 if not statistics or "min" not in statistics:
@@ -223,7 +223,7 @@ class ParquetSource:
 
 
 def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:
-    """The first column that a file has otherwise: its name, the type wanted, the type found."""
+    """Return the first column whose type differs in a file: its name, the wanted type and the found type."""
     constants = ds.get_partition_keys(fragment.partition_expression)
     stored = {column.name: column.type for column in fragment.physical_schema}
     for wanted in schema:
@@ -234,7 +234,7 @@ def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tu
 
 
 def _bytes(kind: pa.DataType) -> int:
-    """What a value of this type takes in memory, about."""
+    """Return the approximate size of a value of this type in memory."""
     return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else 16
 
 
@@ -247,7 +247,7 @@ class Segment:
 
     table: pa.Table
     first_row: int
-    name: str = ""  # of the file, where there is one
+    name: str = ""  # name of the file, if there is one
 
     @property
     def place(self) -> Place:
@@ -289,17 +289,17 @@ class TableSource:
 
 @dataclass
 class StreamSource:
-    """Record batches that arrive one after the other; `open` starts again, unless the stream can be read once."""
+    """Record batches that arrive one after the other. `open` starts the stream again, unless it is `one_shot`."""
 
     open: Callable[[], Iterable[pa.RecordBatch]]
     name: str
     schema: pa.Schema
     keys: tuple[Any, ...] = ()
     one_shot: bool = False
-    repeatable: bool = True  # for certain: it may be opened just to look at it
+    repeatable: bool = True  # certainly: it may be opened just to look at it
     spent: bool = field(default=False, init=False)
     rows: int | None = field(default=None, init=False)
-    _seen: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)  # a stream that was looked at
+    _seen: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)  # what `peek` has opened
 
     def __post_init__(self) -> None:
         self.schema = _without_views(self.schema.empty_table()).schema
@@ -339,10 +339,13 @@ class StreamSource:
             raise LogError(f"cannot read the {self.name} after row {rows}: {arrow_says(error)}") from None
 
     def peek(self, rows: int | None = None) -> Source:
-        """Itself; or, of a stream that may be read only once, its first rows, which are kept for the pass to come."""
+        """Return itself or, for a stream that may be readable once only, a table of its first rows.
+
+        The next pass reads these rows again.
+        """
         if self.repeatable or self.spent:
             return self
-        self.spent = self.one_shot  # until it is put together again
+        self.spent = self.one_shot  # until the rows read here are put back
         stream = self._read()
         batches, count, size = [], 0, 0
         for batch in stream:
@@ -362,7 +365,7 @@ class StreamSource:
 
 
 def _without_views(data: Any) -> Any:
-    """Views of strings and bytes as plain ones: not every function of Arrow's takes them."""
+    """Convert string views and binary views to plain columns, as some functions of Arrow do not take views."""
     for i, column in enumerate(data.schema):
         if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
             plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()

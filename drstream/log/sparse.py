@@ -1,4 +1,4 @@
-"""Sparse contexts: lists of indices and values in the log, seen as the rows of a compressed sparse matrix (CSR)."""
+"""Sparse contexts: lists of indices and values in the log become the rows of a compressed sparse matrix (CSR)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ VALUE_NAMES = ("value", "values", "val", "weight", "v")
 
 @dataclass(frozen=True)
 class Sparse:
-    """Contexts of `dim` features of which few are not 0, for `Log(context=...)`.
+    """Contexts of `dim` features, most of which are 0, for `Log(context=...)`.
 
-    indices   a column of lists of integers 0..dim-1; or of lists of structs, or of maps, that hold the values, too.
-    values    a column of lists of numbers, as long as those of the indices; left out, every value is 1.
-    dim       how many features there are.
+    indices   Column with lists of integers 0..dim-1. Lists of structs, or maps, hold the values, too.
+    values    Column with lists of numbers, as long as the lists of indices. Without it, every value is 1.
+    dim       Number of features.
 
-    An index that stands twice in a list counts twice, as in SciPy's matrices.
+    If a list holds an index twice, its values are added, as in SciPy's matrices.
     """
 
     indices: str
@@ -60,25 +60,28 @@ class Csr:
         return len(self.indptr) - 1
 
     def rows(self, start: int, stop: int) -> Csr:
-        """Some of them, without a copy."""
+        """Return the rows start..stop-1, without a copy."""
         return Csr(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
 
     def take(self, rows: Ints) -> Csr:
-        """These rows, copied."""
+        """Return a copy of these rows."""
         size = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(size)])
         places = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
         return Csr(indptr, self.indices[places], self.values[places], self.dim)
 
     def array(self) -> scipy.sparse.csr_array:
-        """SciPy's form of it, for code that is not ours. A view, but for rows in no order, or small parts."""
+        """Return a read-only SciPy matrix, for the user's code.
+
+        Indices and values are views, unless a row has unsorted or repeated indices.
+        """
         from scipy.sparse import csr_array
 
         first, last = int(self.indptr[0]), int(self.indptr[-1])
         indptr = (self.indptr - first).astype(np.int32 if last - first < 2**31 else np.int64)
         parts = self.values[first:last], self.indices[first:last], indptr
         matrix = csr_array(parts, shape=(len(self), self.dim), copy=False)
-        if not matrix.has_canonical_format:  # X.max() and others would put it in order where it is: in Arrow's memory
+        if not matrix.has_canonical_format:  # X.max() and others would sort it in place, in Arrow's memory
             matrix = matrix.copy()
             matrix.sum_duplicates()
         for part in (matrix.data, matrix.indices, matrix.indptr):
@@ -87,7 +90,7 @@ class Csr:
 
 
 def check_sparse(schema: pa.Schema, sparse: Sparse) -> None:
-    """Have the columns types that can be sparse contexts?"""
+    """Raise an error unless the columns' types can hold sparse contexts."""
     kind = schema.field(sparse.indices).type
     if is_pairs(kind):
         if sparse.values is not None:
@@ -113,12 +116,12 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def is_pairs(kind: pa.DataType) -> bool:
-    """Lists of structs, or maps."""
+    """Whether a type is a list of structs, or a map."""
     return pa.types.is_map(kind) or (_is_list(kind) and pa.types.is_struct(kind.value_type))
 
 
 def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
-    """Which fields of a struct are the index and the value."""
+    """Return the positions of the index and the value among the fields of a struct or map."""
     fields = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else list(kind.value_type)
     whole = [i for i, f in enumerate(fields) if pa.types.is_integer(f.type)]
     index = 0 if pa.types.is_map(kind) and 0 in whole else _usual(fields, whole, INDEX_NAMES)
@@ -133,13 +136,13 @@ def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
 
 
 def _usual(fields: list[pa.Field], among: list[int], names: Sequence[str]) -> int | None:
-    """The field of the most usual name, or the only one."""
+    """Return the field with the most usual name, or the only field; None if neither exists."""
     ranks = [(names.index(fields[i].name.lower()), i) for i in among if fields[i].name.lower() in names]
     return min(ranks)[1] if ranks else among[0] if len(among) == 1 else None
 
 
 def _flat(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """Where each list begins, and what is in them, for a column without nulls; heeds the offset of a sliced batch."""
+    """Return where each list begins, and all items, of a column without nulls, which may be a slice."""
     if pa.types.is_fixed_size_list(column.type):
         return np.arange(len(column) + 1, dtype=np.int64) * column.type.list_size, column.flatten()
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -148,12 +151,12 @@ def _flat(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[Ints, pa.Array, pa.Array | None]:
-    """Row starts, indices and values as flat Arrow arrays; the lists themselves have no nulls."""
+    """Return where rows start, and flat arrays of indices and values. No list is null."""
     column = batch.column(sparse.indices)
     starts, inside = _flat(column)
     if is_pairs(column.type):
         index, value = _fields(column.type, sparse.indices)
-        fields = inside.flatten()  # unlike .field(), it heeds structs that are null
+        fields = inside.flatten()  # unlike .field(), it respects structs that are null
         return starts, fields[index], fields[value]
     if sparse.values is None:
         return starts, inside, None
@@ -161,7 +164,7 @@ def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[Ints, pa.Array, pa.
 
 
 def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str, str]:
-    """The first event that cannot be used, why, and what was found. There is one; no list is null."""
+    """Return the first event that cannot be used, the reason and the value. One exists, and no list is null."""
     found = [(int(np.argmax(bad)), reason) for reason, bad in bad_rows(batch, sparse) if bad.any()]
     row, reason = min(found, key=lambda event: event[0])
     one = batch.slice(row, 1)
@@ -175,7 +178,7 @@ def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str, str]:
 
 
 def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
-    """The contexts of a batch whose lists are no nulls; None where some event cannot be used, which `problem` finds.
+    """Return the contexts of a batch whose lists are not null; None if some event cannot be used (see `problem`).
 
     Indices of int32 and values of float32 or float64 are views of Arrow's memory.
     """
@@ -197,7 +200,7 @@ def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
 
 
 def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, Bools]]:
-    """Each reason to leave an event out, with the events that it concerns."""
+    """Yield each reason to leave events out, with those events."""
     bad = np.zeros(batch.num_rows, bool)
     for name in sparse.columns:
         bad |= nulls(batch.column(name))
@@ -220,7 +223,7 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, Bools
 
 
 def _bad_entries(indices: pa.Array, values: pa.Array | None, dim: int) -> Iterator[tuple[str, Bools]]:
-    """Each reason not to use an entry, with the entries that it concerns."""
+    """Yield each reason not to use entries, with those entries."""
     yield "context holds a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
     index = floats_or_nan(indices)
     yield f"context has an index that is not in 0..{dim - 1}", ~((index >= 0) & (index < dim))

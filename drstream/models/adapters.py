@@ -24,34 +24,34 @@ from drstream.parameters import check_estimator, whole
 from drstream.progress import reporter
 from drstream.types import Floats, Ints
 
-AHEAD = 2  # batches of each part under way that wait to be learned from
+AHEAD = 2  # most batches that wait, for each part under way, to be learned from
 
 
 class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: drs.models.from_sklearn(Lasso())
-    """r̂(x, a) from any regressor or classifier of scikit-learn, which is cloned and never changed itself.
+    """r̂(x, a) from any regressor or classifier of scikit-learn. Clones are fitted, the estimator itself never changes.
 
-    estimator  a classifier's classes are the rewards, whole numbers such as 0 and 1; r̂ is then their expectation,
-               predict_proba @ classes_.
-    action     "separate": one clone for each action, fitted on the events in which it was logged. "feature": one model
-               of x and the action, which stands one-hot behind the features.
-    sample     the most events to fit on in memory. Of a longer log, a uniform sample of exactly so many is drawn by
-               hash of the row's number, the same for every batch size and number of threads; up to four times as many
-               are held meanwhile.
-    partial    True: all events, in the order of the log, through the estimator's `partial_fit`, in batches of up to
-               65,536 that end with each row group; memory does not grow with the log. False: in memory. None: in
-               memory if the log has no more than `sample` events, else with partial_fit if the estimator has one, else
-               on a sample. `fitted_rows_` and repr say which it was.
-    seed       of the sample; what is random in the estimator has its own random_state.
+    estimator  Regressor of the reward, or classifier whose classes are the rewards, whole numbers such as 0 and 1. For
+               a classifier, r̂ is the expected reward, predict_proba @ classes_.
+    action     "separate" fits one clone for each action, on the events in which that action was logged. "feature" fits
+               one model of x and the action, which is one-hot encoded after the features.
+    sample     Maximum number of events to fit on in memory. From a longer log, a hash of the row number draws a uniform
+               sample of exactly this size. It is the same for every batch size and number of threads. Up to four times
+               as many events are held while it is drawn.
+    partial    True fits all events with the estimator's `partial_fit`, in the order of the log and in batches of up to
+               65,536 events that end with each row group. Memory does not grow with the log. False fits in memory.
+               None fits in memory if the log has at most `sample` events, else with partial_fit if the estimator has
+               it, else on a sample. `fitted_rows_` and repr say which way was taken.
+    seed       Random seed of the sample. Randomness in the estimator depends on its own random_state.
 
-    An action without an event to fit on is predicted at the mean reward of all events. A classifier needs two classes:
-    where all events (of an action, if "separate") have one reward, this is the prediction.
+    The prediction for an action without events is the mean reward of all events. A classifier needs two classes. If all
+    events (of an action, if "separate") have the same reward, the prediction is that reward.
 
-    With partial_fit, a pass over rewards and actions comes first if the estimator is a classifier, whose classes must
-    be known at the start, or if partial=None, to count. Contexts come in the type that the log has, float32 or float64,
-    sparse ones as a csr_array.
+    With partial_fit, there may be one more pass first, over rewards and actions. A classifier needs it to know its
+    classes, and partial=None needs it to count events. Contexts keep the type that they have in the log, float32 or
+    float64. Sparse contexts are a csr_array.
 
-    After `fit`: models_ (for each action the fitted estimator, or a number where there is none), n_events_ that it was
-    fitted on, fitted_rows_, labels_, features_, n_features_, reward_range_, skipped_ (bad rows, by reason).
+    `fit` sets models_ (for each action the fitted estimator, or a number if there is none), n_events_ (number of events
+    fitted on), fitted_rows_, labels_, features_, n_features_, reward_range_ and skipped_ (bad rows, by reason).
 
     >>> import pyarrow as pa
     >>> from sklearn.tree import DecisionTreeRegressor
@@ -91,14 +91,14 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         self.partial = None if partial is None else bool(partial)
 
     def _fit(self, log: Any, workers: Workers) -> None:
-        """Fit it to the log. An executor draws the sample and looks at the rewards; the estimator is fitted here."""
+        """Fit to the log. An executor draws the sample and reads the rewards. This process fits the estimator."""
         log = as_log(log, propensities=False)
         if self.action == "separate" and not log.n_features:
             raise ModelError(
                 'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'
             )
         by_batches, rewards = self.partial, None
-        if by_batches is None:  # rows are at least as many as events
+        if by_batches is None:  # log.rows is an upper bound on the number of events
             by_batches = hasattr(self.estimator, "partial_fit") and (log.rows is None or log.rows > self.sample)
         if by_batches and (self.classifier or self.partial is None):
             rewards = self._look_at_rewards(log, workers)
@@ -109,7 +109,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     @property
     def _whole(self) -> str | None:
-        """The classifier for which rewards must be whole numbers."""
+        """Name of the classifier, for which rewards must be whole numbers; None for a regressor."""
         return type(self.estimator).__name__ if self.classifier else None
 
     # In memory
@@ -137,7 +137,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         from sklearn.base import clone
 
         if self.classifier and (reward == reward[0]).all():
-            return float(reward[0])  # which a classifier would refuse
+            return float(reward[0])  # a classifier would raise an error for one class
         try:
             return clone(self.estimator).fit(X, reward)
         except Exception as problem:
@@ -147,8 +147,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     # With partial_fit
 
     def _look_at_rewards(self, log: Log, workers: Workers) -> Rewards:
-        """How many events there are and, for a classifier, which rewards each action has."""
-        contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
+        """Count the events and, for a classifier, find the rewards of each action."""
+        contexts = log.on_bad_row == "skip"  # without contexts, events that are skipped for a bad context would count
         reader = log.reader(context=contexts, action=True)
         found = Rewards(0, [set() for _ in range(log.n_actions)])
         task = partial(_rewards_of, reader, self._whole, log.n_actions)
@@ -241,7 +241,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
 
 def _is_classifier(estimator: Any) -> bool:
-    """Whether it is a classifier, after a check that it is one or a regressor."""
+    """Check that the estimator is a classifier or a regressor, and return whether it is a classifier."""
     classifier, regressor = check_estimator(estimator, "from_sklearn", "regressor or classifier", ModelError)
     name = type(estimator).__name__
     if not classifier and not regressor:
@@ -258,7 +258,7 @@ def _is_classifier(estimator: Any) -> bool:
 
 
 def _check_whole(classifier: str, block: Block) -> None:
-    """Are the rewards whole numbers, so that they can be classes?"""
+    """Raise an error unless all rewards are whole numbers, which can be classes."""
     broken = block.reward != np.round(block.reward)
     if broken.any():
         i = int(np.argmax(broken))
@@ -273,13 +273,13 @@ def _no_events() -> NoEventsError:
 
 
 def _where(estimator: Any, events: int, which: str) -> str:
-    """A note for what an estimator raised."""
+    """Return a note for an error that an estimator raised."""
     return f"raised by {type(estimator).__name__}, fitted on {events} event{'s' * (events != 1)} of {which}"
 
 
 @dataclass
 class Fitted:
-    """What `fit` found."""
+    """The result of a fit."""
 
     models: list[Any]
     events: int
@@ -290,7 +290,7 @@ class Fitted:
 
 @dataclass
 class Rewards:
-    """How many events, and which rewards each action has."""
+    """The number of events, and the set of rewards of each action."""
 
     events: int
     of_action: list[set[float]]
@@ -315,7 +315,7 @@ def _rewards_of(reader: Reader, whole: str | None, actions: int, part: Part) -> 
 
 
 def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | Counter[str]]:
-    """The part's events, a batch at a time; and at the end the bad rows that were left out."""
+    """Yield the part's events, a batch at a time, and at the end counts of the bad rows that were left out."""
     skipped: Counter[str] = Counter()
     for batch in reader.batches(part, skipped):
         block = Block(batch, 0, len(batch))
@@ -326,7 +326,7 @@ def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | C
 
 
 def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, Ints]]:
-    """The places of each action's events, in order, for actions that have some."""
+    """Yield each action that has events, with the indices of its events, in order."""
     order = np.argsort(action, kind="stable")
     bounds = np.searchsorted(action[order], np.arange(actions + 1))
     for a in range(actions):
@@ -335,7 +335,7 @@ def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, Ints]]
 
 
 def _with_action(X: Any, action: NDArray[Any], actions: int) -> Any:
-    """(n, d + K): the contexts and, one-hot, the actions."""
+    """Return (n, d + K): the contexts, then the actions one-hot encoded."""
     n, d = X.shape
     if hasattr(X, "tocsr"):
         from scipy import sparse

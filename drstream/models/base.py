@@ -1,4 +1,4 @@
-"""What a reward model is to `evaluate`: something that fills a block's predicted rewards, action by action."""
+"""Reward models as `evaluate` uses them: a model fills in the predicted rewards of a block, action by action."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from drstream.types import Floats
 
 
 class RewardModel:
-    """r̂(x, a). Give `predict(X)`, which takes contexts (n, d) and returns (n, K).
+    """A reward model r̂(x, a). A subclass defines `predict(X)`, which takes contexts (n, d) and returns (n, K).
 
-    One that also gives `fit(log)`, and `fitted`, which is False before, can be cross-fitted.
+    A subclass can be cross-fitted if it also defines `fit(log)`, and `fitted`, which is False before the fit.
     """
 
     n_actions: int | None = None
@@ -32,21 +32,21 @@ class RewardModel:
     fitted_on: Origin | None = None
 
     def fit(self, log: Log) -> Self:
-        """Nothing to fit, unless a subclass says otherwise."""
+        """Fit the model to the log. Without a definition in a subclass, this does nothing."""
         return self
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no predict(X)")
 
     def bind(self, log: Log) -> RewardModel:
-        """A copy of the model for this log, after a check that they fit."""
+        """Check that the model fits the log, and return a copy of the model for it."""
         if self.n_actions not in (None, log.n_actions):
             raise ModelError(
                 f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
                 f"open the logs that it is fitted on and used on with the same {parameter('actions')}"
             )
         bound = copy.copy(self)
-        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        bound.fitted_on = None  # no longer needed, and not always picklable
         bound.n_actions = log.n_actions
         return bound
 
@@ -55,12 +55,12 @@ class RewardModel:
         fill_from(self.predict, "the reward model", ModelError, block, out)
 
     def fill_rows(self, block: Block, out: Floats) -> None:
-        """out[i, a] <- r̂(x_i, a): the same, event by event."""
+        """out[i, a] <- r̂(x_i, a)."""
         fill_by_pieces(self, block, out)
 
 
 class Constant(RewardModel):
-    """The same prediction for every context: one number, or one for each action.
+    """Predicts the same for every context: one number for all actions, or one number for each.
 
     >>> Constant([0.1, 0.2]).predict(np.zeros((1, 3)))
     array([[0.1, 0.2]])
@@ -82,7 +82,7 @@ class Constant(RewardModel):
 
 
 class Column(RewardModel):
-    """Predictions that stand in the log: one column of lists of K numbers, or K columns of numbers."""
+    """Predictions that are stored in the log: one column with lists of K numbers, or K columns of numbers."""
 
     uses_context = False
 
@@ -133,7 +133,7 @@ class Column(RewardModel):
 
 
 class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.models.from_function(f)
-    """A function of contexts (n, d) that returns predictions (n, K)."""
+    """A reward model from a function that takes contexts (n, d) and returns predictions (n, K)."""
 
     def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
         self.function = function
@@ -143,7 +143,7 @@ class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.mode
 
 
 def _is_sklearn(model: Any) -> bool:
-    """Its predict gives (n,), not (n, K)."""
+    """Whether a model is from scikit-learn. Its predict returns (n,), not (n, K)."""
     return type(model).__module__.partition(".")[0] == "sklearn"
 
 

@@ -1,4 +1,4 @@
-"""From the models that were given to those that a pass uses: fitted by fold where asked, and bound to the log."""
+"""From the models that a user gave to those that a pass uses: fitted by fold if asked, and bound to the log."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from drstream.policies.base import FixedPolicy
 from drstream.results import ModelSummary
 from drstream.types import Floats
 
-EVALUATED = "evaluated on"  # what a model is used for
+EVALUATED = "evaluated on"  # use of a model, for messages
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The models of rewards and propensities as the caller gave them; what no estimator needs is None."""
+    """The models of rewards and propensities as the caller gave them. A model that no estimator needs is None."""
 
     model: Any = None
     propensity: Any = None
     crossfit: int | None = None
     cluster: str | None = None
-    seed: int = 0  # of the folds
+    seed: int = 0  # random seed of the folds
     clamp: Any = None
 
     def needed(self, *, model: bool, propensity: bool) -> ModelInputs:
-        """Only what estimators need; without folds, if all that was to be fitted by them is not."""
+        """Return the inputs without unneeded models, and without folds if no model is left to fit by fold."""
         left = replace(self, model=self.model if model else None, propensity=self.propensity if propensity else None)
         if self.waits and not left.waits:
             return replace(left, crossfit=None, cluster=None)
@@ -58,12 +58,12 @@ class ModelInputs:
 
     @property
     def waits(self) -> bool:
-        """Whether some model is yet to be fitted."""
+        """Whether some model is not yet fitted."""
         return to_be_fitted(self.model) or to_be_fitted(self.propensity)
 
     @property
     def n_actions(self) -> int:
-        """K, where a model knows it; else 0."""
+        """K if a model knows it, else 0."""
         return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity))
 
 
@@ -85,7 +85,7 @@ class BoundModels:
         return any(user.uses_context for user in (self.model, self.logger) if user)
 
     def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
-        """Hold predictions within the clamp, in place, and count those that it changes."""
+        """Clip predictions to the clamp, in place, and count those that change."""
         if self.clamp is not None:
             low, high = self.clamp
             calibration.predictions += rhat.size
@@ -93,14 +93,14 @@ class BoundModels:
             np.clip(rhat, low, high, out=rhat)
 
     def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
-        """The logged actions' propensities: from the log, or estimated into `out`, with `pi` as space for (K, n)."""
+        """Return propensities of logged actions: from the log, or computed into `out`. `pi` is space for (K, n)."""
         if self.logger is None:
             return block.propensity
         self.logger.fill(block, pi, out)
         return out
 
     def propensities_of_many(self, block: Block, n_actions: int) -> Floats:
-        """The same for a block of any length, piece by piece."""
+        """Return propensities of logged actions for a block of any length, computed piece by piece."""
         if self.logger is None:
             return block.propensity
         out = np.empty(len(block))
@@ -110,7 +110,7 @@ class BoundModels:
         return out
 
     def summary(self, calibration: Calibration) -> ModelSummary:
-        """What a result says of these models."""
+        """Return what a result reports about these models."""
         logger = None if self.logger is None else self.logger.policy
         return ModelSummary(
             crossfit=None if self.folds is None else self.folds.count,
@@ -124,7 +124,7 @@ class BoundModels:
 
 
 def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVALUATED) -> BoundModels:
-    """Fit by fold what is to be fitted, and bind all models to the log."""
+    """Fit models by fold if asked, and bind all models to the log."""
     model = None if inputs.model is None else as_model(inputs.model)
     policy = None if inputs.propensity is None else as_logger(inputs.propensity)
     folds = make_folds(log, inputs.crossfit, inputs.seed, inputs.cluster)
@@ -165,7 +165,7 @@ def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str) -> N
 
 
 def no_propensities() -> str:
-    """What to do where the log has no propensities and none were given."""
+    """Return the advice for a log without propensities, when none were given."""
     return phrase(
         "and the log has none: name their column with propensity= where you open it; or pass propensity=, here a "
         "model, e.g. drs.models.Propensity() with crossfit=5, or the logging policy, e.g. drs.policies.Uniform()",

@@ -1,4 +1,4 @@
-"""How well a reward model predicts the rewards that were logged: R², and means by decile of its predictions."""
+"""How well a reward model predicts the logged rewards: R², and means by decile of its predictions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Calibration:
-    """A tally of predictions r̂(x_k, a_k) and rewards; tallies of parts merge."""
+    """Sums over predictions r̂(x_k, a_k) and rewards. Those of parts can be merged."""
 
     def __init__(self, pivot: float) -> None:
         self.pivot = pivot  # a typical reward
         self.table = np.zeros((3, kernels.BUCKETS))
         self.sums = np.zeros(4)  # events, r - pivot, its square, (r - r̂)²
-        self.predictions = 0  # of any action ...
-        self.clamped = 0  # ... of which so many were outside of the range
-        self.least_propensity = math.inf  # of those that were not in the log
+        self.predictions = 0  # number of predictions, over all actions
+        self.clamped = 0  # number of predictions outside of the clamp
+        self.least_propensity = math.inf  # smallest propensity that a model or policy gave
 
     def add(self, prediction: Floats, reward: Floats) -> None:
         kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
@@ -42,20 +42,20 @@ class Calibration:
 
     @property
     def r2(self) -> float:
-        """1 - Σ(r - r̂)² / Σ(r - mean r)² over the logged events; NaN where all rewards are the same."""
+        """1 - Σ(r - r̂)² / Σ(r - mean r)² over the logged events; NaN if all rewards are the same."""
         events, first, second, misses = self.sums
         if not events:
             return math.nan
         spread = second - first**2 / events
         mean = self.pivot + first / events
-        rounding = max(1e-11 * second, events * (1e-14 * mean) ** 2)  # of sums about the pivot, and of the pivot itself
+        rounding = max(1e-11 * second, events * (1e-14 * mean) ** 2)  # in sums about the pivot, and in the pivot itself
         return float(1 - misses / spread) if spread > rounding else math.nan
 
     def deciles(self) -> pa.Table:
-        """Events in the order of r̂, in ten parts about equally large: mean prediction and mean reward of each.
+        """Return the mean prediction and the mean reward for each decile of the events, ordered by r̂.
 
-        Bounds are right to 3 % of their distance from a typical reward. Where many predictions are the same, some of
-        the ten are empty and left out.
+        The bounds of a decile are exact up to 3 % of their distance from a typical reward. If many predictions are the
+        same, some deciles are empty and left out.
         """
         events, predicted, reward = self.table
         middle = np.cumsum(events) - events / 2

@@ -1,4 +1,4 @@
-"""Models by fold: for an event, the one that was fitted on the folds that it is not in."""
+"""Cross-fitting: each event is scored by the model that was fitted on the other folds."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def make_folds(log: Log, crossfit: Any, seed: int, cluster: str | None) -> Folds
 
 
 def to_be_fitted(model: Any) -> bool:
-    """Whether it is a model that waits for its data: one of ours, or a user's that says so with fitted = False."""
+    """Whether it is a model that is not yet fitted: one of drstream's, or a user's with fitted = False."""
     return isinstance(model, Trained | RewardModel) and not getattr(model, "fitted", True)
 
 
 def fit_folds(model: Any, log: Log, folds: Folds, workers: Workers) -> list[Any]:
-    """One model for each fold, fitted on all other folds."""
+    """Return one model for each fold, fitted on all other folds."""
     if isinstance(model, Trained):
         try:
             models = model.fit_folds(log, folds, workers)
@@ -67,7 +67,7 @@ def check_to_be_fitted(*models: Any) -> None:
 
 
 def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
-    events = sum(model.n_events_ for model in models) // (folds.count - 1)  # each is in all fits but one
+    events = sum(model.n_events_ for model in models) // (folds.count - 1)  # each event is in all fits but one
     empty = sum(model.n_events_ == events for model in models)
     if empty:
         what = "rows" if folds.cluster is None else f"values in column {folds.cluster!r}"
@@ -78,7 +78,7 @@ def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
 
 
 class CrossFitted(RewardModel):
-    """A reward model for each fold."""
+    """A reward model that is made of one model for each fold."""
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
@@ -99,7 +99,7 @@ class CrossFitted(RewardModel):
 
 
 class CrossFittedPolicy(FixedPolicy):
-    """A model of the logging policy for each fold."""
+    """A model of the logging policy that is made of one model for each fold."""
 
     estimated = True
 

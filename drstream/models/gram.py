@@ -1,4 +1,4 @@
-"""Weighted means and products of (x, r) for groups of events: all that a linear regression needs to know of them."""
+"""Weighted means and products of (x, r) for groups of events, which are all that a linear regression needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from drstream.types import Floats
 
 
 class Gram:
-    """For each group: events, weight, means, and products about the means, which keep digits that those about 0 lose.
+    """Number of events, weight, means, and products about the means, for each group.
 
-    Parts merge as Chan, Golub and LeVeque (1983) have it, so the order of the parts alone decides on every bit.
+    Products about the means keep digits that products about 0 lose. Parts merge by the rule of Chan, Golub and LeVeque
+    (1983), so only the order of the parts decides on every bit.
     """
 
     def __init__(self, groups: int, variables: int) -> None:
@@ -21,13 +22,13 @@ class Gram:
         self.products = np.zeros((groups, variables, variables))
 
     def add(self, features: Floats, reward: Floats, group: NDArray[np.integer], weight: Floats | None = None) -> None:
-        """Events: features (d, n), reward (n), the group of each, and perhaps weights."""
+        """Add events: features (d, n), rewards (n), the group of each event, and perhaps weights (n)."""
         groups = len(self.count)
-        small = group.astype(np.int16) if groups < 2**15 else group  # sorted in linear time
+        small = group.astype(np.int16) if groups < 2**15 else group  # NumPy sorts int16 in linear time
         order = np.argsort(small, kind="stable")
         bounds = np.searchsorted(small[order], np.arange(groups + 1))
         terms = np.empty((len(features) + 1, len(reward)))
-        np.take(features, order, axis=1, out=terms[:-1], mode="clip")  # "raise" would make a copy of `out`
+        np.take(features, order, axis=1, out=terms[:-1], mode="clip")  # mode="raise" would copy `out`
         np.take(reward, order, out=terms[-1], mode="clip")
         weight = None if weight is None else weight[order]
         for g in np.flatnonzero(np.diff(bounds)).tolist():
@@ -60,11 +61,11 @@ class Gram:
             self._merge(g, other.weight[g], other.mean[g], other.products[g])
 
     def about_zero(self, g: int) -> Floats:
-        """Sums of products as they are, not about the means."""
+        """Return the sums of products about 0 for group g."""
         return self.products[g] + self.weight[g] * np.outer(self.mean[g], self.mean[g])
 
     def of_all_but(self, fold: int, folds: int) -> Gram:
-        """Groups are (fold, action): the actions' groups over all other folds."""
+        """Return one group for each action, over all folds but this one. Groups here are (fold, action)."""
         actions = len(self.count) // folds
         out = Gram(actions, self.mean.shape[1])
         for other in range(folds):

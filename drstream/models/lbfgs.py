@@ -1,4 +1,4 @@
-"""L-BFGS, and the coordinates in which a problem is round."""
+"""L-BFGS, and coordinates in which a problem is round, that is, its second derivatives are about the identity."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import scipy.linalg
 
 from drstream.types import Floats
 
-MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # of L-BFGS
+MEMORY, MOST_HALVINGS, ROUNDING = 10, 40, 1e-13  # rounding is relative to the objective
 
 
 class Preconditioner:
     """Coordinates u in which the second derivatives, H = L L', are the identity: theta = L'⁻¹ u, for each action.
 
-    Of whole matrices the rows are taken in reverse, the intercept first: what is left is about the features' means.
+    `whole` matrices are factored in reverse order, with the intercept first. The rest of the factor is then about the
+    features' means. Otherwise, only the diagonal of H is given.
     """
 
     def __init__(self, curvature: Floats, whole: bool) -> None:
         self.whole = whole
         diagonal = np.einsum("kii->ki", curvature) if whole else curvature
-        diagonal[:] = np.where(diagonal > 0, diagonal, 1.0)  # flat directions stay as they are
+        diagonal[:] = np.where(diagonal > 0, diagonal, 1.0)  # flat directions are not scaled
         if whole:
             about_mean = diagonal[:, :-1] - curvature[:, -1, :-1] ** 2 / diagonal[:, -1:]
             rounding = 1e-15 * curvature.shape[1] * diagonal[:, :-1]
-            diagonal[:, :-1] += 1e-8 * np.maximum(about_mean, 0) + rounding  # for features that are collinear
+            diagonal[:, :-1] += 1e-8 * np.maximum(about_mean, 0) + rounding  # for collinear features
         self.factor = np.linalg.cholesky(curvature[:, ::-1, ::-1]) if whole else np.sqrt(curvature)
 
     def into(self, theta: Floats) -> Floats:
@@ -47,9 +48,10 @@ class Preconditioner:
 
 
 def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int) -> tuple[Floats, bool]:
-    """Where the gradient of a convex function is within the tolerance (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
+    """Minimise a convex function from x on (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
 
-    SciPy's has bounds to look after: 200,000 parameters cost it more than a pass over 30,000 sparse events.
+    Return the last x, and whether its gradient is within the tolerance. SciPy's L-BFGS also handles bounds, and with
+    200,000 parameters that costs more than a pass over 30,000 sparse events.
     """
     value, gradient = at(x)
     history: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
@@ -61,7 +63,7 @@ def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: fl
         step = 1.0
         for _ in range(MOST_HALVINGS):
             new_value, new_gradient = at(x + step * direction)
-            flat = abs(new_value - value) <= ROUNDING * abs(value)  # then the gradients decide
+            flat = abs(new_value - value) <= ROUNDING * abs(value)  # then the slopes decide
             new_slope = float(np.vdot(new_gradient, direction))
             if new_value <= value + 1e-4 * step * slope or (flat and abs(new_slope) <= abs(slope)):
                 break
@@ -77,7 +79,7 @@ def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: fl
 
 
 def two_loop_recursion(gradient: Floats, history: deque[tuple[Floats, Floats, float]]) -> Floats:
-    """The inverse second derivatives, as far as they are known, times the gradient."""
+    """Return the gradient times the inverse second derivatives, as estimated from the history."""
     out = gradient.copy()
     factors = []
     for change, bent, inverse in reversed(history):

@@ -1,4 +1,4 @@
-"""Models that are linear in the context, perhaps under a link: coef_ (K, d) and intercept_ (K)."""
+"""Reward models that are linear in the context, perhaps with a link function: coef_ (K, d) and intercept_ (K)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from drstream.types import Floats
 
 
 class LinearModel(Trained, RewardModel):
-    """Predictions link(coef_ @ x + intercept_)."""
+    """A reward model that predicts link(coef_ @ x + intercept_)."""
 
     coef_: Floats
     intercept_: Floats
-    products: Weights  # once it is bound
+    products: Weights  # set by bind
 
     def link(self, scores: Floats) -> None:
-        """From scores to predictions, in place."""
+        """Turn scores into predictions, in place."""
 
     def predict(self, X: Any) -> Floats:
-        """r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse one of SciPy's."""
+        """Return r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse array of SciPy."""
         self.require_fit()
         check_width(X, self.n_features_)
         out = Weights(self.coef_).of(X) + self.intercept_

@@ -11,10 +11,12 @@ from drstream.types import Floats
 class Logistic(Regression, LinearModel):
     """r̂(x, a) = 1 / (1 + exp(-w_a . x - b_a)), a logistic regression for each action, of rewards in [0, 1].
 
-    Minimises C Σ log-loss + |w|² / 2; objective and names are scikit-learn's. It streams: one look at actions and
-    rewards, one pass that takes a sample, and then six or seven on a dense log much longer than that, some dozens on a
-    short or sparse one, over memory if the contexts fit. The same result for any number of threads. An action that was
-    never logged is predicted at the mean reward of all events.
+    It minimises C Σ log-loss + |w|² / 2. Objective and names are scikit-learn's.
+
+    The fit streams. A first pass reads actions and rewards, and a second pass takes a sample. A dense log that is much
+    longer than the sample then takes six or seven more passes. A short or sparse log takes some dozens. Contexts that
+    fit into memory are decoded only once. The result is the same for any number of threads. The prediction for an
+    action that was never logged is the mean reward of all events.
     """
 
     choice = False

@@ -1,4 +1,4 @@
-"""Several passes over one log: what fits into memory is decoded once, the rest again for each pass."""
+"""Several passes over one log. Parts that fit into memory are decoded once, the others in each pass."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from drstream.log.source import Part
 
 Result = TypeVar("Result")
 Task = Callable[[Iterator[Batch]], Result]
-HOLD_BYTES = 1 << 28  # of decoded batches, in all
+HOLD_BYTES = 1 << 28  # most that is held of decoded batches, in all
 
 
 class Passes:
-    """`run(task)` gives task(batches) for every part of the log, in order."""
+    """Runs tasks over a log: `run(task)` yields task(batches) for every part, in order."""
 
     def __init__(self, log: Log, reader: Reader, workers: Workers) -> None:
         self.log, self.reader, self.workers = log, reader, workers
-        self.skipped: Counter[str] | None = None  # bad rows left out, known after the first pass
+        self.skipped: Counter[str] | None = None  # counts of bad rows, known after the first pass
         self.count = 0
         self._held: dict[int, list[Batch]] = {}  # by the part's first row
         self._space = HOLD_BYTES
@@ -54,7 +54,7 @@ class Passes:
         return result, skipped
 
     def _keep(self, batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
-        """The batches, which are kept if all of the part's fit into the memory that is left."""
+        """Yield the part's batches, and keep them if all of them fit into the memory that is left."""
         size = 0
         fits = True
         for batch in batches:
@@ -72,7 +72,7 @@ class Passes:
 
 
 class _Elsewhere:
-    """The work on a part in another process, where nothing is kept."""
+    """Runs a task on a part in another process, where no batches are kept."""
 
     def __init__(self, reader: Reader, task: Task[Any]) -> None:
         self.reader, self.task = reader, task

@@ -1,4 +1,4 @@
-"""Models of the logging policy, μ̂(a|x), for logs whose propensities are missing or doubted."""
+"""Models of the logging policy, μ̂(a|x), for logs whose propensities are missing or doubtful."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from drstream.types import Floats
 
 
 class PropensityModel(Trained, FixedPolicy):
-    """A fitted model of the logging policy; p is then max(floor, inflation * μ̂(a|x)), as section 3.4's footnote has it.
+    """A model of the logging policy. It gives the propensities p = max(floor, inflation * μ̂(a|x)).
 
-    Inflation over 1, or a floor, lowers the variance of weights and brings in bias.
+    The footnote of the paper's section 3.4 describes inflation and floor. Inflation above 1, or a floor, lowers the
+    variance of weights and adds bias.
     """
 
     role = "propensity model"
@@ -39,28 +40,28 @@ class PropensityModel(Trained, FixedPolicy):
         self.floor = number("floor", floor, 0, 1, who=who, error=ModelError)
 
     def predict(self, X: Any) -> Floats:
-        """μ̂(a|x) as (n, K), without inflation and floor."""
+        """Return μ̂(a|x) as (n, K), without inflation and floor."""
         return np.asarray(self.probabilities(X))
 
     def bind(self, log: Log, name: str) -> Self:
         self.check_fits(log)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
-        bound.fitted_on = None  # not needed any more, and not always to be pickled
+        bound.fitted_on = None  # no longer needed, and not always picklable
         return bound
 
 
 class Propensity(Regression, PropensityModel):
     """μ̂(a|x) by multinomial logistic regression: minimises C Σ log-loss + |w|² / 2, as scikit-learn does.
 
-    C, fit_intercept  of the regression.
-    inflation, floor  p = max(floor, inflation * μ̂(a|x)).
+    C, fit_intercept  Parameters of the regression.
+    inflation, floor  Limits of the propensities, p = max(floor, inflation * μ̂(a|x)).
 
-    It streams, as `Logistic` does. An action that was never logged has probability 0. It is a policy, too: evaluate it,
-    and its value should be the log's mean reward.
+    It is fitted by streaming, as `Logistic` is. An action that was never logged has probability 0. The model is a
+    policy, too. If you evaluate it, its value should be about the log's mean reward.
     """
 
     choice = True
-    softmax: FixedPolicy  # once it is bound
+    softmax: FixedPolicy  # set by bind
 
     def __init__(
         self, C: float = 1.0, fit_intercept: bool = True, *, inflation: float = 1.0, floor: float = 0.0
@@ -70,7 +71,7 @@ class Propensity(Regression, PropensityModel):
 
     @staticmethod
     def from_sklearn(classifier: Any, **options: Any) -> SklearnPropensity:
-        """The same from any classifier of scikit-learn with predict_proba; options are those of SklearnPropensity."""
+        """Wrap a scikit-learn classifier with predict_proba. Options are those of SklearnPropensity."""
         return SklearnPropensity(classifier, **options)
 
     def probabilities(self, X: Any) -> Floats:
@@ -87,13 +88,17 @@ class Propensity(Regression, PropensityModel):
 
     def fill(self, block: Block, out: Floats) -> None:
         self.softmax.fill(block, out)
-        out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, and so a weight of 1e304
+        out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, which would give a weight of 1e304
 
 
 class SklearnPropensity(PropensityModel):
-    """μ̂(a|x) from a classifier of scikit-learn, cloned and fitted in memory; made by `Propensity.from_sklearn`.
+    """μ̂(a|x) from a scikit-learn classifier; made by `Propensity.from_sklearn`. A clone is fitted in memory.
 
-    Of a log with more than `sample` events, a uniform sample is drawn by hash of the row's number.
+    estimator         Classifier with predict_proba.
+    sample            Maximum number of events to fit on. From a longer log, a hash of the row number draws a uniform
+                      sample of this size.
+    seed              Random seed of the sample.
+    inflation, floor  Limits of the propensities, p = max(floor, inflation * μ̂(a|x)).
     """
 
     classifier_: Any
@@ -143,13 +148,13 @@ class SklearnPropensity(PropensityModel):
 
 
 class Logger:
-    """The propensities of logged actions from a model of the logging policy, or from the policy itself. Picklable."""
+    """Gives propensities of logged actions, from a model of the logging policy or from the policy itself. Picklable."""
 
     def __init__(self, policy: FixedPolicy) -> None:
         self.policy = policy
         self.inflation = getattr(policy, "inflation", 1.0)
         self.floor = getattr(policy, "floor", 0.0)
-        self.estimated = getattr(policy, "estimated", False)  # else the logging policy was given
+        self.estimated = getattr(policy, "estimated", False)  # False if the logging policy itself was given
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -179,7 +184,7 @@ class Logger:
 
 
 def as_logger(propensity: Any) -> FixedPolicy:
-    """A propensity model, or the logging policy as a policy."""
+    """Check `propensity=` and return it as a policy: a propensity model, or the logging policy."""
     if isinstance(propensity, type | str | Real):
         raise ModelError(
             f"propensity={propensity!r}: pass a model, e.g. drs.models.Propensity().fit(other_events), or the logging "

@@ -1,8 +1,8 @@
 """Logistic regressions by streaming: L-BFGS in coordinates in which the problem is round.
 
-A sample of the log that fits into memory is solved first. Its solution is where the passes over all of the log begin,
-and its second derivatives are the coordinates: there the log's own problem is nearly a sphere, so that about six
-passes are enough.
+A sample of the log that fits into memory is solved first. The passes over the whole log start from its solution. The
+second derivatives of the sample's problem give the coordinates. In them, the second derivatives of the whole problem
+are nearly the identity, so that about six passes are enough.
 """
 
 from __future__ import annotations
@@ -29,29 +29,32 @@ from drstream.models.trained import Trained
 from drstream.parameters import number
 from drstream.types import Floats, Ints
 
-SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # of the first, small problem
-SAMPLE_SEED = 0x5851F42D4C957F2D  # no seed of a split
-BLOCK_BYTES = 1 << 19  # of a block's features and scores, to stay in cache
-MOST_CURVATURE = 1 << 24  # numbers of second derivatives; beyond, or for sparse contexts, their diagonal has to do
-MOST_PASSES, PATIENCE = 1000, 50  # in all, and in the same coordinates
-TOLERANCE = 1e-5  # of the gradient in round coordinates, where 1 is about the standard error of a parameter ...
-PRECISE_ROWS = 20_000  # ... and more for more rows: predictions have a standard error that falls with their root
+SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # size of the sample that is solved first
+SAMPLE_SEED = 0x5851F42D4C957F2D  # differs from the seeds of splits
+BLOCK_BYTES = 1 << 19  # of a block's features and scores, which then stay in cache
+MOST_CURVATURE = 1 << 24  # second derivatives; with more, or sparse contexts, only their diagonal is used
+MOST_PASSES, PATIENCE = 1000, 50  # most passes in all, and in the same coordinates
+TOLERANCE = 1e-5  # of the gradient in round coordinates, where 1 is about one standard error of a parameter
+PRECISE_ROWS = 20_000  # with more rows, TOLERANCE grows with their root, as standard errors of predictions fall
 NEVER = -1e100  # the intercept of an action that was never logged: its probability is 0
 
 
 class Form(NamedTuple):
-    """Which regression: of the reward for each action (binary), or of the action (choice)."""
+    """The kind of regression: of the reward, for each action (binary), or of the action (choice)."""
 
     choice: bool
     actions: int
     features: int
     intercept: bool
-    penalty: float  # times |w|² / 2, beside the sum of losses
-    unlogged: tuple[int, ...]  # actions of which there are no events
+    penalty: float  # factor of |w|² / 2, which is added to the sum of losses
+    unlogged: tuple[int, ...]  # actions without events
     sparse: bool
 
     def plain(self, theta: Floats) -> Floats:
-        """Of a choice, what is added to all actions' scores changes nothing: less their mean, so that it stays."""
+        """For a choice, subtract the mean over the logged actions, in place. Return theta.
+
+        A number added to all scores changes no probability. Without this step, theta could drift along it.
+        """
         if self.choice:
             logged = np.delete(np.arange(self.actions), self.unlogged)
             theta[logged] -= theta[logged].mean(axis=0)
@@ -63,7 +66,7 @@ class Form(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Loss of some events, and its gradient by weights (d, K) and intercepts (K)."""
+    """Loss of some events, and its gradient with respect to weights (d, K) and intercepts (K)."""
 
     loss: float
     gradient: Floats
@@ -82,13 +85,13 @@ class Solution:
     coef: Floats
     intercept: Floats
     events: int
-    passes: int  # over the log, beside those over the sample
+    passes: int  # over the whole log, without those over the sample
     skipped: dict[str, int]
     rewards: Rewards
 
 
 class Regression(Trained):
-    """A model that is fitted so; `choice` says of what."""
+    """A model that `solve` fits. `choice` tells a regression of the action from one of the reward."""
 
     choice: bool
     coef_: Floats
@@ -107,7 +110,7 @@ class Regression(Trained):
 
 
 def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, workers: Workers) -> Solution:
-    """Minimise Σ loss + penalty |w|² / 2 over the log's events."""
+    """Minimise Σ loss + penalty |w|² / 2 over the log's events, and return the solution."""
     count, rewards = _census(log, workers)
     if not count.sum():
         raise NoEventsError(f"there is no event to fit {who} on: the log, or the part of it, is empty")
@@ -117,7 +120,7 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, wor
         )
     unlogged = tuple(np.flatnonzero(count == 0).tolist())
     if choice and np.count_nonzero(count) == 2:
-        penalty *= 2  # scikit-learn then fits one w = w_1 - w_0; |w_0|² + |w_1|² is at least half of its square
+        penalty *= 2  # scikit-learn then fits one w = w_1 - w_0, and |w_0|² + |w_1|² = |w|² / 2 at the minimum
     form = Form(choice, log.n_actions, log.n_features, intercept, penalty, unlogged, log.roles.sparse is not None)
     theta = np.zeros((form.actions, form.features + 1))
     rows = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * (1 if log.roles.sparse else form.features + 1)))
@@ -128,12 +131,12 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, wor
         sample = Passes(part, part.reader(context=True, action=True), Workers(workers.threads))
     else:
         share = 1.0
-    # the sample's losses count as often as it takes to make up for the rows that are not in it
+    # the sample's losses are divided by its share, to stand for those of all rows
     around = partial(_curvature, sample, form, count, share)
     tolerance = TOLERANCE * max(1.0, math.sqrt(count.sum() / PRECISE_ROWS))
     theta, _ = _descend(sample, form, theta, 1 / share, around(theta), 100 * tolerance)
-    for attempt in range(MOST_PASSES // PATIENCE):  # what was round at the start need not be so farther on
-        if attempt == 2:  # nor what is round in the sample, where few events make the difference
+    for attempt in range(MOST_PASSES // PATIENCE):  # coordinates that are round at the start may not be so farther on
+        if attempt == 2:  # and those of the sample may not suit the log, if few events matter
             around = partial(_curvature, passes, form, count, 1.0)
         theta, slope = _descend(passes, form, theta, 1.0, around(theta), tolerance)
         if slope is not None:
@@ -151,11 +154,11 @@ def solve(log: Log, who: str, choice: bool, penalty: float, intercept: bool, wor
     return Solution(coef, intercepts, slope.events, passes.count, skipped, rewards)
 
 
-# The log is looked through for its actions and rewards first.
+# First pass: actions and rewards
 
 
 def _census(log: Log, workers: Workers) -> tuple[Ints, Rewards]:
-    contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
+    contexts = log.on_bad_row == "skip"  # without contexts, events that are skipped for a bad context would count
     passes = Passes(log, log.reader(context=contexts, action=True), workers.quietly)
     total, low, high, rewards = np.zeros(log.n_actions, np.int64), math.inf, -math.inf, 0.0
     for count, found in passes.run(partial(_count, log.n_actions)):
@@ -193,7 +196,7 @@ def _slope(form: Form, weights: Weights, intercept: Floats, batches: Iterator[Ba
 def _binary_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
-    """The loss of r given (x, a); adds to the gradients (d, K) and (K)."""
+    """Return the loss of r given (x, a), and add to the gradients (d, K) and (K)."""
     rows, action = block.sparse, block.action
     scores = _logged_scores(weights, block)
     scores += intercept[action]
@@ -219,7 +222,7 @@ def _logged_scores(weights: Weights, block: Block) -> Floats:
 def _choice_errors(
     form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
 ) -> float:
-    """The loss of a given x; adds to the gradients (d, K) and (K)."""
+    """Return the loss of a given x, and add to the gradients (d, K) and (K)."""
     p = _probabilities(form, weights, intercept, block)
     loss = float(logistic.choice_errors(p, block.action))
     rows = block.sparse
@@ -232,7 +235,7 @@ def _choice_errors(
 
 
 def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block) -> Floats:
-    """p(a|x) as (K, n)."""
+    """Return p(a|x) as (K, n)."""
     intercept = intercept.copy()
     intercept[list(form.unlogged)] = NEVER
     p = np.empty((form.actions, len(block)))
@@ -245,7 +248,10 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
 
 
 def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Floats) -> Preconditioner:
-    """Of a share of the events, as if it were all of them: the matrix of each action, or of all their diagonals."""
+    """Return coordinates from the second derivatives at theta: a matrix for each action, or its diagonal.
+
+    They come from a share of the events, and are scaled up to all events.
+    """
     size = form.features + 1
     whole = not form.sparse and form.actions * size * size <= MOST_CURVATURE
     total = np.zeros((form.actions, size, size) if whole else (form.actions, size))
@@ -264,9 +270,10 @@ def _curvature(sample: Passes, form: Form, count: Ints, share: float, theta: Flo
 
 
 def _lean(total: Floats, form: Form, count: Ints, share: float) -> Floats:
-    """An action with few events in the sample, or with one reward, has hardly a curvature there: it leans on others'.
+    """Mix the curvature of each action with a typical one. With fewer events, the typical one counts more.
 
-    Else a hundred passes would not do for an action that was clicked on in the log, and never in the sample.
+    An action with few events in the sample, or with a single reward there, has almost no curvature of its own. Without
+    the mix, a hundred passes would not suffice for an action that has clicks in the log, but none in the sample.
     """
     whole = total.ndim == 3
     bend = total[:, -1, -1] if whole else total[:, -1]  # Σ p (1 - p) of each action
@@ -306,7 +313,7 @@ def _part_curvature(form: Form, theta: Floats, whole: bool, batches: Iterator[Ba
 
 
 def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> None:
-    """total[k] += Σ bend[k, i] x_i x_i', x with a 1 for the intercept; or its diagonal. Contexts are dense."""
+    """Add Σ bend[k, i] x_i x_i', or its diagonal, to total[k]. x ends with a 1 for the intercept, and is dense."""
     x = np.vstack([block.features, np.ones(len(block))])
     if not whole:
         total += bend @ (x**2).T
@@ -320,13 +327,13 @@ def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> No
 def _descend(
     passes: Passes, form: Form, theta: Floats, times: float, coordinates: Preconditioner, tolerance: float
 ) -> tuple[Floats, Slope | None]:
-    """From theta on, over the events counted `times` times, and the slope at the end; None if it found no end."""
+    """Minimise from theta on, with losses times `times`. Return theta, and its slope or None without convergence."""
     last: list[Slope] = []
 
     def at(u: Floats) -> tuple[float, Floats]:
         theta = form.plain(coordinates.back(u))
         weights = Weights(theta[:, :-1])
-        weights.by_feature  # noqa: B018  # made here, and not once for each part
+        weights.by_feature  # noqa: B018  # computed here, else once for each part
         slope = _total(form, passes.run(partial(_slope, form, weights, theta[:, -1])))
         last[:] = [slope]
         gradient = times * np.column_stack([slope.gradient.T, slope.intercepts])

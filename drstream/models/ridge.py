@@ -1,4 +1,4 @@
-"""Ridge regressions of the reward: dense contexts in one pass, sparse ones by conjugate gradients."""
+"""Ridge regressions of the reward: in one pass for dense contexts, by conjugate gradients for sparse contexts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
 
-BLOCK_BYTES = 1 << 22  # of (x, r) sorted by action at a time; twice as many take a third longer
+BLOCK_BYTES = 1 << 22  # of (x, r) that are sorted by action at a time; twice as much takes a third longer
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
-TOLERANCE = 1e-9  # of conjugate gradients, on the residual; predictions are then right to 1e-5 of the largest
+TOLERANCE = 1e-9  # relative residual of conjugate gradients; predictions are then right to 1e-5 of the largest
 MOST_STEPS = 1000
 WEIGHTS = ("1/p", "mrdr")
 
@@ -36,16 +36,16 @@ class Ridge(LinearModel):
     """r̂(x, a) = w_a . x + b_a, a ridge regression for each action: minimises Σ weight |r - w x - b|² + alpha |w|².
 
     alpha, fit_intercept
-              objective and names are scikit-learn's.
-    shared    one w for all actions, and an intercept for each.
-    weights   of the events: None (all 1), "1/p" (the paper's r' of section 4.3), or "mrdr": π(a|x)² (1 - p) / p² of
-              the policy that is to be evaluated, which minimises the variance of DR, for a deterministic policy exactly
-              (Farajtabar, Chow, Ghavamzadeh 2018).
-    policy    of "mrdr".
+              Parameters of the regression. Objective and names are scikit-learn's.
+    shared    Fits one w for all actions, and an intercept for each.
+    weights   Weights of the events. None sets all to 1. "1/p" gives the paper's r' of section 4.3. "mrdr" is
+              π(a|x)² (1 - p) / p², where π is the policy that is to be evaluated. It minimises the variance of DR,
+              exactly so for a deterministic policy (Farajtabar, Chow, Ghavamzadeh 2018).
+    policy    Policy π for weights="mrdr".
 
-    Dense contexts take one pass, which gathers products of (x, r) for each action; sparse ones take one pass for each
-    step of conjugate gradients, over memory if they fit. An action that was never logged is predicted at the mean
-    reward of all events.
+    Dense contexts take one pass, which gathers products of (x, r) for each action. Sparse contexts take one pass for
+    each step of conjugate gradients. If they fit into memory, they are decoded only once. The prediction for an action
+    that was never logged is the mean reward of all events.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Ridge(LinearModel):
             self._finish(log, *self._gather(log, None, workers))
 
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
-        """One model for each fold, fitted on all other folds: in one pass, where contexts are dense."""
+        """Return one model for each fold, fitted on all other folds. Dense contexts take one pass in all."""
         if log.roles.sparse is not None:
             return super().fit_folds(log, folds, workers)
         gram, rewards, skipped = self._gather(log, folds, workers)
@@ -102,7 +102,7 @@ class Ridge(LinearModel):
 
     def bind(self, log: Log) -> Self:
         bound = super().bind(log)
-        bound.policy = None  # of the fit only, and not always to be pickled
+        bound.policy = None  # for the fit only, and not always picklable
         return bound
 
     def _weigher(self, log: Log) -> _Weigher:
@@ -111,7 +111,7 @@ class Ridge(LinearModel):
         if self.weights is not None and log.roles.propensity is None:
             raise ModelError(
                 f"Ridge: weights={self.weights!r} needs propensities in a column of the log, and it has none, or they "
-                "are not read because others were given with propensity=: fit it on a log that has them"
+                "are not read because others were given instead: fit it on a log that has them"
             )
         policy = None if self.policy is None else as_policy(self.policy, "policy of Ridge").bind(log, "policy of Ridge")
         return _Weigher(self.weights, policy, log.n_actions)
@@ -132,7 +132,7 @@ class Ridge(LinearModel):
         return self
 
     def _set_intercepts(self, weight: Floats, mean_x: Floats, mean_r: Floats) -> None:
-        """b_a = mean r - w_a . mean x; the mean of all where an action has no events, or none that counts."""
+        """Set b_a = mean r - w_a . mean x. An action of weight 0, e.g. without events, gets the mean of all."""
         self.intercept_ = np.zeros(len(weight))
         if self.fit_intercept:
             self.intercept_ = mean_r - np.einsum("kd,kd->k", self.coef_, mean_x)
@@ -173,7 +173,7 @@ class Ridge(LinearModel):
 
 
 class _Weigher:
-    """The weights of events. It can be pickled."""
+    """Computes the weights of events. It can be pickled."""
 
     def __init__(self, kind: str | None, policy: FixedPolicy | None, n_actions: int) -> None:
         self.kind, self.policy, self.n_actions = kind, policy, n_actions
@@ -200,7 +200,7 @@ class _Weigher:
 def _gather(
     reader: Reader, weigher: _Weigher, actions: int, part: Part
 ) -> tuple[Gram, tuple[float, float], Counter[str]]:
-    """The products of (x, r) of one part, for each action (of each fold), and the bad rows left out."""
+    """Return products of (x, r) for each action (of each fold), the range of rewards, and counts of bad rows."""
     skipped: Counter[str] = Counter()
     folds = reader.folds.count if reader.folds else 1
     gram = Gram(actions * folds, reader.n_features + 1)
@@ -216,11 +216,11 @@ def _gather(
 
 
 def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
-    """w of (products + alpha I) w = target: by Cholesky, or the shortest solution where columns are collinear."""
+    """Solve (products + alpha I) w = target by Cholesky. Collinear columns get the shortest solution."""
     if not len(products):
         return np.zeros(0)
     system = products + alpha * np.eye(len(products))
-    scale = 1 / np.sqrt(np.where(np.diag(system) > 0, np.diag(system), 1.0))  # else seconds would outweigh clicks
+    scale = 1 / np.sqrt(np.where(np.diag(system) > 0, np.diag(system), 1.0))  # makes the features' units irrelevant
     system, target = system * np.outer(scale, scale), target * scale
     try:
         factor = scipy.linalg.cho_factor(system, lower=True)
@@ -236,10 +236,11 @@ def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
 def conjugate_gradients(
     multiply: Callable[[Floats], Floats], target: Floats, diagonal: Floats, terms: Floats
 ) -> Floats | None:
-    """x (d, K) of A_k x_k = target_k for each column by itself, all of them in the same passes; None: it found no end.
+    """Solve A_k x_k = target_k for each column of x (d, K), with all columns in the same passes.
 
-    In coordinates in which the diagonal is 1, so that no feature counts less for its unit, and no action for its few
-    events. `terms` are what the target is a difference of: its digits below 1e-14 of them are rounding.
+    Return None without convergence. Coordinates are scaled so that the diagonal is 1. No feature then counts less for
+    its unit, and no action for having few events. The target is a difference of numbers as large as `terms`, so its
+    digits below 1e-14 of them are rounding.
     """
     scale = 1 / np.sqrt(diagonal)
     x, residual = np.zeros(target.shape), scale * target
@@ -262,7 +263,7 @@ def conjugate_gradients(
 
 
 class _SparseSums(NamedTuple):
-    """Of one part, for each action: weighted sums of 1, r, x, x r and x² (d, K)."""
+    """Weighted sums for each action over one part: of 1 and r (K), and of x, x r and x² (d, K)."""
 
     events: int
     rewards: tuple[float, float]
@@ -302,7 +303,7 @@ def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterat
 
 
 def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> Floats:
-    """Σ w x (x . v[:, a]) of one part, for each action, or for all where v has one column."""
+    """Return Σ w x (x . v[:, a]) over one part, for each action, or for all together if v has one column."""
     out = np.zeros(v.shape)
     for block, rows in _sparse_blocks(batches):
         action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)
@@ -328,7 +329,7 @@ def _or_ones(weight: Floats | None, block: Block) -> Floats:
 
 
 class _Centred(NamedTuple):
-    """The normal equations of rows less their action's mean, without making such rows, which are not sparse."""
+    """The normal equations of rows minus the mean of their action, without these rows, which would not be sparse."""
 
     weight: Floats  # (K)
     mean: Floats  # (d, K)
@@ -336,14 +337,14 @@ class _Centred(NamedTuple):
     shared: bool
 
     def columns(self, matrix: Floats) -> Floats:
-        """(d, K), or its sum over actions (d, 1) where these share their weights."""
+        """Return the matrix (d, K), or its sum over actions (d, 1) if these share their weights."""
         return matrix.sum(axis=1, keepdims=True) if self.shared else matrix
 
     def centre(self, product: Floats, v: Floats) -> Floats:
-        """(Σ w x x' - W mean mean' + alpha) v."""
+        """Return (Σ w x x' - W mean mean' + alpha) v."""
         along = self.mean * (self.weight * (self.mean * v).sum(axis=0))
         return product - self.columns(along) + self.alpha * v
 
     def diagonal(self, squares: Floats) -> Floats:
         found = self.columns(squares - self.weight * self.mean**2) + self.alpha
-        return np.where(found > COLLINEAR * self.columns(squares), found, 1.0)  # a feature that is always the same
+        return np.where(found > COLLINEAR * self.columns(squares), found, 1.0)  # 1 for a feature that never changes

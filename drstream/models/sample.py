@@ -1,4 +1,4 @@
-"""A uniform sample of a log's events, in memory: which they are depends on their rows alone."""
+"""A uniform sample of a log's events, in memory. Only the row numbers decide which events are drawn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from drstream.log.source import Part
 from drstream.types import Floats, Ints
 
 Check = Callable[[Block], None]
-More = Callable[[Block], Floats]  # of n events, (n, m)
-SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # samples draw other numbers than splits, folds and replays of the same seed
+More = Callable[[Block], Floats]  # returns m numbers for each of n events, as (n, m)
+SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # gives samples other random numbers than splits, folds and replays with the same seed
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Events:
     X: Any  # (n, d), dense or a csr_array
     action: NDArray[np.int32]
     reward: Floats
-    row: Ints  # the number in the log
-    lot: Floats  # the random number
-    more: Floats  # (n, m): what else was asked for
+    row: Ints  # row number in the log
+    lot: Floats  # random number of the row
+    more: Floats  # (n, m): what `More` returned
 
     def __len__(self) -> int:
         return len(self.row)
@@ -51,16 +51,16 @@ def _join(pieces: Sequence[Events]) -> Events:
 
 @dataclass
 class Lottery:
-    """Which events are drawn: those with the smallest random numbers of their rows."""
+    """Draws the `most` events whose rows have the smallest random numbers."""
 
     most: int
     seed: int
-    limit: float = 1.0  # a larger number cannot be drawn any more
+    limit: float = 1.0  # events with larger random numbers cannot be drawn any more
 
 
 @dataclass
 class Sample:
-    """Of all events added to it, those that are drawn. Which they are depends on their rows alone."""
+    """The events that a lottery draws from all events added. Only the row numbers decide which."""
 
     lottery: Lottery
     more: More | None = None
@@ -97,7 +97,7 @@ class Sample:
         self.pieces, self.held = [events], len(events)
 
     def events(self) -> Events:
-        """Those drawn, in the order of the log."""
+        """Return the drawn events, in the order of the log."""
         self._cut()
         return self.pieces[0].take(np.argsort(self.pieces[0].row))
 
@@ -112,9 +112,9 @@ def draw(
     reader: Reader | None = None,
     more: More | None = None,
 ) -> tuple[Sample, Counter[str]]:
-    """A sample of at most so many events of the log, and the bad rows left out; all events pass the check.
+    """Draw a sample of at most `most` events. Return it, and counts of the bad rows that were left out.
 
-    `more` is asked for what else is to be kept of the events that are drawn.
+    `check` sees all events and raises an error for a bad one. `more` returns further numbers of the drawn events.
     """
     reader = log.reader(context=True, action=True) if reader is None else reader
     lottery = Lottery(most, seed + SAMPLE_SEED)
@@ -130,7 +130,7 @@ def _draw(
     reader: Reader, lottery: Lottery, check: Check | None, more: More | None, part: Part
 ) -> tuple[Sample, Counter[str]]:
     skipped: Counter[str] = Counter()
-    sample = Sample(replace(lottery), more)  # with the limit so far
+    sample = Sample(replace(lottery), more)  # copied, so that the part starts with the limit so far
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
         block = Block(batch, 0, len(batch))
@@ -141,7 +141,7 @@ def _draw(
 
 
 def tidy(X: Any) -> Any:
-    """Contexts as scikit-learn wants them: arrays row by row; sparse ones its own to sort, no index twice in a row."""
+    """Return contexts for scikit-learn: a contiguous array, or a sparse copy without repeated indices."""
     if hasattr(X, "tocsr"):
         X = X.tocsr(copy=True)
         X.sum_duplicates()

@@ -1,4 +1,4 @@
-"""What all models that are fitted to a log have in common: they know their parameters, labels, features and events."""
+"""The base of all models that are fitted to a log: parameters, labels, features, and a record of the events."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from drstream.log.rows import Folds, Origin
 
 
 class Trained:
-    """A model of rewards or of propensities, or a policy; `fit` sets what ends in an underscore, as in scikit-learn."""
+    """A model or policy that is fitted. `fit` sets the attributes that end in an underscore, as in scikit-learn."""
 
     role = "reward model"
     error: type[DrstreamError] = ModelError
-    estimators = False  # whether what is kept are estimators of scikit-learn
-    kept: tuple[str, ...] = ("coef_", "intercept_")  # what a file must hold beside the parameters
+    estimators = False  # whether `kept` holds estimators of scikit-learn
+    kept: tuple[str, ...] = ("coef_", "intercept_")  # attributes that a file must hold beside the parameters
     labels_: Sequence[Any]
-    features_: tuple[str, ...] | None  # None: one column of lists, or sparse
+    features_: tuple[str, ...] | None  # None for one column of lists, or sparse contexts
     n_features_: int
-    reward_: str  # the column, with a minus if it was negated
+    reward_: str  # name of the column, with a minus if it is negated
     n_events_: int
     reward_range_: tuple[float, float]
     skipped_: dict[str, int]  # bad rows that were left out, by reason
     fitted_on: Origin | None = None
-    models_of: tuple[Origin, ...] = ()  # events that models knew, with which it was learned: of policies
+    models_of: tuple[Origin, ...] = ()  # of a policy: events that its models were fitted on
     n_actions: int | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """As given when it was made."""
+        """Return the parameters as they were given to the constructor."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def kept_parameters(self) -> dict[str, Any]:
-        """The same for a file; a policy is any object, which only a new fit would need."""
+        """Return the parameters for a file, without a policy, which can be any object and which only `fit` needs."""
         parameters = self.parameters()
         return {**parameters, "policy": None} if "policy" in parameters else parameters
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Self:
-        """One like it, from a file; its parameters were checked when it was made."""
+        """Make one from the parameters in a file, which were checked before it was saved."""
         if cls.estimators:
             return cls(**parameters)
         if unknown := parameters.keys() - inspect.signature(cls).parameters.keys():
@@ -55,7 +55,7 @@ class Trained:
         return made
 
     def fresh(self) -> Self:
-        """One like it, not fitted."""
+        """Return an unfitted copy, with the same parameters."""
         return type(self)(**self.parameters())
 
     @property
@@ -63,7 +63,7 @@ class Trained:
         return hasattr(self, "labels_")
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
-        """Fit it to a log, or to anything that a log can be read from; the parameters are those of `evaluate`."""
+        """Fit to a log, or to anything that a log can be read from. The other parameters are those of `evaluate`."""
         self._fit(log, Workers.of(threads, executor, progress))
         return self
 
@@ -71,20 +71,20 @@ class Trained:
         raise NotImplementedError
 
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
-        """One model for each fold, fitted on all other folds."""
+        """Return one model for each fold, fitted on all other folds."""
         models = [self.fresh() for _ in range(folds.count)]
         for fold, model in enumerate(models):
             model._fit(log.part_of(folds.all_but(fold)), workers)
         return models
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for `drs.models.load` or, a policy, `drs.optimize.load`; scikit-learn's need skops."""
+        """Save to a file. `drs.models.load` reads models, `drs.optimize.load` policies. scikit-learn's need skops."""
         from drstream.storage import save
 
         save(self, path)
 
     def check_loaded(self, name: str, types: Sequence[str]) -> None:
-        """An error if what was read from the file `name` could do harm, as it holds objects of these types."""
+        """Raise an error if the objects of these types, read from the file `name`, could do harm."""
 
     def require_fit(self) -> None:
         if not self.fitted:
@@ -102,7 +102,7 @@ class Trained:
         skipped: Mapping[str, int] | None = None,
         models_of: tuple[Origin, ...] = (),
     ) -> None:
-        """What it was fitted on."""
+        """Store what the model was fitted on."""
         if not events:
             raise NoEventsError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
         self.n_actions, self.labels_, self.n_features_ = log.n_actions, log.labels, log.n_features
@@ -114,7 +114,7 @@ class Trained:
         self.fitted_on, self.models_of = log.origin, models_of
 
     def check_fits(self, log: Log) -> None:
-        """Are the log's features and labels those that the model was fitted on?"""
+        """Raise an error unless the log has the features and labels that the model was fitted on."""
         self.require_fit()
         if log.n_features != self.n_features_:
             raise self.error(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
@@ -137,7 +137,7 @@ class Trained:
 
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
-        plain = bool, int, float, str  # what is equal to the default may be another object, e.g. from a file
+        plain = bool, int, float, str  # a value that equals the default may be another object, e.g. from a file
         given = ", ".join(
             f"{n}={v!r}"
             for n, v in self.parameters().items()
@@ -154,4 +154,4 @@ def _reward_of(log: Log) -> str:
 def check_width(X: Any, features: int, role: str = "model", error: type[DrstreamError] = ModelError) -> None:
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2 or shape[1] != features:
-        raise error(f"contexts of shape {shape}: the {role} was fitted on {features} features")
+        raise error(f"contexts of shape {shape}: the {role} was fitted on {features} features: pass (n, {features})")

@@ -15,8 +15,8 @@ from drstream.policies.base import FixedPolicy
 class Learned(Trained, FixedPolicy):
     """A learner before `fit`, a fixed policy after it.
 
-    It remembers the events that it was learned from, and those of the models that it was learned with: evaluated on one
-    of them, it warns.
+    It remembers the events that it was learned from, and those that its models were fitted on. An evaluation on any of
+    them gives a warning.
     """
 
     role = "policy"
@@ -31,7 +31,7 @@ class Learned(Trained, FixedPolicy):
         executor: Any = None,
         progress: Any = False,
     ) -> Self:
-        """Learn from a log, or from `Losses` of one: with a reward model from losses completed by DR, else by IPS."""
+        """Learn from a log or from `Losses`. With a reward model, DR completes the losses of a log, else IPS."""
         self._learn(log, model, Workers.of(threads, executor, progress))
         return self
 
@@ -49,5 +49,5 @@ class Learned(Trained, FixedPolicy):
     def bind(self, log: Log, name: str) -> Self:
         self.check_fits(log)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
-        bound.fitted_on, bound.models_of = None, ()  # not needed any more, and not always to be pickled
+        bound.fitted_on, bound.models_of = None, ()  # no longer needed, and perhaps impossible to pickle
         return bound

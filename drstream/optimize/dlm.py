@@ -1,4 +1,4 @@
-"""Direct loss minimisation: a linear policy whose own loss, not a surrogate of it, goes down (appendix D)."""
+"""Direct loss minimisation: a linear policy that reduces its own loss, not a surrogate of it (appendix D)."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Linear
 from drstream.types import Bools, Floats, Ints
 
-BLOCK_BYTES = 1 << 19  # of a block's scores and features, to stay in cache
-TOGETHER = 1 << 21  # weights of all runs that are worked on side by side
+BLOCK_BYTES = 1 << 19  # of the scores and features of a block, to stay in cache
+TOGETHER = 1 << 21  # maximum number of weights in runs that go side by side
 
 
 class DirectLossMinimizer(Learned):
-    """argmax_a θ_a·x, with θ by the toward-better form of direct loss minimisation (McAllester, Hazan, Keshet).
+    """A linear policy, argmax_a θ_a·x, learned by direct loss minimisation (McAllester, Hazan, Keshet).
 
-    In each epoch, θ_a gains η times the mean over events of x [a = a₁] - x [a = a₂], where a₂ is the action that the
-    policy takes and a₁ that with the largest θ_a·x - ε l_a: one that is nearly as good by its score, and better by its
-    loss. The loss is not convex, so runs start from several random weights, side by side; the weights with the least
-    loss on the data that any run came by are kept. An action that was never logged is never taken, unless a model alone
-    says what actions cost ("dm").
+    It uses the toward-better form. In each epoch, θ_a gains η times the mean over events of x [a = a₁] - x [a = a₂].
+    Here a₂ is the action that the policy takes, and a₁ is the action with the largest θ_a·x - ε l_a: its score is
+    nearly as good, and its loss is better. The loss is not convex, so several runs start from random weights, side by
+    side. Of all weights that any run reached, those with the smallest loss on the data are kept. The policy never takes
+    an action that was never logged, unless a model alone says what actions cost ("dm").
 
-    epsilon        ε, for losses that range over 1; those of another range, of the logged ones, are divided by it.
-    restarts       runs.
+    epsilon        ε, for losses with a range of 1. Losses are divided by the range of the logged ones.
+    restarts       Number of runs.
     learning_rate, decay
-                   η = learning_rate * t**-decay in epoch t.
-    epochs         at most so many passes over the data ...
-    tolerance      ... of a run whose weights change by a larger share than this.
-    perturbation   standard deviation of the weights at the start.
-    fit_intercept  with θ_a·x + b_a.
-    standardize    of dense contexts, give all features mean 0 (if there is an intercept) and variance 1 first; weights
-                   are those of the features as they are.
-    seed           of the start.
+                   Set the learning rate: η = learning_rate * t**-decay in epoch t.
+    epochs         Maximum number of epochs. Each is a pass over the data.
+    tolerance      Ends a run when an epoch changes its weights by this share of them or less.
+    perturbation   Standard deviation of the weights at the start.
+    fit_intercept  Adds an intercept: θ_a·x + b_a.
+    standardize    Gives the features of dense contexts variance 1 and, with an intercept, mean 0 before learning.
+                   coef_ and intercept_ are for the features as they are.
+    seed           Random seed of the weights at the start.
 
-    Contexts that fit into memory are decoded once, others for each epoch. The same result for any number of threads.
-    After `fit`: coef_ (K, d), intercept_ (K), loss_ (its mean completed cost on the data), run_losses_ (of each
-    run), n_epochs_, converged_ (whether the run that is kept did).
+    Contexts that fit into memory are decoded once, others in each epoch. The result does not depend on the number of
+    threads. After `fit`: coef_ (K, d), intercept_ (K), loss_ (the policy's mean completed cost on the data),
+    run_losses_ (the same for each run), n_epochs_ (of the longest run), converged_ (whether the run that is kept
+    converged).
 
     >>> from drstream.optimize import Losses
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -70,7 +71,7 @@ class DirectLossMinimizer(Learned):
     run_losses_: Floats
     n_epochs_: int
     converged_: bool
-    linear: FixedPolicy  # once it is bound
+    linear: FixedPolicy  # after `bind`
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class DirectLossMinimizer(Learned):
             self._descend(runs, passes, losses.completion, data)
             run_losses += [run.loss for run in runs]
             epochs = max(epochs, *(run.epochs for run in runs))
-            best = min([*([best] if best else []), *runs], key=lambda run: run.loss)  # the first of them in a tie
+            best = min([*([best] if best else []), *runs], key=lambda run: run.loss)  # the first in a tie
         assert best is not None
         self.coef_, self.intercept_ = data.plain(best.best)
         self.loss_, self.run_losses_, self.n_epochs_ = best.loss, np.array(run_losses), epochs
@@ -124,7 +125,7 @@ class DirectLossMinimizer(Learned):
         return _Run(theta)
 
     def _descend(self, runs: list[_Run], passes: Passes, completion: Completion, data: _Data) -> None:
-        """Toward better weights, epoch by epoch, until all runs have converged; the last weights are scored, too."""
+        """Improve the weights epoch by epoch, until all runs have converged. The last weights are scored, too."""
         for epoch in range(1, self.epochs + 2):
             rate = self.learning_rate * epoch**-self.decay if epoch <= self.epochs else 0.0
             task = partial(_epoch, completion, *data.stacked(runs), self.epsilon / data.range)
@@ -154,16 +155,16 @@ class DirectLossMinimizer(Learned):
 
 
 class _Run:
-    """One of the runs: its weights (K, d + 1), the intercepts last, and the best that it came by."""
+    """One run: its weights (K, d + 1), with the intercepts last, and the best weights so far."""
 
     def __init__(self, theta: Floats) -> None:
         self.theta = self.best = theta
         self.loss = math.inf
-        self.change = math.inf  # of the weights in the last step, as a share of them
+        self.change = math.inf  # of the weights in the last epoch, as a share of them
         self.epochs = 0
 
     def score(self, loss: float) -> None:
-        """The loss of the weights as they are."""
+        """Keep the present weights as the best ones if their loss is the smallest so far."""
         if loss < self.loss:
             self.loss, self.best = loss, self.theta
 
@@ -175,7 +176,7 @@ class _Run:
 
 
 class _Sums(NamedTuple):
-    """Over some events: the loss of each run, and its moves by weights (d, R K) and intercepts (R K)."""
+    """Sums over events: the loss of each run, and the moves of its weights (d, R K) and intercepts (R K)."""
 
     loss: Floats
     moves: Floats
@@ -218,18 +219,18 @@ def _epoch(
     return sums if by_action is None else sums._replace(moves=by_action.T)
 
 
-# What must be known of the data before
+# The first pass: facts about the data that learning needs
 
 
 @dataclass(frozen=True)
 class _Data:
-    """Of the data: how many events, the range of losses, and what makes a feature standard: (x - mean) * factor."""
+    """Facts about the data: number of events, range of losses, and how to standardise: (x - mean) * factor."""
 
     events: int
     rewards: tuple[float, float]
     mean: Floats
     factor: Floats
-    never: Bools  # actions that are not to be taken
+    never: Bools  # actions that the policy must not take
 
     @property
     def features(self) -> int:
@@ -240,7 +241,7 @@ class _Data:
         return (self.rewards[1] - self.rewards[0]) or 1.0
 
     def plain(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Weights and intercepts for features as they are, from those of standard ones."""
+        """Turn weights for standardised features into weights and intercepts for the features as they are."""
         coef = theta[:, :-1] * self.factor
         intercept = theta[:, -1] - coef @ self.mean
         never = np.tile(self.never, len(theta) // len(self.never))
@@ -248,12 +249,12 @@ class _Data:
         return coef, intercept
 
     def stacked(self, runs: Sequence[_Run]) -> tuple[Weights, Floats]:
-        """The same of all runs, one under the other."""
+        """The plain weights and intercepts of all runs, one below the other."""
         coef, intercept = self.plain(np.concatenate([run.theta for run in runs]))
         return Weights(coef), intercept
 
     def moves(self, sums: _Sums, intercept: bool) -> Floats:
-        """(R, K, d + 1), for standard features: the mean move of an event."""
+        """The mean move of an event, (R, K, d + 1), for standardised features."""
         by_feature = sums.moves * self.factor[:, None]
         if self.mean.any():
             by_feature -= np.outer(self.mean * self.factor, sums.intercepts)
@@ -262,7 +263,7 @@ class _Data:
 
 
 def _look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> _Data:
-    """The first pass. Sparse features stay as they are: those that are seldom would be blown up."""
+    """Make the first pass. Sparse features are not standardised, because that would blow up rare ones."""
     completion, features = losses.completion, losses.log.n_features
     standardize = standardize and losses.log.roles.sparse is None and features > 0
     layout = Layout(features if standardize else 0, tuple((j,) for j in range(features if standardize else 0)))
@@ -286,7 +287,7 @@ def _look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) ->
 
 class _Seen(NamedTuple):
     state: Any
-    low: float  # of the rewards; where all are known, of all actions
+    low: float  # the smallest reward; of all actions, if all are known
     high: float
     logged: Ints  # events of each action
 

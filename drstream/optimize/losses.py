@@ -1,4 +1,4 @@
-"""Losses of all actions, completed from those of the logged ones: what cost-sensitive learners learn from."""
+"""Completes the losses of logged actions to losses of all actions, from which cost-sensitive learners learn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from drstream.types import Floats, Ints
 ESTIMATORS = ("ips", "dm", "dr")
 SIGNS = {"costs": -1.0, "rewards": 1.0}
 FOLDS = 5  # for models that are not yet fitted
-AHEAD = 2  # batches of each part under way that wait to be taken
+AHEAD = 2  # batches of a part that may wait until they are taken
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Completion:
             np.negative(out, out=out)
 
     def of(self, block: Block) -> Floats:
-        """The same as (n, K)."""
+        """The losses as (n, K)."""
         out = np.empty((self.n_actions, len(block)))
         self.fill(block, out)
         return np.ascontiguousarray(out.T)
 
 
 class Completed(NamedTuple):
-    """Some events with what all actions cost, or earned, by estimate."""
+    """Some events, with estimates of what every action costs or earns."""
 
     X: Any  # contexts (n, d), as the log has them; sparse ones as a csr_array
     losses: Floats  # (n, K)
@@ -76,9 +76,9 @@ class Completed(NamedTuple):
 
 
 class Losses:
-    """Completed losses of a log's events, made by `impute`; iterated over, they come in batches (X, losses, rows).
+    """Estimated losses of all actions in all events of a log. `impute` makes them.
 
-    Nothing is kept: each time that they are gone through, the log is read.
+    Iterating gives batches (X, losses, rows). Nothing is kept: each iteration reads the log.
     """
 
     def __init__(self, log: Log, reader: Reader, completion: Completion, models_of: tuple[Origin, ...] = ()) -> None:
@@ -88,19 +88,19 @@ class Losses:
 
     @property
     def costs(self) -> bool:
-        """Whether small is good."""
+        """Whether the losses are costs, so that small is good."""
         return self.completion.sign < 0
 
     def as_costs(self) -> Losses:
-        """The same events, with costs."""
+        """The losses as costs."""
         return Losses(self.log, self.reader, replace(self.completion, sign=SIGNS["costs"]), self.models_of)
 
     @classmethod
     def known(cls, X: Any, costs: Any) -> Losses:
-        """Data in memory of which every action's cost is known, as in cost-sensitive classification.
+        """Make losses from data in memory, if the cost of every action is known, as in cost-sensitive classification.
 
-        X      contexts (n, d), an array or a sparse one of SciPy's.
-        costs  (n, K)
+        X      Contexts (n, d), an array or a sparse array of SciPy.
+        costs  Costs (n, K) of all actions.
         """
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         costs = np.ascontiguousarray(costs, dtype=np.float64)
@@ -142,7 +142,7 @@ class Losses:
         self.skipped_ = dict(skipped)
 
     def collect(self) -> Completed:
-        """All of them, in memory."""
+        """Read all batches into memory and join them."""
         from scipy import sparse
 
         found = list(self)
@@ -153,11 +153,11 @@ class Losses:
         return Completed(joined, np.concatenate(losses), np.concatenate(rows))
 
     def to_arrow(self) -> pa.Table:
-        """Columns `row` and `losses`, a list of K numbers."""
+        """A table with the columns `row` and `losses`, a list of K numbers."""
         return pa.Table.from_batches(map(self._record_batch, self), self._schema)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """The same as a Parquet file, which appears when it is complete."""
+        """Write the table of `to_arrow` to a Parquet file. The file appears when it is complete."""
         if os.path.realpath(path) in {os.path.realpath(key) for key in self.log.source.keys if isinstance(key, str)}:
             raise LogError(f"{os.fspath(path)} is a file of the log itself: choose another name")
         if not Path(path).parent.is_dir():
@@ -196,13 +196,13 @@ def impute(
     executor: Any = None,
     progress: Any = False,
 ) -> Losses:
-    """What every action would have cost in every event of a log, by estimate (section 4.1.3); streamed.
+    """Estimate what every action would have cost in every event of a log (section 4.1.3). The result is streamed.
 
-    model       a reward model, fitted on other events, or not yet fitted: then it is fitted in `crossfit` folds.
-                Without one, r̂ is 0.
-    losses      "costs": minus the rewards, or the log's own costs where it has such a column; or "rewards".
-    estimator   "dr" (with a model the default), "ips" (the default without one), or "dm", the model's predictions
-                alone.
+    model       A reward model. Either it was fitted on other events, or it is unfitted and is fitted in `crossfit`
+                folds. Without one, r̂ is 0.
+    losses      "costs" (minus the rewards, or the log's own costs if it has a cost column) or "rewards".
+    estimator   "dr" (the default with a model), "ips" (the default without one), or "dm" (the model's predictions
+                alone).
 
     The other parameters are those of `evaluate`.
 
@@ -237,13 +237,13 @@ def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, wor
 
 
 def origins_of(inputs: ModelInputs) -> tuple[Origin, ...]:
-    """The events that models were fitted on before they were given."""
+    """The events on which the given models were fitted beforehand."""
     found = (getattr(user, "fitted_on", None) for user in (inputs.model, inputs.propensity))
     return tuple(origin for origin in found if origin is not None)
 
 
 def as_losses(log: Any, model: Any, workers: Workers) -> Losses:
-    """Costs, from a log and perhaps a model, or from `Losses`."""
+    """Make costs from a log and perhaps a model, or from `Losses`."""
     if not isinstance(log, Losses):
         log = as_log(log)
         if log.roles.propensity is None:

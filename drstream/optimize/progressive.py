@@ -1,4 +1,4 @@
-"""From a replay of a policy that learns to a policy that does not: a mixture of all that it was on its way."""
+"""Turns a replay of an online policy into a fixed policy: the mixture of the states that the replay went through."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drstream.log import as_log
 from drstream.models.binding import ModelInputs
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import FOLDS, Losses, origins_of
-from drstream.parameters import whole
+from drstream.parameters import number, whole
 from drstream.policies import learners
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.replaying.options import ReplayOptions
@@ -39,30 +39,32 @@ FOUND = (
     "sparse_",
     "notes_",
 )  # numbers beside the arrays
-_one_at_a_time = threading.Lock()  # a Python policy may use its arrays again, and need not know of threads
+_one_at_a_time = threading.Lock()  # a Python policy may reuse its arrays, and need not be thread-safe
 
 
 class ProgressivePolicy(Learned):
-    """The progressive validation policy of a policy that learns (the paper's last appendix).
+    """The progressive validation policy of an online policy (the paper's last appendix).
 
-    π_PV(a|x) = Σ_t c_t |B(t)| / C π(a|x, h_{t-1}): DR-ns replays the learner, and this policy draws a step t of that
-    replay, by the weight that its block of events B(t) had, and acts as the learner would have then. It does not change
-    any more, and its value is known from the same replay: it lies within bound() of `value`, V / C of DR-ns.
+    π_PV(a|x) = Σ_t c_t |B(t)| / C π(a|x, h_{t-1}). DR-ns replays the online policy, the learner. This policy draws a
+    step t of that replay, with probability proportional to c_t |B(t)|, and acts as the learner did in step t. It is a
+    fixed policy. The same replay estimates its value: with high probability, the true value lies within bound() of
+    `value`, which is V / C of DR-ns.
 
-    policy     one that learns: compiled, of `drs.policies`, or a Python object, as `drs.replay` takes them.
-    horizon    T, the steps to replay; None: all that the log's events simulate.
-    q, c_max   of DR-ns, as in `drs.replay`; seed is that of its random numbers and of those for snapshots.
-    snapshots  states of the learner that are kept. If it has had more, neighbouring steps form groups, and each group
-               is represented by one of its states, drawn with probability proportional to the weight of its block;
-               over that draw, π_PV is the mean of the policies that are got. Memory: so many states. Each step costs
-               a copy of a state, and each event at which the policy is asked as many calls as there are snapshots.
+    policy     The online policy to replay: a compiled one of `drs.policies`, or a Python object as for `drs.replay`.
+    horizon    T, the number of steps to replay. None replays as many as the log allows.
+    q, c_max   Quantile level and upper limit of the multiplier, as in `drs.replay`.
+    seed       Random seed of the replay and of the draw of snapshots.
+    snapshots  Maximum number of states of the learner that are kept. If there are more, neighbouring steps form groups,
+               and one state represents its group. It is drawn with probability proportional to the weight of its step,
+               so the mean over that draw is π_PV. Memory holds this many states. Each step of the replay copies a
+               state. The probabilities of an event take one call of the learner for each snapshot.
 
     After `fit`:
 
-    value, low, high        V / C, and value -/+ bound() at δ = 0.05
-    steps_, events_         T, and N, the events of its T blocks; what comes after the last acceptance is left out
-    weight_                 C
-    states_, weights_       the snapshots (M, S), or of a Python policy copies of it, and their shares, which sum to 1
+    value, low, high   V / C, and value -/+ bound() at δ = 0.05.
+    steps_, events_    T, and N, the number of events in these T steps. Events after the last acceptance are left out.
+    weight_            C.
+    states_, weights_  The snapshots (M, S), or copies of a Python policy, and their shares, which sum to 1.
 
     >>> import drstream as drs
     >>> log = drs.Log(drs.synth.World(n_actions=3, n_features=2).table(3000))
@@ -79,7 +81,7 @@ class ProgressivePolicy(Learned):
     steps_: int
     events_: int
     least_propensity_: float
-    sparse_: bool  # the contexts that it was learned from
+    sparse_: bool  # whether it was learned from sparse contexts
     notes_: list[str]  # of the replay
 
     def __init__(
@@ -119,9 +121,9 @@ class ProgressivePolicy(Learned):
     ) -> Self:
         """Replay the learner once by DR-ns, in the order of the log.
 
-        model      a reward model, fitted on other events, or not yet fitted: then it is fitted in `crossfit` folds.
-                   Without one, r̂ is 0.
-        executor   for the fit of that model; a replay is one step after the other.
+        model      A reward model. Either it was fitted on other events, or it is unfitted and is fitted in `crossfit`
+                   folds. Without one, r̂ is 0.
+        executor   Fits that model. The replay itself cannot use it, because its steps follow one another.
 
         The other parameters are those of `evaluate`.
         """
@@ -145,7 +147,7 @@ class ProgressivePolicy(Learned):
         self.remember(log, found.events, found.rewards, run.skipped, origins_of(inputs))
         return self
 
-    # What is known of its value
+    # Its value
 
     @property
     def value(self) -> float:
@@ -164,39 +166,40 @@ class ProgressivePolicy(Learned):
     def bound(
         self, delta: float = DELTA, weight: float | None = None, error: float = 1.0, variance: float = 0.25
     ) -> float:
-        """What |value - this policy's true value| does not exceed, with probability at least 1 - delta.
+        """An upper bound on |value - true value of this policy|. It holds with probability at least 1 - delta.
 
-        The appendix's theorem, by Freedman's inequality: with N = events_ and C = weight_,
+        It is the theorem of the appendix, by Freedman's inequality. With N = events_ and C = weight_, it is
 
             N c_max / C · 2 max{(1 + M) ln(2/δ) / N, sqrt((v_r + M e_r̂) ln(2/δ) / N)}.
 
-        weight    M, no less than any π(a_k|x_k) / p_k; by default 1 / the smallest propensity of the N events.
-        error     e_r̂, no less than the mean of (r̂ - r)² under any π(·|·, h_t); 1 if rewards and predictions lie in
-                  [0, 1].
-        variance  v_r, no less than the variance over contexts of the mean reward under any π(·|·, h_t); 1/4 if rewards
-                  lie in [0, 1].
+        delta     Probability that the bound fails.
+        weight    M, an upper bound on all π(a_k|x_k) / p_k. The default is 1 / the smallest propensity of the N events.
+        error     e_r̂, an upper bound on the mean of (r̂ - r)² under any π(·|·, h_t). The default 1 is right if rewards
+                  and predictions lie in [0, 1].
+        variance  v_r, an upper bound on the variance over contexts of the mean reward under any π(·|·, h_t). The
+                  default 1/4 is right if rewards lie in [0, 1].
 
-        Where the log's rewards do not lie in [0, 1], error and variance are in units of the square of their range,
-        that of the rewards and 0, and the bound is multiplied by that range.
+        If some rewards of the log are outside [0, 1], the bound is multiplied by the range of the rewards and 0. Then
+        error and variance are in units of the square of that range.
 
-        It is about the mixture of all T steps, from a reward model of other events, if any: a draw of snapshots, which
-        has no bias, comes on top. As the bound goes with c_max over the multipliers that the replay had, on average, it
-        is narrow where c_max is not much more than these: see the column c of `drs.replay(...).curve`.
+        The bound holds for the mixture of all T steps, and for a reward model (if any) that was fitted on other events.
+        If snapshots were drawn, the error of that draw, which has no bias, comes on top. The bound is proportional to
+        c_max divided by the average multiplier of the replay. So it is narrow if c_max is not much larger than the
+        multipliers: see the column c of `drs.replay(...).curve`.
         """
         self.require_fit()
         if not isinstance(delta, Real) or not 0 < delta < 1:
             raise PolicyError(f"delta={delta!r}: the probability that the bound fails must be in (0, 1)")
         weight = 1 / self.least_propensity_ if weight is None else weight
         for name, value in (("weight", weight), ("error", error), ("variance", variance)):
-            if not isinstance(value, Real) or not 0 <= value < math.inf:
-                raise PolicyError(f"{name}={value!r}: it must be a number of at least 0")
+            number(name, value)
         log_term, n = math.log(2 / delta), self.events_
         slow = math.sqrt((variance + weight * error) * log_term / n)
         return self._range * n * self.c_max / self.weight_ * 2 * max((1 + weight) * log_term / n, slow)
 
     @property
     def _range(self) -> float:
-        """Of rewards: 1 for those in [0, 1], where that is what the log shows."""
+        """The range of the rewards and 0; 1 if all rewards of the log lie in [0, 1]."""
         low, high = self.reward_range_
         return 1.0 if low >= 0 and high <= 1 else max(high, 0.0) - min(low, 0.0)
 
@@ -211,7 +214,7 @@ class ProgressivePolicy(Learned):
         return isinstance(self.policy, Compiled)
 
     def probabilities(self, X: Any) -> Floats:
-        """π_PV(a|x) as (n, K), for contexts (n, d): an array, or a sparse one of SciPy's."""
+        """π_PV(a|x) as (n, K), for contexts (n, d), an array or a sparse array of SciPy."""
         self.require_fit()
         if self.uses_context:
             self.require_width(X)
@@ -228,7 +231,7 @@ class ProgressivePolicy(Learned):
         return out
 
     def _pieces(self, X: Any, rows: int) -> Iterator[tuple[int, Any]]:
-        """Of contexts, in the form of those that the policy was learned from."""
+        """Yield pieces of the contexts, dense or sparse as those that the policy was learned from."""
         from scipy.sparse import csr_array, issparse
 
         X = X.tocsr() if issparse(X) else np.asarray(X)
@@ -236,13 +239,13 @@ class ProgressivePolicy(Learned):
             piece = X[first : first + PIECE]
             if self.sparse_:
                 piece = csr_array(piece)
-                if not piece.has_canonical_format:  # an index may stand twice
+                if not piece.has_canonical_format:  # an index may occur twice
                     piece = piece.copy()
                     piece.sum_duplicates()
             yield first, piece.toarray() if issparse(piece) and not self.sparse_ else piece
 
     def _ask(self, X: Any) -> Floats:
-        """The mixture of Python policies."""
+        """The probabilities of a mixture of Python policies."""
         wanted = X.shape[0], len(self.labels_)
         out = np.zeros(wanted)
         for policy, weight in zip(self.states_, self.weights_, strict=True):
@@ -253,7 +256,7 @@ class ProgressivePolicy(Learned):
         return out
 
     def _mix(self, X: Any, rows: int) -> Floats:
-        """The mixture of a compiled policy's states."""
+        """The probabilities of a mixture of a compiled policy's states."""
         sparse = self.sparse_ and self.uses_context
         probabilities, _ = self.policy.functions(self.name, sparse)
         out = np.empty((rows, len(self.labels_)))
@@ -261,14 +264,14 @@ class ProgressivePolicy(Learned):
         if sparse:
             parts = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float64)
             for part in parts:
-                part.flags.writeable = False  # Numba tells tuples of writable arrays from those of read-only ones
+                part.flags.writeable = False  # the kernel takes tuples of read-only arrays only
             mixture.mix_sparse(states, weights, Rows(*parts), probabilities, out)
         else:
             mixture.mix(states, weights, np.ascontiguousarray(X, np.float64), probabilities, out)
         return out
 
     def _checked_states(self) -> Floats:
-        """They may come from a file, and compiled code does not ask whether an index is within an array."""
+        """The states, after a check: they may come from a file, and compiled code does not check array bounds."""
         features = self.n_features_ if self.uses_context else 0
         size = len(self.policy.checked_state(self.name, len(self.labels_), features))
         states, weights = self.states_, self.weights_
@@ -283,7 +286,7 @@ class ProgressivePolicy(Learned):
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for `drs.optimize.load`; it must be a mixture of a compiled policy of `drs.policies`."""
+        """Write the policy to a file for `drs.optimize.load`. Its learner must be a compiled one of `drs.policies`."""
         self.require_fit()
         kind = type(self.policy)
         if kind not in _savable().values():

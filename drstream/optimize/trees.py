@@ -1,4 +1,4 @@
-"""Policies that are trees of binary classifiers: actions meet in pairs, and who wins against all is chosen."""
+"""Policies that are trees of binary classifiers: actions compete in pairs, and the policy takes the last winner."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from drstream.parameters import check_estimator, scikit_learn, whole
 from drstream.storage import untrusted
 from drstream.types import Bools, Floats, Ints
 
-Lead = Callable[[Any, Any], Floats]  # of two actions for each event: by how much the second is the better one
+Lead = Callable[[Any, Any], Floats]  # from two actions for each event: by how much the second is better
 LEFT, RIGHT = 0, 1
-CHECKED = ("sklearn.tree._tree.Tree",)  # arrays of nodes, which a file's author could let lead anywhere
+CHECKED = ("sklearn.tree._tree.Tree",)  # its arrays of nodes come from a file, and could point anywhere
 
 
 class Tournament(Learned):
     """A balanced binary tree over the actions, with a classifier in each node that says which side wins.
 
-    Threads or an executor read the log; the classifiers are fitted here, one after the other.
+    Threads or an executor read the log. The classifiers are fitted in this process, one after the other.
 
     Nodes are numbered from the leaves up: 0, 1, ..., and K - 2 is the root.
     """
@@ -50,7 +50,7 @@ class Tournament(Learned):
 
     @property
     def depth_(self) -> int:
-        """The most classifiers that an event meets: log2 K, rounded up."""
+        """Maximum number of classifiers that an event passes: log2 K, rounded up."""
         return len(self.classifiers_).bit_length()
 
     def _lead(self, events: Events) -> Lead:
@@ -66,7 +66,7 @@ class Tournament(Learned):
         all_known: bool = False,
         models_of: tuple[Origin, ...] = (),
     ) -> None:
-        """Unless all actions' losses are known, those that were never logged lose: what they cost is a guess."""
+        """Fit the tree. Unless `all_known`, actions that were never logged lose, because their losses are guesses."""
         who = type(self).__name__
         base = _usual(who) if self.base is None else self.base
         if not log.n_features:
@@ -77,11 +77,11 @@ class Tournament(Learned):
         events = sample.events()
         X, lead = _rows(events.X), self._lead(events)
         children, classifiers = _balanced(log.n_actions), []
-        winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of the subtrees; of nodes, for each event
+        winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of subtrees; of a node, for each event
         count = np.bincount(events.action, minlength=log.n_actions)
         never = set() if all_known else {-1 - a for a in np.flatnonzero(count == 0).tolist()}
         for node, (left, right) in enumerate(children.tolist()):
-            if left in never or right in never:  # nothing is known of one side
+            if left in never or right in never:  # nothing is known about one side
                 classifiers.append(RIGHT if left in never else LEFT)
                 winners[node] = winners.pop(right if left in never else left)
                 never |= {node} if left in never and right in never else set()
@@ -103,7 +103,7 @@ class Tournament(Learned):
         self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped, models_of)
 
     def choose(self, X: Any) -> Ints:
-        """The actions' indices (n), for contexts (n, d), an array or a sparse one of SciPy's."""
+        """Indices (n) of the chosen actions, for contexts (n, d), an array or a sparse array of SciPy."""
         self.require_width(X)
         X = _rows(X)
         out = np.empty(X.shape[0], np.int64)
@@ -139,17 +139,18 @@ class Tournament(Learned):
 
 
 class FilterTree(Tournament):
-    """A policy from losses of all actions, by binary classification (Beygelzimer, Langford and Ravikumar 2008).
+    """A policy learned from losses of all actions by binary classification (Beygelzimer, Langford and Ravikumar 2008).
 
-    base    any classifier of scikit-learn, cloned and never changed; by default a decision tree,
-            pruned. It is fitted with sample_weight, or, if it takes none, on examples drawn by importance.
-    sample  the most events to learn from; of a longer log, a uniform sample is drawn by hash of the row's number. These
-            are held in memory with the losses of all actions, 8 K bytes each, meanwhile up to four times as many.
-    seed    of the sample, and of examples drawn by importance.
+    base    Any classifier of scikit-learn. It is cloned and never changed. The default is a pruned decision tree. The
+            classifier is fitted with sample_weight or, if it takes none, on examples drawn by importance.
+    sample  Maximum number of events to learn from. From a longer log, a hash of the row number draws a uniform sample.
+            The events are held in memory with the losses of all actions, 8 K bytes each. While the log is read, up to
+            four times as many are held.
+    seed    Random seed of the sample, and of examples drawn by importance.
 
-    From the leaves up, each node is fitted on which of its two sides' winners costs less, with the difference as
-    importance. An action that was never logged loses, unless a model alone says what actions cost ("dm"). After `fit`:
-    children_, classifiers_, depth_, labels_, n_events_, reward_range_, skipped_.
+    Nodes are fitted from the leaves up. A node learns which of the winners of its two sides costs less, with the
+    difference as importance. An action that was never logged loses, unless a model alone says what actions cost ("dm").
+    After `fit`: children_, classifiers_, depth_, labels_, n_events_, reward_range_, skipped_.
 
     >>> X, costs = np.array([[0.0], [1.0], [2.0]] * 4), np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]] * 4)
     >>> FilterTree().fit(Losses.known(X, costs)).choose(X[:3])
@@ -171,18 +172,19 @@ class FilterTree(Tournament):
 
 
 class OffsetTree(Tournament):
-    """A policy from logged events alone, without a reward model (Beygelzimer and Langford 2009).
+    """A policy learned from logged events alone, without a reward model (Beygelzimer and Langford 2009).
 
-    base    as in FilterTree.
-    offset  a logged reward over it speaks for its action, one under it for the other side; of a log with costs, these
-            are minus the costs. None: the middle of the rewards' range, (min + max) / 2; give it where a few rewards
-            are far from all others.
-    sample  as in FilterTree, without the losses in memory.
-    seed    as in FilterTree.
+    base    As in FilterTree.
+    offset  A logged reward above the offset speaks for its action, one below it for the other side. Rewards of a log
+            with costs are minus the costs. None is the middle of the range of the rewards, (min + max) / 2. Give an
+            offset if a few rewards are far from all others.
+    sample  As in FilterTree, but no losses are held in memory.
+    seed    As in FilterTree.
 
-    A node is fitted on the events whose logged action won on its side, with importance |r - offset| / p. Theirs has
-    p(a|x) + p(a'|x) as numerator, which the log does not know: under uniform logging this is the same at all events,
-    and otherwise 1 / p leaves contexts as frequent as they are. After `fit`: offset_, and as in FilterTree.
+    A node is fitted on the events whose logged action won on its side, with importance |r - offset| / p. In the paper
+    of 2009, the importance has the factor p(a|x) + p(a'|x), too, which the log does not know. Under uniform logging
+    this factor is the same for all events. Otherwise, 1 / p leaves contexts as frequent as they are. After `fit`:
+    offset_, and the attributes of FilterTree.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1] * 8, "reward": [1.0, 0.0] * 8, "propensity": [0.5] * 16, "x0": [1.0] * 16})
@@ -231,7 +233,7 @@ def _propensity(block: Block) -> Floats:
 
 
 def _rows(X: Any) -> Any:
-    """Contexts as classifiers want them: trees of scikit-learn refuse sparse ones with long indices."""
+    """Contexts in the form that classifiers take: trees of scikit-learn refuse sparse ones with 64-bit indices."""
     X = tidy(X)
     if hasattr(X, "tocsr") and X.nnz < 2**31:
         X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
@@ -239,7 +241,7 @@ def _rows(X: Any) -> Any:
 
 
 def _balanced(actions: int) -> Ints:
-    """The nodes' children, below them in number; one side has at most one action more than the other.
+    """The children of each node, which have smaller numbers. One side has at most one action more than the other.
 
     >>> _balanced(3)
     array([[-1, -2],
@@ -259,7 +261,7 @@ def _balanced(actions: int) -> Ints:
 
 
 def _fit(base: Any, X: Any, right: Bools, importance: Floats, rng: np.random.Generator) -> Any:
-    """A clone fitted on examples of these importances, or the side that all of them are on."""
+    """Fit a clone on examples with these importances. If all examples are on one side, return that side."""
     weights = {}
     name = _weight_name(base)
     if name is not None and len(right):
@@ -273,7 +275,7 @@ def _fit(base: Any, X: Any, right: Bools, importance: Floats, rng: np.random.Gen
 
 
 def _weight_name(classifier: Any) -> str | None:
-    """What the examples' weights are called by the classifier's fit, if it takes any."""
+    """The name that the classifier's fit has for the weights of examples, or None if it takes none."""
     if isinstance(classifier, importlib.import_module("sklearn.pipeline").Pipeline):
         step, last = classifier.steps[-1]
         name = _weight_name(last)
@@ -289,7 +291,7 @@ def _goes_right(classifier: Any, X: Any) -> Bools:
 
 
 def _leads_down(tree: Any, features: int) -> bool:
-    """Whether every node of a decision tree is a leaf, or leads to two later nodes by a feature that there is."""
+    """Whether every node of a decision tree is a leaf, or leads to two later nodes by a feature that exists."""
     sides = tree.children_left, tree.children_right
     inner = np.flatnonzero((sides[0] != -1) | (sides[1] != -1))
     down = all(((side[inner] > inner) & (side[inner] < tree.node_count)).all() for side in sides)
@@ -298,6 +300,9 @@ def _leads_down(tree: Any, features: int) -> bool:
 
 
 def _usual(who: str) -> Any:
-    """Like the J48 of the paper's appendix, two examples in a leaf and pruned: whole trees fit the noise of weights."""
+    """The default classifier, like the J48 of the paper's appendix: two examples in a leaf, and pruned.
+
+    Trees that are not pruned fit the noise of weights.
+    """
     tree = scikit_learn("sklearn.tree", who, PolicyError)
     return tree.DecisionTreeClassifier(min_samples_leaf=2, ccp_alpha=0.002, random_state=0)

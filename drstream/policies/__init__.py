@@ -4,7 +4,7 @@ from drstream.policies import learners
 from drstream.policies.adapters import from_sklearn
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
-from drstream.policies.learners import *  # noqa: F403  # all of them, and nothing else
+from drstream.policies.learners import *  # noqa: F403  # its __all__ holds the learners and nothing else
 from drstream.policies.online import Compiled, Fixed
 from drstream.policies.retrained import Retrained
 

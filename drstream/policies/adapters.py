@@ -17,7 +17,8 @@ from drstream.types import Floats
 class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.policies.from_sklearn(classifier)
     """A fitted scikit-learn classifier whose classes are the actions' labels.
 
-    Its `predict_proba` gives the probabilities; a classifier without one takes the class that it predicts.
+    Its `predict_proba` gives the probabilities. A classifier without `predict_proba` always takes the class that it
+    predicts.
     """
 
     def __init__(self, classifier: Any) -> None:

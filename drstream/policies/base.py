@@ -1,4 +1,4 @@
-"""What a fixed policy is to `evaluate`: something that fills a block's probabilities, action by action."""
+"""Fixed policies as `evaluate` uses them: a policy fills in the probabilities of a block, action by action."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from drstream.types import Floats
 class FixedPolicy:
     """A policy that does not change: ν(a|x).
 
-    Give `probabilities(X)`, which takes contexts (n, d) and returns (n, K). `bind` is called once before a pass, with
-    the log; `fill` then once a block, with room for (K, n).
+    A subclass defines `probabilities(X)`, which takes contexts (n, d) and returns (n, K). `evaluate` calls `bind` once
+    before a pass, with the log, and then `fill` once for each block, with an array (K, n).
     """
 
     name = "policy"
-    n_actions: int | None = None  # where the policy itself knows K
+    n_actions: int | None = None  # K, if the policy itself knows it
     uses_context = True
-    columns: tuple[str, ...] = ()  # of the log that the policy reads
-    only_logged = False  # it knows ν(a_k|x_k) of the logged action alone: see `logged`
-    learned_on: tuple[Origin, ...] = ()  # the events that it knows, itself or through models that it was learned with
+    columns: tuple[str, ...] = ()  # columns of the log that the policy reads
+    only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
+    learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
 
     def needs_actions(self, log: Log) -> bool:
-        """Whether the policy must know the action set; else the logged action's probability is all there is to it."""
+        """Whether the policy must know all actions. If not, it knows probabilities of logged actions only."""
         return True
 
     def bind(self, log: Log, name: str) -> FixedPolicy:
-        """A copy of the policy for this log, after a check that they fit."""
+        """Check that the policy fits the log, and return a copy of the policy for it."""
         bound = copy.copy(self)
         bound.name = name
         if self.n_actions not in (None, log.n_actions):
@@ -54,7 +54,7 @@ class FixedPolicy:
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
 
     def logged(self, block: Block) -> Floats:
-        """ν(a_i|x_i) of the logged actions, where `only_logged`."""
+        """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged`."""
         raise NotImplementedError
 
 
@@ -88,7 +88,7 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
 
 
 def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
-    """A policy looks better than it is on the events that it was chosen by."""
+    """Warn if a policy was learned from events of this log, on which it looks better than it is."""
     for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
         if origin.shares_rows_with(log.origin):
             warn_user(
@@ -99,7 +99,7 @@ def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
 
 
 def as_policies(policies: Any) -> dict[str, FixedPolicy]:
-    """A mapping of names to policies; a single policy is called "policy"."""
+    """Return a mapping of names to policies. A single policy gets the name "policy"."""
     if not isinstance(policies, Mapping):
         policies = {"policy": policies}
     if not policies:
@@ -108,7 +108,7 @@ def as_policies(policies: Any) -> dict[str, FixedPolicy]:
 
 
 def as_weights(weights: Any, intercept: Any, who: str) -> tuple[Floats, Floats]:
-    """Weights (K, d) and intercepts (K) of a linear policy, checked."""
+    """Check and return the weights (K, d) and intercepts (K) of a linear policy."""
     try:  # copies: the caller's arrays stay as they are
         matrix = np.array(weights, dtype=np.float64, order="C")
         column = None if intercept is None else np.array(intercept, dtype=np.float64).reshape(-1)

@@ -23,7 +23,7 @@ from drstream.types import Floats
 
 
 class Uniform(FixedPolicy):
-    """Every action with the same probability.
+    """Takes every action with the same probability.
 
     >>> Uniform(n_actions=4).probabilities(np.zeros((1, 2)))
     array([[0.25, 0.25, 0.25, 0.25]])
@@ -44,7 +44,7 @@ class Uniform(FixedPolicy):
 
 
 class Constant(FixedPolicy):
-    """Always the same action, named by its label."""
+    """Always takes the same action, given by its label."""
 
     uses_context = False
 
@@ -74,9 +74,9 @@ class Constant(FixedPolicy):
 
 
 class _Scored(FixedPolicy):
-    """Scores weights @ x + intercept, one row of weights for each action."""
+    """A policy of the scores weights @ x + intercept, with one row of weights for each action."""
 
-    products: Weights  # once it is bound
+    products: Weights  # set by bind
 
     def __init__(self, weights: Any, intercept: Any = None) -> None:
         self.weights, self.intercept = as_weights(weights, intercept, type(self).__name__)
@@ -108,7 +108,7 @@ class _Scored(FixedPolicy):
 
 
 class Linear(_Scored):
-    """The action with the largest score; the first of them in a tie.
+    """Takes the action with the largest score weights @ x + intercept; the first one in a tie.
 
     >>> Linear([[1.0], [-1.0]]).probabilities(np.array([[2.0], [-3.0]]))
     array([[1., 0.],
@@ -120,7 +120,7 @@ class Linear(_Scored):
 
 
 class Softmax(_Scored):
-    """Probabilities proportional to exp(score / temperature).
+    """Takes actions with probabilities proportional to exp(score / temperature), score = weights @ x + intercept.
 
     >>> Softmax([[0.0], [1.0]]).probabilities(np.zeros((1, 1)))
     array([[0.5, 0.5]])
@@ -139,7 +139,7 @@ class Softmax(_Scored):
 
 
 class Epsilon(FixedPolicy):
-    """With probability epsilon an action at random, else what the base policy does."""
+    """Takes a uniformly random action with probability epsilon, and otherwise follows the base policy."""
 
     def __init__(self, base: Any, epsilon: float) -> None:
         if not 0 <= epsilon <= 1:
@@ -172,10 +172,11 @@ class Epsilon(FixedPolicy):
 
 
 class Column(FixedPolicy):
-    """A policy that stands in the log itself.
+    """A policy that is stored in a column of the log.
 
-    A column of lists holds the probabilities of all K actions; one of floating-point numbers, the probability of the
-    logged action (enough for IPS and SNIPS); one of integers, strings or a dictionary, the action that it takes.
+    The type of the column decides on its meaning. Lists hold the probabilities of all K actions. Floating-point numbers
+    are probabilities of the logged action, which is enough for IPS and SNIPS. Integers, strings or a dictionary are
+    labels of the action that the policy takes.
     """
 
     uses_context = False

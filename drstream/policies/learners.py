@@ -1,4 +1,4 @@
-"""The learners that come with drstream, compiled: each is a class here and functions in `drstream.kernels.learners`."""
+"""The compiled learners of drstream: each is a class here, with functions in `drstream.kernels.learners`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from drstream.parameters import number
 from drstream.policies.online import Compiled
 from drstream.types import Floats
 
+__all__ = ["UCB1", "Boltzmann", "EpsilonGreedy", "Exp3", "LinUCB", "SquareCB"]  # what the command line knows, too
+
 
 def _state(n_actions: int, header: dict[int, float], size: int) -> Floats:
-    """A header, then zeros that are not written here: such memory is not taken before it is used."""
+    """Return a header and `size` zeros. np.zeros takes no memory for the zeros until they are used."""
     state = np.zeros(learners.HEADER + size)
     state[learners.N_ACTIONS] = n_actions
     for place, value in header.items():
@@ -23,11 +25,11 @@ def _state(n_actions: int, header: dict[int, float], size: int) -> Floats:
 
 
 class _Linear(Compiled):
-    """Scores that are linear in the context, with an intercept, for each action; learned by gradient descent.
+    """Learns, for each action, a score that is linear in the context, with an intercept, by gradient descent.
 
-    A step on the chosen action's weights goes with learning_rate / (1 + learning_rate_decay * n) after n updates, down
-    the squared loss (r - score)², or the logistic loss of rewards in [0, 1]. It is divided by 1 + rate |x|², as an
-    implicit step is (Toulis, Airoldi 2017), so that large features do no harm.
+    Each update changes the weights of the chosen action. The loss is the squared loss (r - score)², or the logistic
+    loss of rewards in [0, 1]. After n updates, the rate is learning_rate / (1 + learning_rate_decay * n). The step is
+    divided by 1 + rate |x|², as an implicit step is (Toulis, Airoldi 2017), so that large features do no harm.
     """
 
     update = staticmethod(learners.descend)
@@ -61,9 +63,10 @@ class _Linear(Compiled):
 
 
 class EpsilonGreedy(_Linear):
-    """The action with the largest learned score (any of them in a tie), with probability epsilon one at random.
+    """Takes a random action with probability epsilon, otherwise the action with the largest learned score.
 
-    After n updates epsilon is epsilon / (1 + epsilon_decay * n). The paper's section 6.2 evaluates such a policy.
+    Actions in a tie are equally likely. After n updates, the probability of a random action is
+    epsilon / (1 + epsilon_decay * n). The paper's section 6.2 evaluates such a policy.
     """
 
     probabilities = staticmethod(learners.epsilon_greedy)
@@ -87,9 +90,9 @@ class EpsilonGreedy(_Linear):
 
 
 class Boltzmann(_Linear):
-    """Probabilities proportional to exp(score / temperature), of learned scores.
+    """Takes actions with probabilities proportional to exp(score / temperature), for learned scores.
 
-    After n updates the temperature is temperature / (1 + cooling * n).
+    After n updates, the temperature is temperature / (1 + cooling * n).
     """
 
     probabilities = staticmethod(learners.boltzmann)
@@ -115,8 +118,8 @@ class Boltzmann(_Linear):
 class SquareCB(_Linear):
     """Inverse gap weighting of learned scores (Foster, Rakhlin 2020).
 
-    An action whose score is δ below the best has probability 1 / (K + γ δ), the best one the rest; after n updates
-    γ = gamma * (1 + n)**exponent.
+    An action whose score is δ below the best has probability 1 / (K + γ δ). The best action has the rest. After n
+    updates, γ = gamma * (1 + n)**exponent.
     """
 
     probabilities = staticmethod(learners.square_cb)
@@ -140,9 +143,10 @@ class SquareCB(_Linear):
 
 
 class LinUCB(Compiled):
-    """The largest upper confidence bound of ridge regressions, one for each action (Li et al. 2010, algorithm 1).
+    """Takes the action with the largest upper confidence bound (Li et al. 2010, algorithm 1).
 
-    θ·x + alpha sqrt(x' A⁻¹ x), with an intercept; A begins as ridge times the identity. It is deterministic.
+    Each action has a ridge regression with an intercept. Its bound is θ·x + alpha sqrt(x' A⁻¹ x), where A begins as
+    ridge times the identity. The policy is deterministic.
     """
 
     word = "linucb"
@@ -162,9 +166,10 @@ class LinUCB(Compiled):
 
 
 class UCB1(Compiled):
-    """Every action once, then the largest mean + scale sqrt(2 ln n / n_a) (Auer, Cesa-Bianchi, Fischer 2002).
+    """Takes every action once, then the one with the largest mean reward + scale sqrt(2 ln n / n_a).
 
-    It does not look at the context, takes rewards to lie in [0, 1], and is deterministic.
+    This is the rule of Auer, Cesa-Bianchi, Fischer (2002). It ignores the context, assumes rewards in [0, 1], and is
+    deterministic.
     """
 
     uses_context = False
@@ -180,9 +185,9 @@ class UCB1(Compiled):
 
 
 class Exp3(Compiled):
-    """Exponential weights, mixed with the uniform distribution (Auer, Cesa-Bianchi, Freund, Schapire 2002).
+    """Mixes exponential weights with the uniform distribution (Auer, Cesa-Bianchi, Freund, Schapire 2002).
 
-    It does not look at the context and takes rewards to lie in [0, 1].
+    It ignores the context and assumes rewards in [0, 1].
     """
 
     uses_context = False
@@ -195,10 +200,3 @@ class Exp3(Compiled):
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         return _state(n_actions, {learners.PARAMETER: self.gamma}, n_actions)
-
-
-__all__ = [  # found by inspection, so that a new learner is named once: where it is defined
-    name
-    for name, value in list(globals().items())
-    if isinstance(value, type) and value.__module__ == __name__ and not name.startswith("_")
-]

@@ -1,7 +1,7 @@
-"""Policies that learn while they run, as `replay` takes them, and `Fixed` for those that do not learn.
+"""Online policies, which `replay` simulates, and `Fixed`, which wraps a fixed policy for `replay`.
 
-A compiled policy keeps all that it knows in one array of float64 and gives two static functions that Numba compiles,
-and two more for contexts that are sparse; the built-in ones are in `drstream.policies.learners`.
+A compiled policy keeps its state in one array of float64. It has two static functions that Numba compiles, and two more
+for sparse contexts. The built-in policies are in `drstream.policies.learners`.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ SPARSE = (
 
 
 class Compiled:
-    """A policy in functions that Numba can compile.
+    """An online policy whose functions Numba compiles.
 
-    Give `initial_state(n_actions, n_features)`, an array of float64, and the static functions
+    A subclass defines `initial_state(n_actions, n_features)`, which returns an array of float64, and two static
+    functions:
 
-    probabilities(state, x, out)       out[a] <- π(a|x), for every action; they must sum to 1
-    update(state, x, action, reward)   learn from an event; the action is its index
+    probabilities(state, x, out)       Sets out[a] to π(a|x) for every action. The probabilities must sum to 1.
+    update(state, x, action, reward)   Learns from an event. The action is an index.
 
-    x is the context in float64. Parameters of the policy go into the state. The functions are compiled once and kept
-    on disk, where they stand in a file. For logs whose contexts are sparse, give
+    x is the context in float64. Parameters of the policy go into the state. The functions are compiled once. If they
+    are defined in a file, the compiled code is kept on disk. For sparse contexts, a subclass defines two more:
 
     sparse_probabilities(state, indices, values, out)
     sparse_update(state, indices, values, action, reward)
 
-    where the context has values[j] (float64) at indices[j] (int32), no index twice, and is 0 elsewhere.
+    The context is then values[j] (float64) at indices[j] (int32), and 0 elsewhere. No index occurs twice.
     """
 
     uses_context = True
-    unit_rewards = False  # it takes rewards to lie in [0, 1]; a note is made if they do not
-    word = ""  # what it is called on the command line; by default its name in lower case, e.g. epsilon-greedy
+    unit_rewards = False  # whether it assumes rewards in [0, 1]; if they are not, the result has a note
+    word = ""  # name on the command line; by default the class name in lower case, e.g. epsilon-greedy
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
@@ -69,7 +70,7 @@ class Compiled:
         raise NotImplementedError
 
     def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
-        """Both functions, for sparse contexts or for others, compiled; with `checked`, they check bounds of arrays."""
+        """Compile and return both functions, for sparse or dense contexts. With `checked`, they check array bounds."""
         kind = type(self)
         who = f"policy {name!r}: {kind.__name__}"
         for (function, *_), (other, *_) in zip(*((SPARSE, DENSE) if sparse else (DENSE, SPARSE)), strict=True):
@@ -96,7 +97,7 @@ class Compiled:
 
 
 def _older(kind: type, function: str, other: str) -> bool:
-    """Is the function inherited, while the class has an `other` of its own, which it does not go with?"""
+    """Whether `function` is inherited from an older class than `other`, and so does not belong to it."""
     homes = [next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in (function, other)]
     return homes[0] > homes[1]
 
@@ -113,7 +114,7 @@ def _compile(function: Any, signature: Any, wanted: str, who: str, checked: bool
 
 
 class Fixed:
-    """A fixed policy, run through replay: it does not learn, so that replay must agree with `evaluate`."""
+    """Wraps a fixed policy for `replay`. It does not learn, so `replay` must agree with `evaluate`."""
 
     def __init__(self, policy: Any) -> None:
         self.policy: FixedPolicy = as_policy(policy, "policy")
@@ -123,7 +124,7 @@ Online = Any  # Compiled, Fixed, or an object of the Python protocol
 
 
 def as_online(policy: Any, name: str) -> Online:
-    """What `replay` can run: fixed policies and functions are wrapped in `Fixed`."""
+    """Return a policy that `replay` can run. Fixed policies and functions are wrapped in `Fixed`."""
     if isinstance(policy, type):
         raise PolicyError(f"policy {name!r} is a class: pass an instance, {policy.__name__}(...)")
     if isinstance(policy, Compiled | Fixed):

@@ -1,4 +1,4 @@
-"""A policy of scikit-learn models that are fitted again every so many events."""
+"""A policy of scikit-learn models that are fitted again at regular intervals."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from drstream.types import Floats
 
 
 class Retrained:
-    """ε-greedy over scikit-learn models of the reward, one for each action, retrained every so many accepted events.
+    """ε-greedy over scikit-learn models of the reward, one for each action, that are retrained at regular intervals.
 
-    model    a classifier, whose classes are the rewards (0 and 1), or a regressor; one clone is fitted for each action
-             on the events in which that action was taken.
-    every    accepted events between trainings.
-    start    (X, R): contexts (n, d) with the rewards (n, K) of all actions, on which all models are fitted before the
-             first event, and which stay among their data. X may be sparse.
+    model    Classifier, whose classes are the rewards (0 and 1), or regressor. For each action, a clone is fitted on
+             the events in which that action was taken.
+    every    Number of accepted events between trainings.
+    epsilon  Probability of a random action.
+    start    (X, R): contexts (n, d), which may be sparse, and the rewards (n, K) of all actions. All models are fitted
+             on these data before the first event, and the data stay in their training sets.
 
-    Where the log's contexts are sparse, so are those that the models are given.
-    With LogisticRegression, every=15, epsilon=0.1 and a start, this is the policy of the paper's section 6.2. An action
-    that was never tried is worth the mean of all rewards so far.
+    The models get sparse contexts if the log's contexts are sparse. The score of an action without events is the mean
+    of all rewards so far. With LogisticRegression, every=15, epsilon=0.1 and a start, this is the policy of the paper's
+    section 6.2.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class Retrained:
             )
         self.n_actions = self.start[1].shape[1] if self.start else None
         self.version = 0
-        self._first: list[Any] | None = None  # models after `start`, the same for every replicate
+        self._first: list[Any] | None = None  # models fitted on `start`, the same for every replicate
 
     def bind(self, log: Log) -> Self:
-        """A copy for this log: how many actions are there?"""
+        """Check that `start` fits the log, and return a copy of the policy that knows the number of actions."""
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(f"Retrained: start has {self.n_actions} actions, the log has {log.n_actions}")
         if self.start and self.start[0].shape[1:] != (log.n_features,):
@@ -109,7 +110,7 @@ class Retrained:
         r = np.array(self._rewards[action])
         if self.start is not None:
             r = np.concatenate([self.start[1][:, action], r])
-        if len(np.unique(r)) < 2:  # nothing to tell apart; a classifier would refuse
+        if len(np.unique(r)) < 2:  # a classifier would raise an error
             return float(r[0]) if len(r) else mean
         if hasattr(self.model, "predict_proba") and (r != np.round(r)).any():
             raise PolicyError(
@@ -120,14 +121,14 @@ class Retrained:
 
 
 def _as_in(log: Log, X: Any) -> Any:
-    """Contexts, sparse where the log's are."""
+    """Convert contexts to sparse or dense, as in the log."""
     if log.roles.sparse is None:
         return X.toarray() if scipy.sparse.issparse(X) else X
     return scipy.sparse.csr_array(X)
 
 
 def _stack(contexts: list[Any]) -> Any:
-    """Of (n, d) and single contexts, one under the other."""
+    """Stack matrices (n, d) and single contexts into one matrix."""
     if scipy.sparse.issparse(contexts[-1]):
         return scipy.sparse.vstack(contexts, format="csr")
     return np.vstack(contexts)

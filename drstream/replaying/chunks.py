@@ -1,4 +1,4 @@
-"""Events made ready for all lanes: contexts, random numbers, propensities, predictions, fixed probabilities."""
+"""Prepares events for all lanes: contexts, random numbers, propensities, predictions, fixed probabilities."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
 
-SPARSE_FEATURES = 100  # that are not 0 in a sparse context, for the size of chunks
+SPARSE_FEATURES = 100  # assumed number of nonzero features in a sparse context, for the size of chunks
 
 
 @dataclass
 class Chunk:
-    """Events that were made ready for all lanes, with read-only arrays."""
+    """Events that are prepared for all lanes, in read-only arrays."""
 
     block: Block
     rows: Ints
     action: NDArray[np.int32]
     reward: Floats
-    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
+    contexts: NDArray[Any] | Csr  # from `contexts_of`; (n, 0) if no compiled policy uses them
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
     predictions: Floats  # r̂, (n, K) or (n, 0)
@@ -44,7 +44,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What lanes need of every event. It can be pickled if models and policies can."""
+    """Makes chunks of what lanes need to know about events. It can be pickled if models and policies can."""
 
     models: BoundModels
     fixed: dict[str, FixedPolicy]
@@ -52,13 +52,13 @@ class Preparation:
     n_actions: int
     n_features: int
     sparse: bool
-    for_compiled: bool  # some compiled policy looks at contexts
+    for_compiled: bool  # some compiled policy uses contexts
     for_python: bool  # some policy is Python code
     typical_reward: float
 
     @property
     def event_bytes(self) -> int:
-        """Memory for an event made ready. How many features of a sparse one are not 0 is not known ahead."""
+        """Memory for a prepared event. For sparse contexts, the number of nonzero features is a guess."""
         features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
@@ -68,7 +68,7 @@ class Preparation:
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
         contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(rows), 0)))
         if self.for_python:
-            block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
+            block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
         calibration = Calibration(self.typical_reward)
         predictions = np.empty((len(rows), 0))
         if self.models.model is not None:
@@ -97,11 +97,10 @@ class Preparation:
 
 
 def contexts_of(block: Block) -> NDArray[Any] | Csr:
-    """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
+    """Contexts for compiled policies, in read-only arrays, because kernels are compiled for those.
 
-    All arrays are read-only, as kernels are compiled for such arrays.
-
-    An index that stands twice counts twice, which a policy that squares its values would get wrong.
+    Dense contexts are (n, d), float32 or float64, row after row. Sparse rows have no index twice: the values of a
+    repeated index are added up, because a policy that squares values would get them wrong.
     """
     rows = block.sparse
     if rows is None:
@@ -115,7 +114,7 @@ def contexts_of(block: Block) -> NDArray[Any] | Csr:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view; Numba tells tuples of writable arrays from those of read-only ones."""
+    """A read-only view. For Numba, tuples of writable and of read-only arrays have different types."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -13,7 +13,7 @@ import pyarrow as pa
 from drstream.errors import suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.result import Replay
-from drstream.results import Estimate
+from drstream.results import Estimate, Note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class Replays:
         return iter(self.runs)
 
     def __getitem__(self, key: Any) -> Replay:
-        """By policy, q and seed, in this order; a number alone is a q, unless only the seeds differ."""
+        """One simulation by policy, q and seed, in this order. A number alone is a q, unless only the seeds differ."""
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [part for part in parts if not isinstance(part, str)]
         wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))
@@ -56,10 +56,11 @@ class Replays:
         )
 
     def difference(self, policy: Any, other: Any) -> Estimate:
-        """Value per step of one simulation less that of another; keys as for `runs[...]`.
+        """The value per step of one simulation minus that of another, with an interval. Keys are those of `runs[...]`.
 
-        With several shards the pairs are shards, whose events and random numbers both saw. Without, replicates are two
-        samples (Welch): their rows do not match one by one, so the interval does not gain from what they share.
+        With several shards, the interval is paired by shard, because both simulations met the same events and random
+        numbers in a shard. With one shard, the replicates are treated as two independent samples (Welch). Replicates
+        do not match row by row, so this interval is no narrower for the events that both simulations share.
         """
         a, b = self[policy], self[other]
         for run in (a, b):
@@ -108,14 +109,14 @@ class Replays:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     @property
-    def notes(self) -> list[str]:
-        """What should be known about the results; a note that holds for all of them is given once."""
+    def notes(self) -> list[Note]:
+        """Notes on the results. A note that holds for all of them is given once."""
         said = {note: [run for run in self.runs if note in run.notes] for run in self.runs for note in run.notes}
         found = []
         for note, runs in said.items():
             names = "; ".join(f"{r.policy}, q = {r.q:g}" if r.adaptive else r.policy for r in runs)
             alike = len(runs) == len(self.runs) or not runs[0].complete  # a failure names its policy
-            found.append(note if alike else f"{names}: {note}")
+            found.append(note if alike else Note(f"{names}: {note}", note.kind))
         return found
 
     def curves(self) -> pa.Table:

@@ -1,7 +1,7 @@
 """One simulation of a policy: its state, and how a chunk of the log passes through it.
 
-A lane is a policy with a q and a seed. What differs between policies is who gives the probabilities: compiled code for
-every event, a Python policy for the events ahead, or a fixed policy for the whole chunk.
+A lane is a policy with one q and one seed. Kinds of policies differ in how they give probabilities: a compiled policy
+event by event, a Python policy for some events ahead, and a fixed policy for the whole chunk.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from drstream.replaying.quantiles import Exact, Sketch
 from drstream.replaying.snapshots import Recorded, Recorder
 from drstream.types import Floats
 
-EXACT_VALUES = 1 << 23  # that an exact tracker keeps before "auto" turns it into a sketch: 64 MB, with spare room 96
-LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which a Python policy is asked at once
-SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # of a compiled policy's states to a call; a call takes 0.1 ms, a state 5 µs
+EXACT_VALUES = 1 << 23  # in an exact tracker before "auto" turns it into a sketch: 64 MB, or 96 with spare room
+LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which one call asks a Python policy
+SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # limits of the states that a call copies; a call takes 0.1 ms, a state 5 µs
 KINDS = {
     "dr-ns": kernels.DOUBLY_ROBUST,
     "dr-ns-wc": kernels.DOUBLY_ROBUST,
@@ -39,11 +39,11 @@ KINDS = {
 
 @dataclass
 class Lane:
-    """The state of one simulation: a policy, a q and a seed. Kinds of policies differ in `_walk`."""
+    """The state of one simulation: a policy, one q and one seed. Kinds of policies differ in `_walk`."""
 
     options: LaneOptions
     policy: Any
-    preparation: Preparation  # of the chunks
+    preparation: Preparation  # made the chunks
     stop: threading.Event = field(default_factory=threading.Event)
     debug: bool = False
     sketch_from: int | None = field(default=None, init=False)
@@ -64,7 +64,7 @@ class Lane:
         self.curve.least_c = np.inf
         self.complete: list[NDArray[np.void]] = []
         self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
-        self.snapshot: Any = None  # for the recorder: the policy as the last step found it, or the one under way
+        self.snapshot: Any = None  # the policy in the last recorded step (compiled) or in the step under way (Python)
         self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
 
     @property
@@ -93,7 +93,7 @@ class Lane:
         raise NotImplementedError
 
     def _reserve(self, chunk: Chunk) -> None:
-        """Make space for what the chunk may bring, as kernels cannot allocate."""
+        """Make space for the results of the chunk, because kernels cannot allocate."""
         if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._replicates):
             self._replicates = np.zeros(most, kernels.REPLICATE).view(np.recarray)
         if not self.options.adaptive:
@@ -105,7 +105,7 @@ class Lane:
         self.tracker.reserve(len(chunk.rows))
 
     def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
-        """An error about invalid probabilities."""
+        """Raise an error about invalid probabilities."""
         where = f"t = {self.state[0].t + 1}, {chunk.block.where(event)}"
         raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where)
 
@@ -129,7 +129,7 @@ class Lane:
         )
 
     def _recorded(self, replicates: NDArray[np.void]) -> Recorded | None:
-        """With the sums of the one replicate, complete or not."""
+        """The recorded states with the sums of the only replicate, complete or not."""
         state = self.state[0]
         if self.recorder is None or not state.all_accepted:
             return None
@@ -143,9 +143,9 @@ class Lane:
 
 @dataclass
 class CompiledLane(Lane):
-    """The policy is compiled: the whole chunk is one call, or a few where its states are recorded.
+    """The policy is compiled: one call replays the whole chunk, or several calls if states are recorded.
 
-    For debugging, its functions check the bounds of arrays.
+    With `debug`, its functions check the bounds of arrays.
     """
 
     def __post_init__(self) -> None:
@@ -163,12 +163,12 @@ class CompiledLane(Lane):
         self.learner = kernels.Learner(initial.copy(), read_only(initial), x, np.zeros(actions), snapshots)
 
     def _learn(self, chunk: Chunk, first: int, events: kernels.Events, lane: kernels.LaneArrays) -> int:
-        """Replay the chunk from its first-th event on; how many events were taken."""
+        """Replay the chunk from event `first` on. Return how many events were taken."""
         contexts = chunk.contexts
         events = kernels.Events(*(column[first:] for column in events))
         if not isinstance(contexts, Csr):
             return int(kernels.learn(events, contexts[first:], lane, self.learner, *self.functions))
-        if not self.sparse:  # others look at the contexts, this policy does not
+        if not self.sparse:  # other policies use the contexts, this one does not
             none = read_only(np.empty((len(chunk.rows) - first, 0)))
             return int(kernels.learn(events, none, lane, self.learner, *self.functions))
         if not first and (most := int(np.diff(contexts.indptr).max())) > len(self.learner.x):
@@ -215,17 +215,17 @@ class FixedLane(Lane):
 
 @dataclass
 class PythonLane(Lane):
-    """The policy is Python code. It is asked for the events ahead at once, and again when its version has moved."""
+    """The policy is Python code. One call gives probabilities for many events ahead, until its version changes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ahead = 64.0  # events that a version lasts, on average
-        self.since = 0  # events since the version moved
+        self.ahead = 64.0  # average number of events until the version changes
+        self.since = 0  # events since the version changed
         self._call("reset")
         self._keep()
 
     def _keep(self) -> None:
-        """A copy for the recorder, if there is one."""
+        """Copy the policy for the recorder, if there is one."""
         if self.recorder is None:
             return
         try:
@@ -257,10 +257,10 @@ class PythonLane(Lane):
                 if self.debug and first < last:
                     self._check_version(chunk, first, last, pi[first - start :])
             else:
-                self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all of it was of use
+                self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all probabilities were used
 
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
-        """Tell the policy of an accepted event; whether its probabilities are to be asked for again."""
+        """Let the policy learn from an accepted event. Return whether its old probabilities are out of date."""
         block = chunk.block
         if self.recorder is not None:
             self.recorder.add(self.snapshot, float(self.state[0].last_weight))
@@ -280,7 +280,7 @@ class PythonLane(Lane):
         where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
         wanted = last - first, self.preparation.n_actions
         check_shape(values, wanted, f"policy {self.options.policy!r}", PolicyError, where)
-        return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may use its array again
+        return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may reuse its array
 
     def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
         try:
@@ -293,7 +293,7 @@ class PythonLane(Lane):
             raise
 
     def _check_version(self, chunk: Chunk, first: int, last: int, pi: Floats) -> None:
-        """For debugging: do the probabilities stand as long as the version does?"""
+        """With `debug`: raise an error if the probabilities changed while the version did not."""
         now = self._ask(chunk, first, last)
         if not np.allclose(now, pi, rtol=1e-9, atol=1e-12):
             i = int(np.argmax(~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)))

@@ -1,4 +1,4 @@
-"""What a replay is asked to do, checked: for all lanes, and for one."""
+"""The options of a replay, with checks: those of all lanes, and those of one lane."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from drstream.errors import DrstreamError, parameter, suggest
+from drstream.errors import DrstreamError, parameter, phrase, suggest
 from drstream.parameters import whole
 
 METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
-ADAPTIVE = ("dr-ns", "dm")  # those whose multiplier follows a quantile
+ADAPTIVE = ("dr-ns", "dm")  # methods whose multiplier follows a quantile
 TRACKERS = ("auto", "exact", "sketch")
 LONGEST = 2**62 - 1  # steps
-CURVE_POINTS = 10_000  # at most; a longer horizon has several steps to a point
+CURVE_POINTS = 10_000  # at most; with a longer horizon, a point covers several steps
 
 
 class Keywords(TypedDict, total=False):
-    """The keyword parameters of `replay` that do not decide what it returns, for type checkers."""
+    """For type checkers: the keyword parameters of `replay` that do not decide the type of its result."""
 
     method: str
     c_max: float
@@ -45,19 +45,19 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class LaneOptions:
-    """What Algorithm 1 is to do in one lane."""
+    """The options of Algorithm 1 in one lane."""
 
     policy: str
     method: str
     horizon: int
     q: float
-    c_max: float  # already the smallest propensity, where that is the method's multiplier
+    c_max: float  # at most the smallest propensity, if the method has a constant multiplier
     seed: int
     carry: bool
     tracker: str  # "auto", "exact" or "sketch"
     most_replicates: int | None
-    unit_rewards: bool = False  # the policy takes rewards to lie in [0, 1]
-    snapshots: int = 0  # most states of the policy to be recorded; for one replicate, in one shard
+    unit_rewards: bool = False  # the policy assumes rewards in [0, 1]
+    snapshots: int = 0  # maximum number of recorded states; 0 records none. For one replicate in one shard only
 
     @property
     def adaptive(self) -> bool:
@@ -65,18 +65,18 @@ class LaneOptions:
 
     @property
     def bin_steps(self) -> int:
-        """Steps to a point of the curve."""
+        """Number of steps that a point of the curve covers."""
         return -(-self.horizon // CURVE_POINTS)
 
     @property
     def bins(self) -> int:
-        """Points of the curve."""
+        """Number of points of the curve."""
         return -(-self.horizon // self.bin_steps)
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """The parameters of `replay` that Algorithm 1 is about."""
+    """The parameters of `replay` that concern Algorithm 1."""
 
     method: str
     horizon: int
@@ -91,7 +91,7 @@ class ReplayOptions:
 
     @classmethod
     def once(cls, horizon: int | None, q: float, c_max: float, seed: int, snapshots: int) -> ReplayOptions:
-        """One replicate whose states are recorded; without a horizon, it goes on to the end of the log."""
+        """Options for one replicate with recorded states. Without a horizon, it runs to the end of the log."""
         steps = LONGEST if horizon is None else horizon
         options = cls("dr-ns", steps, (q,), c_max, (seed,), replicates=1, snapshots=snapshots)
         options.check()
@@ -113,10 +113,10 @@ class ReplayOptions:
         for seed in self.seeds:
             whole("seed", seed, -(2**63), error=DrstreamError)
         if self.method not in ADAPTIVE and len(self.q) > 1:
-            raise DrstreamError(f"{parameter('q', list(self.q))}: {self.method} does not use q, so give one of them")
+            raise DrstreamError(f"{_several('q', self.q)}: {self.method} does not use q, so give one of them")
         for name, values in (("q", self.q), ("seed", self.seeds)):
             if not values or len(set(values)) < len(values):
-                raise DrstreamError(f"{parameter(name, list(values))}: give at least one value, and none of them twice")
+                raise DrstreamError(f"{_several(name, values)}: give at least one value, and none of them twice")
 
     def lanes(self, policies: Iterable[tuple[str, Any]], c_max: float) -> Iterator[LaneOptions]:
         """One lane for each policy, q and seed."""
@@ -136,8 +136,12 @@ class ReplayOptions:
             )
 
 
+def _several(name: str, values: Sequence[Any]) -> str:
+    return phrase(f"{name}={list(values)}", f"--{name} {','.join(map(str, values))}")
+
+
 def listed(name: str, value: Any) -> tuple[Any, ...]:
-    """A number, or several of them."""
+    """A number, or a list of numbers, as a tuple."""
     if isinstance(value, Real):
         return (value,)
     if isinstance(value, str) or np.ndim(value) != 1:

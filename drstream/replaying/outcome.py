@@ -1,4 +1,4 @@
-"""What a lane has found at the end of a shard; outcomes of shards merge in order."""
+"""What a lane has found by the end of a shard, and how outcomes of shards merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drstream.replaying.snapshots import Recorded
 from drstream.types import Ints
 
 MEANS = ("mean_reward", "mean_weight", "mean_average", "mean_c")
-CO_MOMENTS = {  # of which means
+CO_MOMENTS = {  # with the means of their two variables
     "m2_reward": ("mean_reward", "mean_reward"),
     "m2_weight": ("mean_weight", "mean_weight"),
     "co_moment": ("mean_reward", "mean_weight"),
@@ -21,7 +21,7 @@ CO_MOMENTS = {  # of which means
 
 @dataclass
 class Outcome:
-    """What a lane has found. It can be pickled, and outcomes of shards merge in order."""
+    """What a lane has found. It can be pickled. Outcomes of shards merge in the order of the log."""
 
     replicates: NDArray[np.void]  # kernels.replay.REPLICATE
     shard: Ints  # of each replicate
@@ -31,11 +31,11 @@ class Outcome:
     violations: int
     left_over: int  # events of the incomplete tail
     steps_left_over: int
-    rewards: tuple[float, float]  # the least and the largest
+    rewards: tuple[float, float]  # the smallest and the largest
     largest_weight: float
     sketch_from: int | None  # row at which the exact tracker became a sketch
     interrupted: bool = False
-    recorded: Recorded | None = None  # where snapshots were asked for, and an event was accepted
+    recorded: Recorded | None = None  # if snapshots were asked for and an event was accepted
 
     @classmethod
     def merge(cls, outcomes: list[Outcome]) -> Outcome:
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def _merge_curves(a: NDArray[np.void], n: int, b: NDArray[np.void], m: int) -> NDArray[np.void]:
-    """Means and co-moments as Chan, Golub and LeVeque (1983) merge them; extremes; sums."""
+    """Merge means and co-moments (Chan, Golub and LeVeque 1983), extremes and sums."""
     if n == 0 or m == 0:
         return b if n == 0 else a
     out = a.copy()

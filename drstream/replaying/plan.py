@@ -22,7 +22,7 @@ from drstream.replaying.chunks import Chunk, Preparation
 from drstream.replaying.lanes import Lane, make_lane
 from drstream.replaying.options import ADAPTIVE, LaneOptions, ReplayOptions
 
-CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
+CHUNK_BYTES = 1 << 24  # of the contexts, probabilities and predictions in a chunk
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ class Plan:
             if several and not isinstance(policy, Compiled | Fixed):
                 policy = _copy_of(policy, options.policy)
             most = options.most_replicates
-            if most is not None:  # the shards share what was asked for
+            if most is not None:  # divided among the shards
                 options = replace(options, most_replicates=most // self.shards + (shard < most % self.shards))
             lanes.append(make_lane(options, policy, self.preparation, stop, self.debug))
         return lanes
 
     @property
     def chunk_rows(self) -> int:
-        """A function of what is asked for, so that every run has the same chunks."""
+        """Rows of a chunk. They depend on the log and the parameters only, so every run has the same chunks."""
         rows = CHUNK_BYTES // self.preparation.event_bytes
         return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
     def chunks(self, part: Part) -> Iterator[Chunk | Counter[str]]:
-        """The part's events, made ready; and at the end the bad rows that were left out."""
+        """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
         skipped: Counter[str] = Counter()
         for batch in self.reader.batches(part, skipped):
             for block in batch.blocks(self.chunk_rows):
@@ -67,7 +67,7 @@ class Plan:
 def make_plan(
     log: Log, named: Mapping[Any, Any], inputs: ModelInputs, options: ReplayOptions, workers: Workers, debug: bool
 ) -> Plan:
-    """Bind policies and models to the log, and find out what must be read of it."""
+    """Bind policies and models to the log, and find out what to read from it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
     if len(policies) < len(named):
         raise PolicyError(f"two policies have the same name: {', '.join(map(repr, named))}")
@@ -110,7 +110,7 @@ def make_plan(
 
 
 def _bind(policy: Any, name: str, log: Log) -> Any:
-    """The policy for this log, after a check that they fit."""
+    """Check that the policy fits the log, and bind it."""
     if isinstance(policy, Fixed):
         warn_if_learned_here(policy.policy, name, log)
         bound = Fixed(policy.policy.bind(log, name))
@@ -137,8 +137,8 @@ def _copy_of(policy: Any, name: str) -> Any:
 def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: Workers) -> float:
     """The smallest propensity of the log's events.
 
-    It comes from the statistics of Parquet files if all rows count, else from a pass over the column. Where bad rows
-    are skipped or propensities are estimated, the pass reads all columns that the replay will.
+    It comes from the statistics of Parquet files if all rows count, else from a pass over the column. If bad rows are
+    skipped or propensities are estimated, the pass reads all columns that the replay reads.
     """
     everything = log.filter is None and not log._splits and log.on_bad_row == "error"
     column = log.roles.propensity
@@ -146,7 +146,7 @@ def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: 
         known = log.source.minimum_maximum(column)
         if known is not None and known[0] > 0:
             return float(known[0])
-    held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come
+    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for the replay
     reader = reader if log.on_bad_row == "skip" or models.logger else held.reader()
     smallest = 1.0
     for least in execution.run(_Smallest(reader, models), held, reader.columns, Workers(workers.threads)):

@@ -1,4 +1,4 @@
-"""The set Q of Algorithm 1: its running quantile, exactly or within a bound in constant memory.
+"""The running quantile of the set Q of Algorithm 1: exact, or within a bound in constant memory.
 
 >>> tracker = Exact(q=0.5)
 >>> tracker.insert([3.0, 1.0, 2.0])
@@ -21,9 +21,9 @@ NOTHING = np.empty(0)
 
 
 class Exact:
-    """All values below `bound`, in two heaps: O(log n) to insert, O(1) to ask. 8 bytes a value, and half as much spare.
+    """Keeps all values below `bound` in two heaps. An insertion takes O(log n), a query O(1).
 
-    For q = 0 only the smallest is kept.
+    A value takes 8 bytes, and up to 4 more for spare room. For q = 0, only the smallest value is kept.
     """
 
     def __init__(self, q: float, bound: float = math.inf) -> None:
@@ -32,7 +32,7 @@ class Exact:
 
     @property
     def kept(self) -> int:
-        """Values in memory."""
+        """Number of values in memory."""
         return int(self.state[0].low + self.state[0].high)
 
     def as_sketch(self) -> Sketch:
@@ -45,7 +45,7 @@ class Exact:
         return sketch
 
     def reserve(self, values: int) -> None:
-        """Make space for so many more values; called before kernels, which cannot allocate."""
+        """Make space for this many more values. Kernels cannot allocate, so it is called before them."""
         state = self.state[0]
         if state.q == 0:
             return
@@ -54,7 +54,7 @@ class Exact:
         self.high = _grown(self.high, state.high + values)
 
     def insert(self, values: Any) -> Floats:
-        """The quantile after each of the values."""
+        """Insert values. Return the quantile after each of them."""
         values = np.ascontiguousarray(values, dtype=np.float64)
         self.reserve(len(values))
         out = np.empty(len(values))
@@ -63,10 +63,10 @@ class Exact:
 
 
 class Sketch:
-    """Counts of values below `bound` <= 1 in logarithmic buckets: constant memory, O(1).
+    """Counts values below `bound` <= 1 in logarithmic buckets: constant memory, O(1) for an insertion or a query.
 
-    The answer is never above the exact quantile and less than ERROR = 1/128 of it below, for values of at least 2**-64;
-    smaller ones are taken for the smallest. For q = 0 it is exact.
+    The answer is never above the exact quantile, and less than ERROR = 1/128 of it below. This holds for quantiles of
+    at least 2**-64; instead of smaller ones, the answer is the smallest value. For q = 0 the answer is exact.
     """
 
     def __init__(self, q: float, bound: float = 1.0) -> None:
@@ -76,7 +76,7 @@ class Sketch:
         self.low, self.high = np.zeros(kernels.BUCKETS), NOTHING
 
     def reserve(self, values: int) -> None:
-        """Nothing to do: there is always space."""
+        """Do nothing: there is always space."""
 
     def insert(self, values: Any) -> Floats:
         values = np.ascontiguousarray(values, dtype=np.float64)
@@ -92,7 +92,7 @@ def _new_state(q: float, bound: float) -> Any:
 
 
 def _grown(array: Floats, needed: int) -> Floats:
-    """Half as much again, where there is too little: 8 bytes for each value that is kept and at most 4 for none."""
+    """Enlarge an array that is too small, by half at least: 8 bytes for each value kept, and at most 4 spare."""
     if needed > len(array):
-        array.resize(max(needed, len(array) * 3 // 2), refcheck=False)  # in place, where the system can
+        array.resize(max(needed, len(array) * 3 // 2), refcheck=False)  # in place, if the system can
     return array

@@ -1,7 +1,7 @@
 """The one pass for policies that learn: log -> chunks -> lanes (a policy, a q and a seed each) -> replicates -> result.
 
-Algorithm 1 of the paper (DR-ns, section 5.3) and its kin. Chunks are read and made ready ahead, on threads; a lane
-takes them in the order of the log.
+Algorithm 1 of the paper (DR-ns, section 5.3) and its variants. Threads read and prepare chunks ahead. Each lane takes
+the chunks in the order of the log.
 """
 
 from __future__ import annotations
@@ -97,22 +97,22 @@ def replay(
 
     policies    A policy, or a mapping of names to policies. A policy is a compiled one of `drs.policies`, a Python
                 object with reset(), probabilities(X), update(x, action, reward) and perhaps version, or a fixed policy.
-    horizon     T: the number of events that the policy is to see. They are simulated again and again, until the log
-                ends; each simulation is a replicate.
+    horizon     T, the number of steps to simulate. In each step, the policy learns from one event. The simulation is
+                repeated until the log ends; each repetition is a replicate.
     model       A reward model. Either it was fitted on other events, or it is unfitted and crossfit= is given. Without
                 one, r̂ is 0.
     method      "dr-ns" (Algorithm 1), "dr-ns-wc" (the multiplier c is the smallest propensity of the log), "rs" (the
                 same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
     q           Quantile level of the multiplier c, 0 <= q <= 1. A larger q accepts more events and brings more bias.
-    c_max       The largest c, and the first.
-    seed        Random seed: event k is accepted by the number u_k = drs.uniforms(seed, k, 1).
+    c_max       Upper limit of c, and its value in the first step.
+    seed        Random seed. The number u_k = drs.uniforms(seed, k, 1) decides whether event k is accepted.
     carry       Keep the set Q from one replicate to the next.
     replicates  Maximum number of replicates.
     shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
     tracker     How the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
                 holds 8 million values.
-    debug       Check that a Python policy's version moves whenever its probabilities do, and that a compiled policy
-                keeps within its arrays.
+    debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
+                stays within the bounds of its arrays.
 
     Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
     is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
@@ -158,11 +158,11 @@ def _interrupted(note: str) -> KeyboardInterrupt:
 def record(
     log: Log, policy: Any, options: ReplayOptions, inputs: ModelInputs, workers: Workers, *, to_the_end: bool
 ) -> tuple[Replay, Recorded]:
-    """One replicate of DR-ns, with the states of the policy, step by step.
+    """Replay one replicate of DR-ns, and record the states of the policy step by step.
 
-    to_the_end  there is no horizon: the replicate goes on to the end of the log, and is never complete
+    to_the_end  There is no horizon: the replicate runs to the end of the log and is never complete.
 
-    The executor, if any, is for the fit of models.
+    The executor, if any, only fits models.
     """
     plan = make_plan(log, {"policy": policy}, inputs, options, workers, False)
     (outcome,), sums = sharding.run(plan, log, replace(workers, executor=None))

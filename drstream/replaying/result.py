@@ -21,26 +21,29 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MEASURED = 50  # simulated steps at least from which a bias mass ε_t is measured
-INFLATION = 1.1  # of C over T, above which a note is made; 1 / (1 - ε) on average
+MEASURED = 50  # minimum number of simulated steps from which a bias mass ε_t is measured
+INFLATION = 1.1  # of C over T, which is 1 / (1 - ε) on average; above this a note is made
 FAILURE = 0.05  # δ of section 5.3's bound on the number of events
 
 
 class Replay(WithModels):
-    """How a policy would have fared in its first T steps, from replicates of that simulation.
+    """How a policy would have fared in its first T steps, estimated from replicates of that simulation.
 
-    value, low, high    average reward per step: the mean over replicates, with a t interval (NaN for one replicate)
-    cumulative          mean of the cumulative reward, with cumulative_low and cumulative_high
-    pooled              ΣV / ΣC over all replicates: less biased than `value` where replicates are short
-    replicates          pa.Table: cumulative, average, weight (C), steps, events, first_row, last_row, shard
-    curve               pa.Table by simulated time t: reward, average up to t, cumulative, c
-    acceptance          share of the events that were accepted
-    violations          share of the events with c π/p > 1, which cause bias
-    bias_mass           ε of section 5.4, averaged over the steps
-    bias_bound          Theorem 5.1's bound on |bias of cumulative| / T
-    events, left_over   events that were read; of these, in the incomplete tail
-    r2, calibration     of the reward model on the logged events; clamped is the share of predictions out of range
-    notes               what should be known about the result
+    value, low, high    Average reward per step: the mean over replicates, with a t interval (NaN for one replicate).
+    cumulative          Mean of the cumulative reward, with the interval cumulative_low to cumulative_high.
+    pooled              ΣV / ΣC over all replicates. It is less biased than `value` if replicates are short.
+    complete            Number of complete replicates.
+    replicates          pa.Table of replicates: cumulative, average, weight (C), steps, events, first_row, last_row,
+                        shard.
+    curve               pa.Table by simulated time t: reward, average up to t, cumulative, c.
+    acceptance          Share of the events that were accepted.
+    violations          Share of the events with c π/p > 1, which cause bias.
+    bias_mass           ε of section 5.4, averaged over the steps.
+    bias_bound          Theorem 5.1's bound on |bias of cumulative| / T.
+    events, left_over   Number of events that were read, and how many of them are in the incomplete tail.
+    r2, calibration     Quality of the reward model on the logged events.
+    clamped             Share of the predictions that were out of range.
+    notes               Warnings and remarks about the result.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Replay(WithModels):
 
     @property
     def complete(self) -> int:
-        """How many replicates are complete."""
+        """Number of complete replicates."""
         return len(self._outcome.replicates)
 
     @property
@@ -118,7 +121,7 @@ class Replay(WithModels):
     def pooled(self) -> Estimate:
         """The ratio of sums ΣV / ΣC, with the delta method's t interval.
 
-        A mean of ratios, as `value` is, is biased where C varies much from one replicate to the next; this is not.
+        `value` is a mean of ratios, which is biased if C varies much between replicates. The ratio of sums is less biased.
         """
         if not self.complete:
             raise self.failure
@@ -138,7 +141,7 @@ class Replay(WithModels):
 
     @property
     def bias_mass(self) -> float:
-        """ε: E[(c w - 1)+] / c, a mean over simulated steps, weighted by their Σ c; measured on complete replicates."""
+        """ε = E[(c w - 1)+] / c: the mean over the simulated steps of complete replicates, weighted by their Σ c."""
         if self.method == "dm":
             return math.nan  # its bias is the model's
         with np.errstate(invalid="ignore"):
@@ -146,15 +149,15 @@ class Replay(WithModels):
 
     @property
     def bias_bound(self) -> float:
-        """A bound on the bias of the cumulative reward, per step, that accepting too few of some events causes.
+        """A bound, per step, on the bias of the cumulative reward that comes from accepting too few of some events.
 
-        Theorem 5.1 with the bias mass of each step in place of the largest of all: Σ_t (T - t + 1) ε_t / (1 - ε_t),
-        over T; with one ε for all steps, (T + 1)/2 ε / (1 - ε). Times the range of rewards and 0, which is 1 in the
-        paper.
+        It is Theorem 5.1 with the bias mass of each step in place of the largest one: Σ_t (T - t + 1) ε_t / (1 - ε_t),
+        divided by T. If all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range
+        of the rewards and 0, which is 1 in the paper.
         """
         if self.method == "dm" or not self.complete:
             return math.nan
-        pooled = -(-MEASURED // self.complete)  # points, for an ε_t from so many simulated steps or more
+        pooled = -(-MEASURED // self.complete)  # points of the curve for an ε_t, to have MEASURED simulated steps
         groups = np.arange(len(self._ends)) // pooled
         measured, weights = (
             np.bincount(groups, values)[groups] for values in (self._outcome.curve["all_mass"], self._weights)
@@ -176,7 +179,7 @@ class Replay(WithModels):
 
     @property
     def _weights(self) -> Floats:
-        """Σ c of each point of the curve, over all replicates; the number of steps for rejection sampling."""
+        """Σ c of each point of the curve, over all replicates; for rejection sampling, the number of steps."""
         return self._outcome.curve["mean_weight"] * self.complete
 
     # Curve
@@ -189,9 +192,11 @@ class Replay(WithModels):
 
     @property
     def curve(self) -> pa.Table:
-        """By simulated time t, each with an interval: `reward` of step t, `average` reward up to t (the last is
-        `value`); and `cumulative` reward up to t (the last is that of the replay), the multiplier c, its least and
-        largest. Above 10,000 steps, a point stands for more than one.
+        """The learning curve by simulated time t. If T is above 10,000, a point stands for more than one step.
+
+        `reward` is that of step t, and `average` is the mean reward up to t (the last is `value`); both have an
+        interval. `cumulative` is the sum of rewards up to t (the last is that of the replay). The columns `c`,
+        `c_least` and `c_largest` are the mean, the smallest and the largest multiplier.
         """
         if not self.complete:
             raise self.failure
@@ -223,7 +228,7 @@ class Replay(WithModels):
 
     @property
     def failure(self) -> NotEnoughEventsError:
-        """That no replicate is complete, and how many events it would take by the bound of section 5.3."""
+        """The error that no replicate is complete. It says how many events are needed by the bound of section 5.3."""
         outcome = self._outcome
         if outcome.events == 0:
             return NotEnoughEventsError("the log is empty: there is no event to replay")
@@ -247,7 +252,7 @@ class Replay(WithModels):
 
     @property
     def notes(self) -> list[Note]:
-        """What should be known about the result; each note has a kind."""
+        """Warnings and remarks about the result. Each note has a kind."""
         found = [] if self.complete else [Note(str(self.failure), "incomplete")]
         if self.interrupted:
             text = f"interrupted after {self.events:,} events: only complete replicates are counted"
@@ -286,7 +291,7 @@ class Replay(WithModels):
         return [Note(text, "inflation")]
 
     def row(self) -> dict[str, Any]:
-        """The result in one row; what a lane without a complete replicate does not know is NaN."""
+        """The result as one row. Values that need a complete replicate are NaN if there is none."""
         known = bool(self.complete)
         average = self.average if known else Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
         return {
@@ -318,7 +323,7 @@ class Replay(WithModels):
         }
 
     def to_arrow(self) -> pa.Table:
-        """One row; the tables of replicates and of the curve are attributes."""
+        """The result as a table of one row. The tables `replicates` and `curve` are attributes."""
         return pa.Table.from_pylist([self.row()])
 
     def to_pandas(self) -> pd.DataFrame:
@@ -330,7 +335,7 @@ class Replay(WithModels):
         )
 
     def to_json(self, indent: int | None = 2) -> str:
-        """As JSON; what is undefined is null."""
+        """The result as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def __repr__(self) -> str:
@@ -363,7 +368,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _half_widths(squares: Floats, n: int, confidence: float) -> Floats:
-    """Of t intervals for means over n replicates, from sums of squared deviations."""
+    """Half widths of t intervals for means over n replicates, from sums of squared deviations."""
     if n < 2:
         return np.full(len(squares), math.nan)
     return t_score(confidence, n - 1) * np.sqrt(squares / (n - 1) / n)

@@ -1,4 +1,4 @@
-"""The walk of the chunks through the lanes, in one shard or in several side by side."""
+"""Feeds the chunks to the lanes, in one shard or in several shards in parallel."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from drstream.replaying.lanes import Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
 
-AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
-PATIENCE = 2.0  # s, for shards in an executor to end after Ctrl-C
+AHEAD_BYTES = 1 << 28  # of all prepared chunks that wait for lanes
+PATIENCE = 2.0  # seconds that shards in an executor have to end after Ctrl-C
 
 
 @dataclass
 class Sums:
-    """What is summed over the events read, whatever the lane."""
+    """Sums over the events read. They are the same for every lane."""
 
     calibration: Calibration
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
@@ -40,7 +40,7 @@ class Sums:
 
 
 def run(plan: Plan, log: Log, workers: Workers) -> tuple[list[Outcome], Sums]:
-    """The outcome of each lane, and what is summed over all events."""
+    """Replay the log. Return the outcome of each lane, and the sums over all events."""
     with reporter(workers.progress, log.rows) as report, execution.one_blas_thread():
         return _run(plan, log, workers, report)
 
@@ -77,7 +77,7 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
             if not isinstance(error, KeyboardInterrupt):
                 raise
             if executor is not None:
-                wait(futures, timeout=PATIENCE)  # Ctrl-C reaches the processes of a terminal, too
+                wait(futures, timeout=PATIENCE)  # a terminal sends Ctrl-C to worker processes, too
             done = _what_is_left(futures, all_of_them=executor is None)
             if not done:
                 error.add_note("no shard had ended")
@@ -92,13 +92,13 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
 
 
 def _what_is_left(futures: list[Future[Any]], all_of_them: bool) -> list[tuple[list[Outcome], Sums]]:
-    """The results of shards that were complete, or that end now because they were told to."""
+    """The results of shards that have ended, or that end now because `stop` is set."""
     ended = [f for f in futures if not f.cancelled() and (all_of_them or f.done()) and f.exception() is None]
     return [future.result() for future in ended]
 
 
 def _cut(parts: list[Part], shards: int) -> list[list[Part]]:
-    """Contiguous runs of parts; the first ones have one more, where they cannot all have the same number."""
+    """Cut the parts into contiguous runs. If they do not divide evenly, the first runs have one part more."""
     if shards > len(parts):
         raise LogError(
             f"{parameter('shards', shards)}: the log has {len(parts)} row group{'s' * (len(parts) != 1)} (or segments "
@@ -127,7 +127,7 @@ class _Totals:
 
 
 def _replay_elsewhere(plan: Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Sums]:
-    """A shard in a worker of the user's executor."""
+    """Replay a shard in a worker of the user's executor."""
     with execution.one_blas_thread():
         return _replay(plan, parts, 1, threading.Event(), lambda *_: None, shard)
 
@@ -140,7 +140,7 @@ def _replay(
     report: Callable[..., None],
     shard: int,
 ) -> tuple[list[Outcome], Sums]:
-    """One shard through all lanes, from its first part to its last."""
+    """Replay one shard in all lanes, from its first part to its last."""
     lanes = plan.lanes(stop, shard)
     sums = Sums(Calibration(plan.preparation.typical_reward))
     interrupted = False
@@ -152,7 +152,7 @@ def _replay(
             pool = None
             if len(lanes) > 1 and threads > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="drstream-lane"))
-                stack.callback(stop.set)  # before the pool is waited for
+                stack.callback(stop.set)  # runs before the pool is waited for
             for item in chunks:
                 if isinstance(item, Counter):
                     sums.skipped += item

@@ -1,7 +1,7 @@
-"""What a replay keeps of the policy that it simulates: its states, step by step, with weights.
+"""Records the states of a simulated policy step by step, with weights.
 
-Step t covers the events B(t) between two acceptances, through which π(·|·, h_{t-1}) does not change; its weight is
-c_t |B(t)|.
+Step t covers the events B(t), which end with the t-th acceptance. During step t the policy is π(·|·, h_{t-1}). The
+weight of the step is c_t |B(t)|.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from drstream.types import Floats
 
 @dataclass(frozen=True)
 class Recorded:
-    """A replay's policies h_0, ..., h_{T-1}, or those that stand for them, and the sums of Algorithm 1."""
+    """A replay's policies h_0, ..., h_{T-1}, or a sample that represents them, and the sums of Algorithm 1."""
 
     snapshots: list[Any]  # a compiled policy's states, or copies of a Python policy
-    weights: Floats  # of the steps that a snapshot stands for, Σ c_t |B(t)|
+    weights: Floats  # Σ c_t |B(t)| over the steps that a snapshot represents
     value: float  # V / C
     weight: float  # C
     steps: int  # T
-    events: int  # N: those after the last acceptance are in no step
+    events: int  # N, without those after the last acceptance, which are in no step
     least_propensity: float
-    rewards: tuple[float, float]  # the least and the largest
+    rewards: tuple[float, float]  # the smallest and the largest
 
 
 @dataclass
 class Seen:
-    """Some events, in sum."""
+    """A summary of some events: their number, smallest propensity, and range of rewards."""
 
     events: int = 0
     least_propensity: float = math.inf
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass
 class _Group:
-    """Consecutive snapshots, and the one among them that stands for all."""
+    """Consecutive snapshots, and the one that represents them."""
 
     snapshot: Any
     weight: float
@@ -63,21 +63,21 @@ class _Group:
 class Recorder:
     """Keeps at most `most` snapshots, whatever the number of steps.
 
-    Where there are more, neighbours form groups: 2, 4, 8, ... to a group. The one that stands for its group, with the
-    weight of all, is drawn with probability proportional to its own weight. So the mixture of those that are kept has,
-    over this draw, the mixture of all as its mean.
+    If there are more, neighbours form groups of 2, 4, 8, ... snapshots. One snapshot represents its group, with the
+    weight of the whole group. It is drawn with probability proportional to its own weight. So the mean over this draw
+    of the mixture that is kept is the mixture of all snapshots.
     """
 
     def __init__(self, most: int, seed: int) -> None:
         self.most = most
-        self.size = 1  # snapshots to a group
+        self.size = 1  # snapshots in a full group
         self.groups: list[_Group] = []
-        self.seen, self.waiting = Seen(), Seen()  # events of complete steps, and those since
-        self._random = np.random.default_rng([seed & (2**64 - 1), 0x50560001])  # apart from those that accept events
-        self._last: _Group | None = None  # steps in the same state, until it changes
+        self.seen, self.waiting = Seen(), Seen()  # events of complete steps, and events since then
+        self._random = np.random.default_rng([seed & (2**64 - 1), 0x50560001])  # not the numbers that accept events
+        self._last: _Group | None = None  # the steps so far in the present state
 
     def add(self, snapshot: Any, weight: float) -> None:
-        """A step in which the policy was in this state. While the state does not change, it must be the same object."""
+        """Add a step in which the policy had this state. While the state does not change, pass the same object."""
         if self._last is not None and self._last.snapshot is snapshot:
             self._last.weight += weight
         else:
@@ -85,7 +85,7 @@ class Recorder:
             self._last = _Group(snapshot, weight)
 
     def pass_over(self, propensity: Floats, reward: Floats, complete: int) -> None:
-        """Events that were replayed; the first `complete` of them belong to complete steps."""
+        """Count events that were replayed. The first `complete` of them belong to complete steps."""
         self.waiting.add(Seen.of(propensity[:complete], reward[:complete]))
         if complete:
             self.seen.add(self.waiting)
@@ -106,7 +106,7 @@ class Recorder:
         )
 
     def _close(self) -> None:
-        """Put the last state into its group, or into one of its own."""
+        """Put the last state into the last group, or into a new one."""
         new, self._last = self._last, None
         if new is None:
             return
@@ -118,7 +118,7 @@ class Recorder:
             self.groups.append(new)
 
     def _halve(self) -> None:
-        """Two groups become one; where their number is odd, the last stays and is the next to grow."""
+        """Join groups in pairs. If their number is odd, the last one stays as it is and grows next."""
         for one, other in zip(self.groups[::2], self.groups[1::2], strict=False):
             self._join(one, other)
         self.groups = self.groups[::2]

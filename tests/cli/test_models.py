@@ -134,7 +134,14 @@ def test_sparse_contexts(folder):
         ("is not a model: one of ridge", "evaluate log.parquet --policy uniform --model rigde"),
         ("--inflation is about --propensity-model", "evaluate log.parquet --policy uniform --inflation 2"),
         ("--crossfit fits models that are not yet", "evaluate log.parquet --policy uniform --crossfit 5"),
-        ("a number of folds, whole, at least 2", "evaluate log.parquet --policy uniform --model ridge --crossfit 1"),
+        (  # --floor is another option
+            "Propensity: floor=2.0 must be a number at least 0 and at most 1",
+            "evaluate log.parquet --policy uniform --propensity-model logistic --propensity-floor 2",
+        ),
+        (
+            "it must be a whole number of folds, at least 2",
+            "evaluate log.parquet --policy uniform --model ridge --crossfit 1",
+        ),
         ("did you mean 'user'?", "evaluate log.parquet --policy uniform --model ridge --crossfit 2 --cluster usr"),
         ("write LOW,HIGH or range", "evaluate log.parquet --policy uniform --model ridge --clamp 1"),
         ("write INDICES,VALUES,DIM", "evaluate sparse.parquet --policy uniform --sparse indices,values"),

@@ -86,9 +86,10 @@ def test_other_methods_and_options(folder):
         (("--policy", "linucb:alhpa=1", "--horizon", "5"), "'alhpa' is not a parameter of it: did you mean 'alpha'"),
         (("--policy", "linucb:alpha=x", "--horizon", "5"), "alpha='x' is not a number"),
         (("--policy", "linucb:alpha=1,alpha=2", "--horizon", "5"), "alpha is given twice"),
+        (("--policy", "linucb:ridge=0", "--horizon", "5"), "LinUCB: ridge=0 must be a number above 0"),  # no --ridge
         (("--policy", "ucb1", "--epsilon", "0.1", "--horizon", "5"), "--epsilon is a parameter of none of"),
         (("--policy", "ucb1", "--policy", "ucb1", "--horizon", "5"), "two policies are called 'ucb1'"),
-        (("--policy", "ucb1", "--horizon", "0"), "--horizon 0: a whole number, at least 1"),
+        (("--policy", "ucb1", "--horizon", "0"), "--horizon 0 must be a whole number of at least 1"),
         (("--policy", "ucb1", "--horizon", "5", "--q", "1.5"), "--q 1.5: the quantile level must be in [0, 1]"),
         (("--policy", "ucb1", "--horizon", "5", "--q", "a"), "--q 'a': write numbers, separated by commas"),
         (("--policy", "ucb1", "--horizon", "5", "--c-max", "2"), "--c-max 2.0"),
@@ -99,7 +100,10 @@ def test_other_methods_and_options(folder):
         (("--policy", "epsilon-greedy", "--epsilon", "3", "--horizon", "5"), "epsilon=3.0 must be a number"),
         (("--policy", "ucb1", "--horizon", "5", "--output", "log.parquet"), "is a file of the log itself"),
         (("--policy", "ucb1", "--horizon", "5", "--output", "a.csv", "--curve", "a.csv"), "are both a.csv: give two"),
-        (("--policy", "ucb1", "--horizon", "100000000000000000000"), "--horizon 100000000000000000000: a whole"),
+        (
+            ("--policy", "ucb1", "--horizon", "100000000000000000000"),
+            "--horizon 100000000000000000000 must be a whole number",
+        ),
         (("--policy", "ucb1", "--horizon", "5", "--method", "rs", "--q", "0,0.1"), "rs does not use q"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, tuple) else "",

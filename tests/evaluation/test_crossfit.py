@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 from drstream import execution
+from drstream.execution import Workers
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, world
@@ -102,7 +103,7 @@ def test_clusters_do_not_straddle_folds(table):
     assert known.r2 > 0.999
     assert unknown.r2 < 0.5
     folds = log.folds(4, 0, "user")
-    for f, model in enumerate(M.Ridge().fit_folds(log, folds)):
+    for f, model in enumerate(M.Ridge().fit_folds(log, folds, Workers(1))):
         fold = folds.of(drs.log.rows.keys_of(pa.array(columns["user"])))
         seen = {columns["user"][k] for k in range(ROWS) if fold[k] != f}
         assert seen.isdisjoint(columns["user"][k] for k in range(ROWS) if fold[k] == f)
@@ -188,14 +189,15 @@ def test_numbers_of_folds_that_are_none(table, crossfit):
         lambda: drs.replay(table, POLICY, 10, M.Ridge(), crossfit=crossfit),
     ):
         with pytest.raises(
-            drs.DrstreamError, match=f"crossfit={crossfit!r}: a number of folds, whole, at least 2 and at most 1000"
+            drs.DrstreamError,
+            match=f"crossfit={crossfit!r}: it must be a whole number of folds, at least 2 and at most 1000",
         ):
             use()
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, None])
 def test_seeds_of_folds_that_are_none(table, seed):
-    with pytest.raises(drs.DrstreamError, match=f"fold_seed={seed!r}: a whole number"):
+    with pytest.raises(drs.DrstreamError, match=f"fold_seed={seed!r}: it must be a whole number"):
         drs.evaluate(table, POLICY, M.Ridge(), crossfit=3, fold_seed=seed)
 
 
@@ -356,7 +358,7 @@ def test_a_model_of_the_users_own_that_is_fitted_is_left_alone():
     table = world().table(400, seed=5)
     train, test = drs.Log(table).split(0.5)
     model = ByHand().fit(train)
-    with pytest.raises(drs.ModelError, match="ByHand can be used as it is: leave crossfit out"):
+    with pytest.raises(drs.ModelError, match="ByHand can be used as it is: leave crossfit= out"):
         drs.evaluate(test, drs.policies.Uniform(), model, "dm", crossfit=2)
     result = drs.evaluate(test, drs.policies.Uniform(), model, propensity=drs.models.Propensity(), crossfit=2)
     assert result["dm"].value == pytest.approx(model.means.mean(), rel=1e-12)

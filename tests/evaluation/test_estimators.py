@@ -4,12 +4,14 @@ import math
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
+from tests.helpers.evaluations import limits
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN
 
@@ -38,25 +40,29 @@ def size_of_terms(psi, w):
     return max(max_abs(psi), 2e3 * max(w) / np.mean(w) if max(w) else 0.0)
 
 
+def size_of_value(estimator, psi, w, r):
+    """How large the terms are that a value combines: a control variate takes w (r - a typical reward) from itself."""
+    return max_abs(psi) if estimator != "ips-cv" else max(max_abs(psi), max(w) * max_abs(r))
+
+
 @pytest.mark.parametrize("estimator", ALL)
-@given(log=events(), cuts=st.lists(st.integers(0, 40), max_size=3), cap=st.sampled_from([0.5, 3.0, 1e6]))
-def test_estimator_equals_reference(estimator, log, cuts, cap):
+@given(log=events(), cuts=st.lists(st.integers(0, 40), max_size=3), limit=st.sampled_from([0.5, 3.0, 1e6]))
+def test_estimator_equals_reference(estimator, log, cuts, limit):
     table = as_table(log, [c for c in cuts if c < len(log["reward"])])
     result = drs.evaluate(
         drs.Log(table, actions=log["pi"].shape[1]),
         {"new": drs.policies.Column(POLICY_COLUMN)},
         model=drs.models.Column(MODEL_COLUMN),
         estimators=[estimator],
-        cap=cap,
-        floor=0.25,
+        **(given := limits(estimator, cap=limit, floor=0.25, lambda_=limit)),
     )
     got = result["new", estimator]
     value, stderr, psi = reference.estimate(
-        estimator, log["reward"], log["propensity"], log["action"], log["pi"], log["rhat"], cap, 0.25
+        estimator, log["reward"], log["propensity"], log["action"], log["pi"], log["rhat"], **given
     )
     w = log["pi"][np.arange(len(log["action"])), log["action"]] / log["propensity"]
-    scale = size_of_terms(psi, w)
-    close(got.value, value, max_abs(psi))
+    scale = max(size_of_terms(psi, w), size_of_value(estimator, psi, w, log["reward"]))
+    close(got.value, value, size_of_value(estimator, psi, w, log["reward"]))
     close_errors(got.stderr, stderr, scale)
     assert got.n == len(log["reward"])
 
@@ -65,28 +71,30 @@ def test_estimator_equals_reference(estimator, log, cuts, cap):
     close_errors(result.baseline.stderr, reference.standard_error(baseline), 1e3)
     gain = result.difference("new", estimator=estimator)
     paired = [x - r for x, r in zip(psi, baseline, strict=True)]
-    close(gain.value, reference.mean(paired), max_abs(psi, log["reward"]))
-    close_errors(gain.stderr, reference.standard_error(paired), scale)
+    close(gain.value, reference.mean(paired), max(max_abs(log["reward"]), size_of_value(estimator, psi, w, baseline)))
+    close_errors(gain.stderr, math.nan if math.isnan(stderr) else reference.standard_error(paired), scale)
 
 
 @given(log=events())
 def test_weight_statistics_equal_reference(log):
-    cap, floor = 2.0, 0.3
+    """Of all estimators with weights in one pass; a weight that is the smaller counts as capped."""
+    names = [name for name, estimator in ALL.items() if estimator.weight]
+    given = {"cap": 2.0, "floor": 0.3, "lambda_": 2.0}
     result = drs.evaluate(
         drs.Log(as_table(log), actions=log["pi"].shape[1]),
         drs.policies.Column(POLICY_COLUMN),
-        estimators=["ips", "ips-capped"],
-        cap=cap,
-        floor=floor,
+        drs.models.Column(MODEL_COLUMN),
+        names,
+        **given,
     )
-    pi = log["pi"][np.arange(len(log["action"])), log["action"]]
-    w = pi / log["propensity"]
-    capped = np.minimum(pi / np.maximum(log["propensity"], floor), cap)
-    for name, weights in (("ips", w), ("ips-capped", capped)):
-        assert result[name].max_weight == weights.max()
+    args = log["propensity"], log["action"], log["pi"]
+    w = np.array(reference.weights("ips", *args))
+    for name in names:
+        weights = np.array(reference.weights(name, *args, **given))
+        assert result[name].max_weight == pytest.approx(weights.max(), rel=1e-15)
         close(result[name].ess, reference.effective_sample_size(weights), 1.0)
+        assert result[name].capped == np.mean(weights < w)
     assert result["ips"].capped == 0
-    assert result["ips-capped"].capped == np.mean(capped < w)
 
 
 @given(log=events())
@@ -121,13 +129,13 @@ def test_linear_policies_and_ridge_over_blocks(layout):
     log = drs.Log(w.table(rows, seed=2, layout=layout))
     model = drs.models.Ridge().fit(drs.Log(train))
     policies = {"soft": drs.policies.Softmax(w.taste, w.appeal, temperature=2), "hard": drs.policies.Linear(w.habit)}
-    uncapped = [name for name in ALL if not ALL[name].capped]
-    result = drs.evaluate(log, policies, model=model, estimators=uncapped)
+    given = limits(*ALL)
+    result = drs.evaluate(log, policies, model=model, estimators=list(ALL), **given)
     X, a, r, p = arrays(test, 3)
     pis = {"soft": reference.softmax(w.taste / 2, w.appeal / 2, X), "hard": reference.argmax(w.habit, 0, X)}
     for policy, pi in pis.items():
-        for name in uncapped:
-            value, stderr, _ = reference.estimate(name, r, p, a, pi, model.predict(X))
+        for name in ALL:
+            value, stderr, _ = reference.estimate(name, r, p, a, pi, model.predict(X), **given)
             assert result[policy, name].value == pytest.approx(value, rel=1e-10)
             assert result[policy, name].stderr == pytest.approx(stderr, rel=1e-9)
 
@@ -154,3 +162,25 @@ def test_no_weight_at_all_is_undefined_not_zero():
     assert math.isnan(result["snips"].value)
     assert math.isnan(result["snips"].low)
     assert math.isnan(result["snips"].ess)
+
+
+@pytest.mark.parametrize("reward", [0.0, 7.0])
+def test_a_control_variate_that_does_not_vary_is_left_out(reward):
+    """All weights are 0.5 / 0.8: IPS-CV is IPS, wherever the rewards are."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"action": [0] * 50, "reward": reward + rng.random(50), "propensity": [0.8] * 50})
+    names = ["ips", "ips-cv"]
+    result = drs.evaluate(drs.Log(table, actions=2), drs.policies.Uniform(), estimators=names)
+    ips, cv = (result[name] for name in names)
+    assert cv.value == pytest.approx(ips.value, rel=1e-12)
+    assert cv.stderr == pytest.approx(ips.stderr, rel=1e-12)
+
+
+def test_a_control_variate_takes_away_what_weights_explain():
+    """Where the reward is the same for all, so is the estimate, whatever the weights."""
+    table = world().table(200)
+    constant = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(np.full(200, 3.25)))
+    result = drs.evaluate(constant, drs.policies.Softmax(world().taste), estimators=["ips", "ips-cv"])
+    assert abs(result["ips"].value - 3.25) > 0.01
+    assert result["ips-cv"].value == pytest.approx(3.25, rel=1e-12)
+    assert result["ips-cv"].stderr < 1e-9

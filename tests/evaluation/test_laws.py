@@ -14,9 +14,11 @@ import drstream as drs
 from drstream.evaluation.estimators import ALL
 from drstream.evaluation.evaluate import consume
 from drstream.evaluation.plan import make_plan
+from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
+from tests.helpers.evaluations import limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
@@ -43,7 +45,7 @@ def model():
 
 def run(source, model, estimators=tuple(ALL), log_options=None, **options):
     log = drs.Log(source, **(log_options or {}))
-    return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), cap=5.0, floor=0.05, **options)
+    return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), **limits(*estimators), **options)
 
 
 def bits(result):
@@ -103,7 +105,7 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet)
     chosen = [ALL[estimator]]
-    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, 5.0, 0.05, {})
+    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, limits(estimator), Workers(1))
     total = plan.create()
     for part in log.parts(plan.reader.columns):
         tally = pickle.loads(pickle.dumps(consume(plan, part)))
@@ -115,10 +117,14 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
         assert alone.moments.tobytes() == before.tobytes()
         plan.merge(total, tally)
     result = run(parquet, model, [estimator])
-    group = plan.group(chosen[0].terms)
-    assert (result._groups[chosen[0].terms][0] == plan.layout.means(total.moments)[list(group)]).all()
-    assert (result._groups[chosen[0].terms][1] == plan.layout.comoment(total.moments, group)).all()
-    assert pickle.loads(pickle.dumps(plan)).terms == plan.terms
+    columns = chosen[0].columns
+    group = plan.group(columns)
+    means, comoment = result._sums.groups[columns]
+    assert (means == plan.layout.means(total.moments)[list(group)]).all()
+    assert (comoment == plan.layout.comoment(total.moments, group)).all()
+    copy = pickle.loads(pickle.dumps(plan))
+    assert copy.job.terms == plan.job.terms
+    assert copy.estimators[0] is chosen[0]
 
 
 def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):
@@ -126,7 +132,7 @@ def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):
     everything = run(parquet, model)
     for estimator in ALL:
         alone = drs.evaluate(
-            drs.Log(parquet), {"soft": POLICIES["soft"]}, model=model, estimators=[estimator], cap=5.0, floor=0.05
+            drs.Log(parquet), {"soft": POLICIES["soft"]}, model=model, estimators=[estimator], **limits(estimator)
         )
         assert alone["soft", estimator] == everything["soft", estimator]
 

@@ -58,7 +58,7 @@ def test_the_logging_policy_itself(table):
         ("propensity", "a column is named where the log is opened"),
         (0.5, "pass a model"),
         (M.Propensity, "pass a model"),
-        (drs.policies.Column("propensity"), "name that column where the log is opened"),
+        (drs.policies.Column("propensity"), "name that column where you open the log, with propensity="),
         (drs.policies.UCB1(), "learns while it runs"),
         (drs.policies.Uniform(3), "has 3 actions, the log has 4"),
     ],
@@ -92,10 +92,10 @@ def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"inflation": 0.9}, "inflation=0.9 must be a number of at least 1"),
+        ({"inflation": 0.9}, "inflation=0.9 must be a number at least 1"),
         ({"inflation": np.inf}, "inflation=inf"),
         ({"inflation": "2"}, "inflation='2'"),
-        ({"floor": -0.1}, r"floor=-0.1 must be a number in \[0, 1\]"),
+        ({"floor": -0.1}, "floor=-0.1 must be a number at least 0 and at most 1"),
         ({"floor": 2}, "floor=2"),
         ({"floor": None}, "floor=None"),
     ],

@@ -24,7 +24,7 @@ def setting():
     return w, policy, w.value(policy)
 
 
-def estimates(setting, model, distort=None, names=("dm", "ips", "dr"), reward=None):
+def estimates(setting, model, distort=None, names=("dm", "ips", "dr"), reward=None, **limits):
     w, policy, _ = setting
     found = {name: [] for name in names}
     for seed in range(LOGS):
@@ -35,7 +35,7 @@ def estimates(setting, model, distort=None, names=("dm", "ips", "dr"), reward=No
         if reward is not None:
             changed = pa.array(reward(table["reward"].to_numpy()))
             table = table.set_column(table.schema.get_field_index("reward"), "reward", changed)
-        result = drs.evaluate(table, policy, model, list(names), threads=1)
+        result = drs.evaluate(table, policy, model, list(names), threads=1, **limits)
         for name in names:
             found[name].append(result[name].value)
     return {name: np.array(values) for name, values in found.items()}
@@ -71,8 +71,9 @@ def biased(values, truth):
 
 
 def test_right_propensities_wrong_model(setting):
-    found = estimates(setting, wrong_model(setting[0]))
+    found = estimates(setting, wrong_model(setting[0]), names=("dm", "ips", "dr", "ips-cv"))
     unbiased(found["ips"], setting[2])
+    unbiased(found["ips-cv"], setting[2])
     unbiased(found["dr"], setting[2])
     biased(found["dm"], setting[2])
 
@@ -104,15 +105,79 @@ def test_dr_has_less_variance_than_ips_where_the_model_is_right(setting):
     assert found["dr"].std() < 0.5 * found["ips"].std()
 
 
+def test_a_control_variate_takes_variance_away(setting):
+    """With rewards 5 + click, nearly all of the variance of IPS is that of the weights."""
+    w = setting[0]
+    found = estimates(setting, right_model(w), names=("ips", "snips", "ips-cv"), reward=lambda r: 5 + r)
+    unbiased(found["ips-cv"], 5 + setting[2])
+    assert found["ips-cv"].std() < 0.5 * found["ips"].std()
+    assert found["ips-cv"].std() < 1.05 * found["snips"].std()
+
+
+LAMBDA = 0.9
+CHANGED_WEIGHTS = {
+    "dros": lambda w: LAMBDA * w / (w**2 + LAMBDA),
+    "switch-dr": lambda w: np.where(w <= LAMBDA, w, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_WEIGHTS)
+def test_bias_of_smaller_weights_is_what_they_leave_of_the_models_error(setting, name):
+    """E[V] - V = E_μ[(ŵ - w) (r* - r̂)], for a model that is too low and for one that is too high."""
+    w, policy, truth = setting
+    mu, pi, best = w.logging(w.kinds), policy.probabilities(w.kinds), w.reward(w.kinds)
+    ratio = pi / mu
+    for shift in (-0.3, 0.3):
+        found = estimates(
+            setting, drs.models.from_function(lambda X, s=shift: w.reward(X) + s), names=("dr", name), lambda_=LAMBDA
+        )
+        rhat = best + shift
+        theory = float(w.frequency @ (mu * (CHANGED_WEIGHTS[name](ratio) - ratio) * (best - rhat)).sum(axis=1))
+        assert np.sign(theory) == np.sign(shift)  # what is left of the error is the model's
+        biased(found[name], truth)
+        unbiased(found[name], truth + theory)
+        unbiased(found["dr"], truth)
+    found = estimates(setting, right_model(w), names=(name,), lambda_=LAMBDA)
+    unbiased(found[name], truth)
+
+
+@pytest.mark.parametrize("name", CHANGED_WEIGHTS)
+def test_a_large_lambda_is_dr(setting, name):
+    """DRos and SWITCH-DR go to DR as λ grows, and to DM as it vanishes."""
+    w, policy, _ = setting
+    table, model = w.table(2_000, seed=5), wrong_model(w)
+
+    def at(lambda_):
+        return drs.evaluate(table, policy, model, ["dm", "dr", name], lambda_=lambda_)
+
+    largest = at(1.0)["dr"].max_weight
+    away = [abs(at(s * largest)[name].value - at(1.0)["dr"].value) for s in (0.1, 1.0, 10.0, 100.0, 1e3, 1e4)]
+    assert away == sorted(away, reverse=True)
+    assert away[0] > 100 * away[-1]
+    huge = at(1e250)
+    tiny = at(1e-250)
+    assert tiny[name].value == pytest.approx(tiny["dm"].value, rel=1e-12)
+    if name == "dros":
+        assert huge[name].value == pytest.approx(huge["dr"].value, rel=1e-13)
+        assert huge[name].stderr == pytest.approx(huge["dr"].stderr, rel=1e-12)
+        return
+    for result in (huge, at(largest)):
+        assert result[name] == result["dr"]
+        assert result.difference("policy", estimator=name) == result.difference("policy", estimator="dr")
+    below = at(np.nextafter(largest, 0))
+    assert below[name] != below["dr"]
+    assert below[name].capped > 0
+
+
 def test_intervals_cover_the_truth(setting):
-    """2,000 logs: 95 % intervals of IPS, SNIPS, DR and SNDR, and of paired differences, cover 93.5 to 96.5 %.
+    """2,000 logs: 95 % intervals of IPS, SNIPS, DR, SNDR and IPS-CV, and of paired differences, cover 93.5 to 96.5 %.
 
     Were the coverage exactly 95 %, a share outside that range would be 3 standard errors away.
     """
     w, policy, truth = setting
     logging_value = w.value(w.logging)
     uniform = drs.policies.Uniform(n_actions=4)
-    names = ["ips", "snips", "dr", "sndr"]
+    names = ["ips", "snips", "dr", "sndr", "ips-cv"]
     hits = dict.fromkeys((*names, "baseline", *(("log", n) for n in names), *(("pair", n) for n in names)), 0)
     logs = 2_000
     for seed in range(logs):

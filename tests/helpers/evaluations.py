@@ -1,8 +1,9 @@
-"""A log of clusters, a policy to evaluate on it, and its value by the naive reference."""
+"""A log of clusters, a policy to evaluate on it, its value by the naive reference, and limits for every estimator."""
 
 import pytest
 
 import drstream as drs
+from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -12,6 +13,13 @@ ROWS = 400 if PLAIN else 4_000
 WORLD = world(kinds=None)
 POLICY = drs.policies.Softmax(WORLD.taste)
 M = drs.models
+LIMITS = {"cap": 5.0, "floor": 0.05, "lambda_": 3.0}  # a value for each parameter of `evaluate` that a weight takes
+
+
+def limits(*names, **changes):
+    """Those of LIMITS that these estimators take."""
+    taken = {p for name in names if ALL[name].weight for p, _ in ALL[name].weight.parameters}
+    return {name: value for name, value in {**LIMITS, **changes}.items() if name in taken}
 
 
 def open_log(table, **options):

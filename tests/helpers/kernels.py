@@ -1,4 +1,4 @@
-"""All kernels at once. `python -m tests.helpers.kernels` compiles those that are not in the cache: a minute for all."""
+"""All modules of kernels at once. They compile nothing: each kernel does, or is loaded, when it is first called."""
 
 import importlib
 import pkgutil
@@ -7,9 +7,6 @@ import drstream.kernels
 
 
 def load():
-    for module in pkgutil.iter_modules(drstream.kernels.__path__):
-        importlib.import_module(f"drstream.kernels.{module.name}")
-
-
-if __name__ == "__main__":
-    load()
+    """The modules."""
+    names = [module.name for module in pkgutil.iter_modules(drstream.kernels.__path__)]
+    return [importlib.import_module(f"drstream.kernels.{name}") for name in names]

@@ -6,25 +6,48 @@ import math
 import numpy as np
 
 
-def estimate(name, r, p, a, pi, rhat=None, cap=math.inf, floor=0.0):
-    """Value, standard error and per-event terms of an estimator; pi and rhat are (n, K)."""
+def weights(name, p, a, pi, cap=math.inf, floor=0.0, lambda_=math.inf):
+    """The weight that an estimator gives to each event."""
+    rows = range(len(p))
+    w = [pi[k][a[k]] / p[k] for k in rows]
+    if name.endswith("-capped"):
+        return [min(pi[k][a[k]] / max(p[k], floor), cap) for k in rows]
+    if name == "dros":  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
+        return [lambda_ * v / (v**2 + lambda_) for v in w]
+    if name == "switch-dr":  # Wang, Agarwal, Dudík 2017
+        return [v if v <= lambda_ else 0.0 for v in w]
+    return w
+
+
+def control(w, wr):
+    """β = Cov(w r, w) / Var(w) of IPS with a control variate; 0 where all weights are the same, up to rounding."""
+    m, mr = mean(w), mean(wr)
+    spread = math.fsum((v - m) ** 2 for v in w)
+    if spread / len(w) <= (1e-14 * m) ** 2:
+        return 0.0
+    return math.fsum((v - m) * (x - mr) for v, x in zip(w, wr, strict=True)) / spread
+
+
+def estimate(name, r, p, a, pi, rhat=None, **limits):
+    """Value, standard error and per-event terms of an estimator; pi and rhat are (n, K).
+
+    Where no event has a weight, there is no standard error.
+    """
     n = len(r)
     rows = range(n)
-    w = [pi[k][a[k]] / p[k] for k in rows]
-    wc = [min(pi[k][a[k]] / max(p[k], floor), cap) for k in rows]
+    w = weights(name, p, a, pi, **limits)
     if rhat is not None:
         b = [math.fsum(pi[k][j] * rhat[k][j] for j in range(len(pi[k]))) for k in rows]
         miss = [r[k] - rhat[k][a[k]] for k in rows]
     if name == "dm":
         psi = b
-    elif name == "ips":
+    elif name in ("ips", "ips-capped"):
         psi = [w[k] * r[k] for k in rows]
-    elif name == "dr":
+    elif name in ("dr", "dr-capped", "dros", "switch-dr"):
         psi = [b[k] + w[k] * miss[k] for k in rows]
-    elif name == "ips-capped":
-        psi = [wc[k] * r[k] for k in rows]
-    elif name == "dr-capped":
-        psi = [b[k] + wc[k] * miss[k] for k in rows]
+    elif name == "ips-cv":
+        beta = control(w, [w[k] * r[k] for k in rows])
+        psi = [w[k] * r[k] - beta * (w[k] - 1) for k in rows]
     elif name == "snips":
         mean_w = math.fsum(w) / n
         if mean_w == 0:
@@ -37,6 +60,10 @@ def estimate(name, r, p, a, pi, rhat=None, cap=math.inf, floor=0.0):
             return math.nan, math.nan, [math.nan] * n
         part = math.fsum(w[k] * miss[k] for k in rows) / n / mean_w
         psi = [b[k] + part + w[k] * (miss[k] - part) / mean_w for k in rows]
+    else:
+        raise KeyError(f"there is no naive form of {name}: write it here")
+    if name != "dm" and not any(w):
+        return mean(psi), math.nan, psi
     return mean(psi), standard_error(psi), psi
 
 

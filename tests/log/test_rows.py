@@ -44,7 +44,7 @@ def rows_of(log, skipped=None, **needs):
     reader = log.reader(**needs)
     skipped = Counter() if skipped is None else skipped
     batches = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, skipped)]
-    return [batch.row(i) for batch in batches for i in range(len(batch))]
+    return [batch.row_number(i) for batch in batches for i in range(len(batch))]
 
 
 START = datetime.datetime(2024, 2, 28, 22)
@@ -384,7 +384,7 @@ def test_folds_of_a_side_with_bad_rows_and_a_filter(users):
     seen = {}
     for part in log.parts(reader.columns):
         for batch in reader.batches(part, Counter()):
-            seen |= {batch.row(i): int(batch.fold[i]) for i in range(len(batch))}
+            seen |= {batch.row_number(i): int(batch.fold[i]) for i in range(len(batch))}
     assert list(seen) == rows_of(log)
     assert list(seen.values()) == [int(reference.uniform(FOLD_SEED, int(users[k])) * 3) for k in seen]
     assert {seen[k] for k in rows_of(log.part_of(folds.all_but(1)))} == {0, 2}

@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
+from drstream.execution import Workers
 from drstream.models import passes, regression
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN
@@ -355,7 +356,7 @@ def test_propensities_are_not_looked_at():
 @pytest.mark.parametrize("C", [0, -1, np.nan, np.inf, "1", None])
 @pytest.mark.parametrize("kind", [Logistic, Propensity])
 def test_bad_parameters(kind, C):
-    with pytest.raises(drs.ModelError, match=f"{kind.__name__}: C={C!r} must be a positive number"):
+    with pytest.raises(drs.ModelError, match=f"{kind.__name__}: C={C!r} must be a number above 0"):
         kind(C)
 
 
@@ -403,12 +404,12 @@ def test_no_more_is_held_in_memory_than_was_said(monkeypatch, tmp_path):
     reader = log.reader(context=True, action=True)
     for limit, held in ((0, 0), (1 << 30, 10)):
         monkeypatch.setattr(passes, "HOLD_BYTES", limit)
-        several = passes.Passes(log, reader, 2, None, False)
+        several = passes.Passes(log, reader, Workers(2))
         assert sum(several.run(lambda batches: sum(map(len, batches)))) == len(r)
         assert len(several._held) == held
     size = sum(passes._bytes(batch) for part in several._held.values() for batch in part)
     monkeypatch.setattr(passes, "HOLD_BYTES", size // 2)
-    several = passes.Passes(log, reader, 2, None, False)
+    several = passes.Passes(log, reader, Workers(2))
     for _ in range(2):
         assert sum(several.run(lambda batches: sum(map(len, batches)))) == len(r)
         assert 3 <= len(several._held) <= 5

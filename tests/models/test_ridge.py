@@ -12,6 +12,7 @@ import scipy.sparse
 from sklearn.linear_model import Ridge as SklearnRidge
 
 import drstream as drs
+from drstream.execution import Workers
 from drstream.models import passes, ridge
 from tests.helpers import reference
 from tests.helpers.logs import log_of
@@ -149,7 +150,7 @@ def test_weights_need_propensities(events):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"alpha": "1"}, "alpha='1' must be finite"),
+        ({"alpha": "1"}, "alpha='1' must be a number at least 0"),
         ({"alpha": None}, "alpha=None must be"),
         ({"alpha": np.nan}, "alpha=nan must be"),
         ({"alpha": np.inf}, "alpha=inf must be"),
@@ -209,7 +210,7 @@ def test_folds_equal_fits_on_the_other_folds(events, options, cluster, sparse):
     table = log.source.table.append_column("user", pa.array(np.arange(ROWS) // 7))
     log = drs.Log(table, context=log.roles.sparse or "x", actions=K + 1)
     folds = log.folds(3, seed=4, cluster=cluster)
-    models = Ridge(**options).fit_folds(log, folds)
+    models = Ridge(**options).fit_folds(log, folds, Workers(2))
     assert len(models) == 3
     numbers = np.arange(ROWS) // 7 if cluster else np.arange(ROWS)
     fold = np.array([reference.fold(int(n), 3, 4) for n in numbers])

@@ -225,12 +225,12 @@ def test_rewards_are_turned_into_costs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": 0}, "epsilon=0 must be a number, positive"),
-        ({"restarts": 0}, "restarts=0 must be a whole number, at least 1"),
+        ({"epsilon": 0}, "epsilon=0 must be a number above 0"),
+        ({"restarts": 0}, "restarts=0 must be a whole number of at least 1"),
         ({"restarts": 2.5}, r"restarts=2\.5 must be a whole number"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a number"),
-        ({"decay": -1}, "decay=-1 must be a number, at least 0"),
-        ({"seed": -1}, "seed=-1 must be a whole number, at least 0"),
+        ({"decay": -1}, "decay=-1 must be a number at least 0"),
+        ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
     ],
 )
 def test_parameters_are_checked(options, message):

@@ -45,7 +45,7 @@ def test_the_model_decides_between_ips_and_dr(table):
     model = drs.models.Constant(0.5)
     assert impute(table).completion.estimator == "ips"
     assert impute(table, model).completion.estimator == "dr"
-    assert impute(table, model, estimator="ips").completion.used.model is None
+    assert impute(table, model, estimator="ips").completion.models.model is None
 
 
 def test_a_column_of_costs_is_taken_as_it_is():

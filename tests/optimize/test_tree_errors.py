@@ -50,7 +50,7 @@ class Foreign:
         (KMeans(), {}, "KMeans is no classifier"),
         (Own(), {}, "Own is no classifier"),
         (Foreign(), {}, "Foreign is no classifier"),
-        (None, {"sample": 0}, "sample=0: a whole number of events, at least 1"),
+        (None, {"sample": 0}, "sample=0 must be a whole number of at least 1"),
         (None, {"sample": 1.5}, r"sample=1\.5"),
         (None, {"sample": True}, "sample=True"),
         (None, {"sample": None}, "sample=None"),
@@ -131,5 +131,5 @@ def test_scikit_learn_is_an_extra(table, monkeypatch):
     for module in ("sklearn.tree", "sklearn.base"):
         monkeypatch.setitem(sys.modules, module, None)
     for use in (lambda: FilterTree().fit(table), lambda: FilterTree(LogisticRegression())):
-        with pytest.raises(drs.PolicyError, match=r"FilterTree is made of.*pip install drstream\[sklearn\]"):
+        with pytest.raises(drs.PolicyError, match=r"FilterTree needs scikit-learn.*pip install drstream\[sklearn\]"):
             use()

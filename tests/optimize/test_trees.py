@@ -400,7 +400,7 @@ def test_other_labels_and_features_are_refused(table):
     with pytest.raises(drs.PolicyError, match="has 4 actions, the log has 6"):
         got.bind(drs.Log(table, context=["x2", "x1", "x0"], actions=6), "tree")
     for wrong in (np.zeros((2, 5)), np.zeros(3), scipy.sparse.csr_array((2, 5))):
-        with pytest.raises(drs.PolicyError, match=r"contexts of shape \(.*\): the policy was learned from 3 features"):
+        with pytest.raises(drs.PolicyError, match=r"contexts of shape \(.*\): the policy was fitted on 3 features"):
             got.choose(wrong)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import drstream
@@ -14,13 +15,15 @@ from tests.helpers.places import ROOT
 pytestmark = pytest.mark.jit_only
 PACKAGE = Path(drstream.__file__).parent
 
-# One file of kernels, which takes 4 s to compile; all of them take a minute.
+# Two kernels, which take 4 s to compile; all of them take a minute.
 SUM = """
 import numpy as np
 from drstream.kernels import moments
-none, sums = np.zeros(1, np.int64), np.zeros(1)
-moments.update(np.ones((1, 100)), none, np.array([0, 1]), none.copy(), sums, np.zeros(1), np.zeros(1))
-value = sums[0]
+none, starts = np.zeros(1, np.int64), np.array([0, 1])
+count, sums, total = none.copy(), np.zeros(1), np.zeros(1)
+moments.update(np.ones((1, 100)), none, starts, count, sums, np.zeros(1), np.zeros(1))
+moments.merge(none, starts, none.copy(), total, np.zeros(1), np.zeros(1), count, sums, np.zeros(1), np.zeros(1))
+value = total[0]
 """
 EVALUATE = """
 import drstream as drs
@@ -69,16 +72,21 @@ def copy(tmp_path):
 
 @pytest.fixture
 def full(tmp_path):
-    """The cache of this test run, which holds all kernels; without one, they are compiled here."""
+    """The cache of this test run, with the kernels of the programs below; those it has not are compiled here."""
     cache = Path(os.environ.get("NUMBA_CACHE_DIR", tmp_path / "cache"))
-    run(tmp_path, cache, "from tests.helpers import kernels\nkernels.load()\nvalue = 0")
+    run(tmp_path, cache, EVALUATE)
+    run(
+        tmp_path,
+        cache,
+        REPLAY.replace("from mine import Mine\n", "").replace('"mine": Mine(), ', "").replace("mine", "greedy"),
+    )
     return cache
 
 
 def test_a_process_compiles_what_is_not_in_the_cache_or_broken_there(copy):
     cache = copy / "cache"
     hits, misses, value = run(copy, cache, SUM)
-    assert (hits, misses > 1) == (0, True)
+    assert (hits, misses) == (0, 2)  # the two that it calls, and no other of that file
     first = files(cache)
     assert len(first) == 2 * misses  # an index and the code
     assert run(copy, cache, SUM) == (misses, 0, value)
@@ -120,6 +128,67 @@ def test_editing_a_flag_does_not_run_old_code(copy):
     assert run(copy, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (0, misses)
     assert run(copy, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (misses, 0)
     assert run(copy, cache, SUM)[:2] == (misses, 0)
+
+
+def test_importing_kernels_compiles_none(tmp_path):
+    cache = tmp_path / "cache"
+    program = "from tests.helpers import kernels\nvalue = len(kernels.load())"
+    hits, misses, modules = run(tmp_path, cache, program)
+    assert (hits, misses) == (0, 0)
+    assert modules > 10
+    assert files(cache) == []
+
+
+def test_a_kernel_compiles_for_a_signature_when_that_is_first_called(monkeypatch):
+    from numba.core.types import Array, float32, float64
+
+    from drstream.kernels import _jit
+
+    monkeypatch.setattr(_jit, "COMPILED", [])
+    arrays = [Array(kind, 1, "C", readonly=True) for kind in (float32, float64)]
+
+    @_jit.kernel(float64(arrays[0]), float64(arrays[1]))
+    def total(x):
+        found = 0.0
+        for i in range(x.shape[0]):
+            found += x[i]
+        return found
+
+    assert _jit.COMPILED == []
+    assert total(np.ones(3)) == 3
+    assert list(total.overloads) == [(arrays[1],)]
+    with pytest.raises(TypeError):
+        total(np.ones(3, np.int32))  # is none of its signatures: it is not compiled for this
+    assert list(total.overloads) == [(arrays[1],)]
+    assert total(np.ones(3, np.float32)) == 3
+    assert total(np.ones(4)) == 4
+    assert list(total.overloads) == [(arrays[1],), (arrays[0],)]
+    assert len(_jit.COMPILED) == 1
+
+
+def test_threads_that_call_a_kernel_at_once_compile_it_once(monkeypatch):
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    from numba.core.types import int64
+
+    from drstream.kernels import _jit
+
+    monkeypatch.setattr(_jit, "COMPILED", [])
+    together = Barrier(8)
+
+    @_jit.kernel(int64(int64))
+    def square(x):
+        return x * x
+
+    def call(x):
+        together.wait()
+        return square(x)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(call, range(8))) == [x * x for x in range(8)]
+    (compiler,) = _jit.COMPILED
+    assert sum(compiler.stats.cache_hits.values()) + sum(compiler.stats.cache_misses.values()) == 1
 
 
 def test_without_a_writable_folder_there_is_no_cache(monkeypatch):

@@ -1,4 +1,4 @@
-"""The rules of the tests' own house."""
+"""The rules of the house: what may import what, where names may stand, and that tests import no tests."""
 
 import ast
 
@@ -6,23 +6,179 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-MODULES = sorted((ROOT / "tests").rglob("*.py"))
+pytestmark = pytest.mark.jit_only  # it reads files and calls no kernel
+PACKAGE = ROOT / "drstream"
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def dotted(path):
+    """drstream/log/batch.py is drstream.log.batch."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def imported(path):
-    """Dotted names of all that a file imports."""
+    """Dotted names of all that a file imports: at its top, inside functions and for types."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import from drstream..., not from dots"
             yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.jit_only  # it reads files and calls no kernel
+def uses(name):
+    """The modules of drstream that a module imports, without "drstream."."""
+    found = set()
+    for full in imported(MODULES[name]):
+        if full.split(".")[0] == "drstream":
+            module = full if full in MODULES else full.rpartition(".")[0]
+            found.add(module.removeprefix("drstream").removeprefix("."))
+    return found - {""}
+
+
+def room(module):
+    """The folder that a module is in, or the file at the top of the package."""
+    return module.split(".")[0]
+
+
+# What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
+BASICS = {"errors", "types"}
+LOG = {*BASICS, "parameters", "sampling", "kernels"}
+TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage"}
+POLICIES = {*TOOLS, "buffers"}
+MODELS = {*POLICIES, "policies"}
+USES = {*MODELS, "models"}  # of models and policies
+MAY_IMPORT = {
+    "cli": {*USES, "evaluation", "replaying", "optimize", "synth"},
+    "synth": {*MODELS},
+    "optimize": {*USES, "replaying"},  # the progressive validation policy is learned by a replay
+    "evaluation": USES,
+    "replaying": USES,
+    "models": MODELS,
+    "policies": POLICIES,
+    "buffers": {*LOG, "log"},
+    "execution": {*LOG, "log", "progress"},
+    "storage": {*BASICS, "log"},
+    "log": LOG,
+    "moments": {"types", "kernels"},
+    "intervals": BASICS,
+    "results": BASICS,
+    "sampling": {"types", "kernels"},
+    "progress": {"errors", "kernels"},  # kernels/_notice.py says that it compiles, and no more
+    "parameters": {"errors"},
+    "kernels": set(),
+    "errors": set(),
+    "types": set(),
+}
+EXCEPTIONS = {
+    ("drstream.storage", "models.trained"),  # for types only: a file holds what was fitted, which saves itself
+}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "drstream"])  # drstream offers all of it
+def test_imports_lead_down_the_house(name):
+    here = room(name.removeprefix("drstream."))
+    assert here in MAY_IMPORT, f"say in MAY_IMPORT what {here} may import"
+    wrong = {
+        used for used in uses(name) if room(used) not in {here, *MAY_IMPORT[here]} and (name, used) not in EXCEPTIONS
+    }
+    assert not wrong, f"{name} imports {', '.join(sorted(wrong))}"
+
+
+def test_the_table_of_imports_goes_one_way():
+    """No room may import one that may import it, be it by a third."""
+    order = {}
+
+    def visit(here, above):
+        assert here not in above, f"{' -> '.join([*above, here])}"
+        if here not in order:
+            for other in MAY_IMPORT[here]:
+                visit(other, [*above, here])
+            order[here] = len(order)
+
+    for here in MAY_IMPORT:
+        visit(here, [])
+    assert set(order) == set(MAY_IMPORT) == {room(name.removeprefix("drstream.")) for name in MODULES} - {"drstream"}
+
+
+def test_exceptions_are_for_types_only_and_still_needed():
+    for name, used in EXCEPTIONS:
+        assert used in uses(name), f"{name} imports {used} no more: take it from EXCEPTIONS"
+        for node in ast.parse(MODULES[name].read_text()).body:
+            assert not (isinstance(node, ast.ImportFrom) and node.module == f"drstream.{used}")
+
+
+def test_imports_of_modules_are_no_circle():
+    """Also within a room; what is imported for types or inside a function counts, but for the exceptions."""
+    done = set()
+
+    def visit(name, above):
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name not in done:
+            for used in uses(name):
+                if (name, used) not in EXCEPTIONS:
+                    visit(f"drstream.{used}", [*above, name])
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, [])
+
+
+RESULTS = ("results", "evaluation.result", "replaying.result", "replaying.comparison")
+ENGINE = {"evaluate", "plan", "terms", "replay", "shards", "lanes", "chunks"}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_know_no_engine(name):
+    """A result can be read, and pickled, without what made it."""
+    for used in uses(f"drstream.{name}"):
+        assert room(used) != "kernels", used
+        assert used.split(".")[-1] not in ENGINE, used
+
+
+def test_only_two_files_import_numba():
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in MODULES.values()
+        if any(name.split(".")[0] in ("numba", "llvmlite") for name in imported(path))
+    }
+    assert found == {"kernels/_jit.py", "kernels/_types.py"}
+
+
+def test_kernels_are_one_folder():
+    """The digest of the kernel cache looks at one level."""
+    assert [path for path in (PACKAGE / "kernels").rglob("*.py") if path.parent != PACKAGE / "kernels"] == []
+
+
+def literals(path):
+    """The strings of a file, but for docstrings, with their lines; those of f-strings, too."""
+    tree = ast.parse(path.read_text())
+    documented = [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    docstrings = {id(n.body[0].value) for n in documented if ast.get_docstring(n, clean=False) is not None}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def test_an_estimators_name_stands_in_one_file():
+    """Not "ips", "dm" and "dr": losses and replay have methods of these names."""
+    from drstream.evaluation.estimators import ALL
+
+    names = set(ALL) - {"ips", "dm", "dr"}
+    assert {"snips", "sndr", "ips-capped", "dr-capped", "ips-cv", "dros", "switch-dr"} <= names
+    for path in MODULES.values():
+        if path != PACKAGE / "evaluation" / "estimators.py":
+            for line, text in literals(path):
+                assert names.isdisjoint(text.lower().replace(",", " ").split()), f"{path}:{line}"
+
+
 def test_no_module_imports_a_test_module():
     """What two test modules share stands in tests/helpers."""
-    assert MODULES
-    for path in MODULES:
+    assert TESTS
+    for path in TESTS:
         for name in imported(path):
             assert not any(part.startswith("test_") for part in name.split(".")), (
                 f"{path.relative_to(ROOT)} imports {name}: move what it needs to tests/helpers"

@@ -30,22 +30,22 @@ def log():
         ({"q": [0.1, 2]}, "q=2"),
         ({"q": []}, "at least one value"),
         ({"q": [0.1, 0.1]}, "none of them twice"),
-        ({"q": "0.1"}, "q='0.1': a number or a list of numbers"),
-        ({"q": None}, "q=None: a number or a list of numbers"),
+        ({"q": "0.1"}, "q='0.1': it must be a number or a list of numbers"),
+        ({"q": None}, "q=None: it must be a number or a list of numbers"),
         ({"q": np.array(0.1)}, "a number or a list of numbers"),
-        ({"seed": 2**64}, "seed=18446744073709551616: a whole number of 64 bits"),
+        ({"seed": 2**64}, "seed=18446744073709551616 must be a whole number of 64 bits"),
         ({"horizon": 10**20}, "horizon=100000000000000000000"),
         ({"method": "rs", "q": [0.1, 0.2]}, "rs does not use q"),
         ({"executor": 4}, "executor=4"),
         ({"c_max": 0}, r"c_max=0: the largest multiplier must be in \(0, 1\]"),
         ({"c_max": 1.5}, "c_max=1.5"),
-        ({"horizon": 0}, "horizon=0: a whole number, at least 1"),
+        ({"horizon": 0}, "horizon=0 must be a whole number of at least 1"),
         ({"horizon": 2.5}, "horizon=2.5"),
         ({"horizon": True}, "horizon=True"),
         ({"replicates": 0}, "replicates=0"),
         ({"shards": 0}, "shards=0"),
         ({"shards": 2}, "the log has 1 row group "),
-        ({"seed": 0.5}, "seed=0.5: a whole number"),
+        ({"seed": 0.5}, "seed=0.5 must be a whole number"),
         ({"method": "drns"}, "method='drns': did you mean 'dr-ns'"),
         ({"tracker": "exat"}, "did you mean 'exact'"),
         ({"threads": 0}, "threads=0"),
@@ -75,13 +75,13 @@ def policy(**methods):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([math.nan, 0.5, 0.5], "holds NaN"),
-        ([0.5, 0.5, 0.5], "sums to 1.5"),
-        ([1.5, -0.5, 0.0], "is negative"),
-        ([math.inf, 0, 0], "sums to inf"),
+        ([math.nan, 0.5, 0.5], "gives NaN among its probabilities"),
+        ([0.5, 0.5, 0.5], "gives probabilities that sum to 1.5, not 1,"),
+        ([1.5, -0.5, 0.0], "gives a probability of -0.5"),
+        ([math.inf, 0, 0], "gives probabilities that sum to inf, not 1,"),
     ],
 )
-def test_probabilities_that_are_none_are_named_with_t_and_row(log, bad, message):
+def test_invalid_probabilities_are_named_with_t_and_row(log, bad, message):
     def once(self, X):
         out = np.full((len(X), 3), 1 / 3)
         out[X[:, 0] == target] = bad
@@ -94,7 +94,7 @@ def test_probabilities_that_are_none_are_named_with_t_and_row(log, bad, message)
     t = sum(row < 37 for row in accepted) % 10 + 1
     function = policy(probabilities=once).probabilities
     for broken in (policy(probabilities=once), function, drs.policies.Fixed(function)):
-        with pytest.raises(drs.PolicyError, match=rf"policy 'policy' .*{message}, at t = {t}, row 37: \["):
+        with pytest.raises(drs.PolicyError, match=rf"policy 'policy' {message} at t = {t}, row 37: \["):
             drs.replay(log, broken, 10, q=0.1)
 
 
@@ -112,7 +112,7 @@ class Diverging(drs.policies.Compiled):
 
 
 def test_a_compiled_policy_that_gives_nan_is_named_with_t_and_row(log):
-    with pytest.raises(drs.PolicyError, match=r"policy 'd' .*holds NaN, at t = 8, row \d+: \[nan, nan, nan\]"):
+    with pytest.raises(drs.PolicyError, match=r"policy 'd' gives NaN .* at t = 8, row \d+: \[nan, nan, nan\]"):
         drs.replay(log, {"d": Diverging()}, 20, q=0.1)
     assert drs.replay(log, Diverging(), 7, q=0.1).complete > 1
 
@@ -134,7 +134,7 @@ def test_a_python_policy_that_raises_keeps_its_traceback_with_t_and_row(log, met
     [
         (lambda X: np.ones((len(X), 2)) / 2, r"shape \(\d+, 2\) for \d+ events and 3 actions"),
         (lambda X: np.ones(len(X)), "shape"),
-        (lambda X: [["a"] * 3] * len(X), "must be numbers"),
+        (lambda X: [["a"] * 3] * len(X), "where numbers are needed"),
     ],
 )
 def test_a_python_policy_that_returns_something_else(log, returned, message):
@@ -166,7 +166,7 @@ def test_a_version_that_lies_is_found_in_debug_mode(log):
         (3, "a policy is an object"),
         ([drs.policies.UCB1()], "is a list: pass a mapping of names to policies"),
         ({}, "there is no policy"),
-        (drs.policies.Column("propensity"), "replay needs all actions'"),
+        (drs.policies.Column("propensity"), "logged action only; replay needs those of all actions"),
         (drs.policies.Linear(np.zeros((3, 5))), "weights of shape"),
         (drs.policies.Softmax(np.zeros((2, 2))), "weights of shape"),
     ],
@@ -213,7 +213,7 @@ def test_debug_mode_does_not_accuse_a_policy_that_reuses_its_array(log):
 
 def test_policies_that_break_are_reported_and_do_not_go_on_with_the_first_action():
     huge = pa.table({"x0": [1e200] * 60, "action": [0, 1] * 30, "reward": [1.0] * 60, "propensity": [0.5] * 60})
-    with pytest.raises(drs.PolicyError, match="holds NaN, at t = 2"):
+    with pytest.raises(drs.PolicyError, match="NaN among its probabilities at t = 2"):
         drs.replay(drs.Log(huge), drs.policies.LinUCB(), 20)
 
 
@@ -364,9 +364,9 @@ def test_an_error_in_one_shard_or_lane_is_raised_and_ends_the_others(tmp_path):
     pq.write_table(small_log(0, 4000, 3, 2), tmp_path / "log.parquet", row_group_size=500)
     log = drs.Log(tmp_path / "log.parquet", actions=3, context=["x0", "x1"])
     threads = threading.active_count()
-    with pytest.raises(drs.PolicyError, match="holds NaN"):
+    with pytest.raises(drs.PolicyError, match="gives NaN among its probabilities"):
         drs.replay(log, Diverging(), 20, q=0.1, shards=4, threads=2)
-    with pytest.raises(drs.PolicyError, match="holds NaN"):
+    with pytest.raises(drs.PolicyError, match="gives NaN among its probabilities"):
         drs.replay(log, {"a": Diverging(), "b": drs.policies.UCB1()}, 20, q=0.1, threads=2)
     assert threading.active_count() == threads
 

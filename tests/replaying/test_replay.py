@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import drstream as drs
+from drstream.execution import Workers
 from drstream.models.binding import BoundModels
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
@@ -174,7 +175,7 @@ def model():
 
 
 def smallest(log):
-    return planning.smallest_propensity(log, log.reader(action=True), BoundModels(None, None, None, None), 2)
+    return planning.smallest_propensity(log, log.reader(action=True), BoundModels(None, None, None, None), Workers(2))
 
 
 def test_worst_case_c_of_rows_that_are_not_skipped():

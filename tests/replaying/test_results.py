@@ -1,5 +1,6 @@
 """What a replay returns: intervals, curves, bias, differences and notes."""
 
+import copy
 import math
 import pickle
 
@@ -166,8 +167,8 @@ def test_the_pooled_ratio_has_the_delta_methods_interval():
     assert run.pooled.value == pytest.approx(ratio, rel=1e-12)
     assert (run.pooled.low, run.pooled.high) == pytest.approx((ratio - half, ratio + half), rel=1e-9)
     last = run.curve.slice(19)
-    y, w = run._outcome.curve[0][-1], run._outcome.curve[1][-1]
-    assert last["reward"][0].as_py() == pytest.approx(y / w)
+    point = run._outcome.curve[-1]
+    assert last["reward"][0].as_py() == pytest.approx(point["mean_reward"] / point["mean_weight"])
     assert last["low"][0].as_py() < last["reward"][0].as_py() < last["high"][0].as_py()
 
 
@@ -186,3 +187,42 @@ def test_notes_say_what_is_amiss():
     assert safe.value == pytest.approx(3, abs=4 * safe.stderr)
     same = drs.replay(table, drs.policies.Constant(3), 10, method="rs")
     assert same.notes == ["all replicates have the same value: an interval without width does not mean certainty"]
+
+
+def test_results_and_their_notes_can_be_pickled():
+    table = small_log(0, 3000, 2, 1)
+    table = table.set_column(table.column_names.index("reward"), "reward", pa.array(np.full(3000, 3.0)))
+    log, model = drs.Log(table, actions=2), drs.models.Constant(1.0)
+    one = drs.replay(log, drs.policies.UCB1(), 20, model, replicates=1)
+    several = drs.replay(log, {"ucb": drs.policies.UCB1(), "even": drs.policies.Uniform()}, 20, q=[0.0, 0.9])
+    assert [note.kind for note in one.notes] == ["one replicate", "reward range"]
+    assert {note.kind for note in several.notes} >= {"reward range"}
+    for found in (one, several):
+        for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+            assert type(copied) is type(found)
+            assert repr(copied) == repr(found)
+            assert copied.to_json() == found.to_json()
+            assert copied.notes == found.notes
+            assert [note.kind for note in copied.notes] == [note.kind for note in found.notes]
+    assert bits(pickle.loads(pickle.dumps(one))) == bits(one)
+    for note in (*one.notes, *several.notes):  # a note by itself, as of a list that is sent to another process
+        for copied in (pickle.loads(pickle.dumps(note)), copy.copy(note), copy.deepcopy(note)):
+            assert (type(copied), copied, copied.kind) == (type(note), note, note.kind)
+            assert copied.kind
+    result = drs.evaluate(log, {"even": drs.policies.Uniform(), "zero": drs.policies.Constant(0)}, model)
+    copied = pickle.loads(pickle.dumps(result))
+    assert type(copied) is drs.Evaluation
+    assert repr(copied) == repr(result)
+    assert copied.to_json() == result.to_json()
+    assert copied["even", "dr"] == result["even", "dr"]
+    assert copied.difference("even", "zero", "dr") == result.difference("even", "zero", "dr")
+    assert copied.how() == result.how() != ""
+
+
+def test_a_note_on_some_runs_keeps_its_kind():
+    """With the names of the policies before it, it is still about the same thing."""
+    table = pa.table({"action": [0, 1] * 500, "reward": [3.0, 2.0] * 500, "propensity": [0.5] * 1000})
+    runs = drs.replay(table, {"ucb": drs.policies.UCB1(), "even": drs.policies.Uniform()}, 10)
+    (note,) = [note for note in runs.notes if "takes rewards to lie in" in note]
+    assert note.startswith("ucb, q = 0.01: ")
+    assert note.kind == "reward range"

@@ -325,7 +325,7 @@ def test_policies_that_do_not_take_sparse_contexts_say_what_does():
         drs.replay(sparse, Short(), 5)
 
 
-def test_probabilities_that_are_none():
+def test_invalid_probabilities():
     class Half(OneWeight):
         @staticmethod
         def probabilities(state, x, out):
@@ -336,7 +336,7 @@ def test_probabilities_that_are_none():
             out[:] = 0.5
 
     sparse, *_ = both_logs(0, 50)
-    with pytest.raises(drs.PolicyError, match=r"vector sums to 1\.5, at t = 1, row 0"):
+    with pytest.raises(drs.PolicyError, match=r"probabilities that sum to 1\.5, not 1, at t = 1, row 0"):
         drs.replay(sparse, Half(), 5)
 
 

@@ -1,0 +1,216 @@
+"""A user's own estimators: objects with functions and weights of their own, beside those of the package."""
+
+import math
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, Weight
+from tests.helpers import reference
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D
+from tests.helpers.logs import arrays
+
+
+def tempered(pi, p, exponent, out):
+    """(ν / p) to a power, in plain NumPy."""
+    np.power(pi / p, exponent, out=out)
+
+
+def first_mean(sample):
+    return sample.mean[0]
+
+
+def one(sample):
+    return [1.0]
+
+
+def ratio(sample):
+    return sample.pivot + sample.mean[1] / sample.mean[0]
+
+
+def ratio_gradient(sample):
+    return [-sample.mean[1] / sample.mean[0] ** 2, 1 / sample.mean[0]]
+
+
+TEMPERED = Weight("tempered", tempered, (("lambda_", 1.0),))
+OWN_DR = Estimator("tempered dr", ("robust",), TEMPERED, first_mean, one)
+OWN_SNIPS = Estimator("tempered snips", ("weight", "centred"), TEMPERED, ratio, ratio_gradient)
+MIXED = Estimator(  # of a term that has no weight and one that has
+    "half dm, half dr", ("predicted", "robust"), IMPORTANCE, lambda s: s.mean.mean(), lambda s: [0.5, 0.5]
+)
+MODEL = drs.models.Constant([0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.fixture(scope="module")
+def table():
+    return WORLD.table(ROWS, seed=1)
+
+
+@pytest.fixture(scope="module")
+def naive(table):
+    X, a, r, p = arrays(table, D)
+    pi = POLICY.probabilities(X)
+    return a, r, p, pi, np.tile([0.1, 0.2, 0.3, 0.4], (len(r), 1))
+
+
+def same(got, psi):
+    assert got.value == pytest.approx(reference.mean(psi), rel=1e-10)
+    assert got.stderr == pytest.approx(reference.standard_error(psi), rel=1e-9)
+
+
+def test_own_weights_in_plain_numpy(table, naive):
+    a, r, p, pi, rhat = naive
+    exponent = 0.6
+    result = drs.evaluate(table, POLICY, MODEL, ["ips", OWN_DR, OWN_SNIPS, "dros"], lambda_=exponent)
+    assert result.estimators == ["ips", "tempered dr", "tempered snips", "dros"]
+    rows = np.arange(len(r))
+    w = (pi[rows, a] / p) ** exponent
+    psi = (pi * rhat).sum(axis=1) + w * (r - rhat[rows, a])
+    same(result["tempered dr"], psi)
+    same(result.difference("policy", estimator="tempered dr"), psi - r)
+    value = (w * r).sum() / w.sum()
+    same(result["tempered snips"], value + w * (r - value) / w.mean())
+    for name in ("tempered dr", "tempered snips"):
+        assert result[name].ess == pytest.approx(reference.effective_sample_size(w), rel=1e-10)
+        assert result[name].max_weight == pytest.approx(w.max(), rel=1e-14)
+        assert result[name].capped == np.mean(w < pi[rows, a] / p)
+    for name in ("ips", "dros"):  # as without the others
+        alone = drs.evaluate(table, POLICY, MODEL, [name], lambda_=exponent)
+        assert alone[name] == result[name]
+
+
+def test_own_function_of_the_packages_terms(table):
+    result = drs.evaluate(table, {"new": POLICY, "old": drs.policies.Uniform()}, MODEL, ["dm", "dr", MIXED])
+    dm, dr, mixed = (result["new", name].value for name in ("dm", "dr", MIXED.name))
+    assert mixed == pytest.approx((dm + dr) / 2, rel=1e-12)
+    gap = result.difference("new", "old", MIXED.name).value
+    wanted = (result.difference("new", "old", "dm").value + result.difference("new", "old", "dr").value) / 2
+    assert gap == pytest.approx(wanted, rel=1e-10)
+    assert MIXED.name in repr(result)
+    assert {row["estimator"] for row in result.rows()} == {"dm", "dr", MIXED.name}
+
+
+def test_one_alone_and_one_that_is_the_headline(table):
+    alone = drs.evaluate(table, POLICY, MODEL, OWN_DR, lambda_=0.5)
+    assert alone.estimators == [OWN_DR.name]
+    first = Estimator("mine", ("reward",), IMPORTANCE, first_mean, one, headline=True)
+    result = drs.evaluate(table, POLICY, estimators=["snips", first])
+    assert result.difference("policy") == result.difference("policy", estimator="mine")
+    assert result["mine"] == drs.evaluate(table, POLICY, estimators="ips")["ips"]
+
+
+def test_a_name_of_the_packages_may_be_taken(table):
+    mine = Estimator("ips", ("robust",), IMPORTANCE, first_mean, one)
+    got = drs.evaluate(table, POLICY, MODEL, [mine])["ips"]
+    assert got == drs.evaluate(table, POLICY, MODEL, ["dr"])["dr"]
+    copy = pickle.loads(pickle.dumps(mine))
+    assert copy == mine
+    assert copy is not ALL["ips"]
+
+
+def test_pickling():
+    for estimator in ALL.values():
+        assert pickle.loads(pickle.dumps(estimator)) is estimator
+    for estimator in (OWN_DR, OWN_SNIPS):
+        assert pickle.loads(pickle.dumps(estimator)) == estimator
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(MIXED)  # its functions cannot be
+
+
+@pytest.mark.parametrize("estimator", [OWN_DR, OWN_SNIPS], ids=lambda e: e.name)
+def test_results_can_be_pickled_if_the_functions_can(table, estimator):
+    result = drs.evaluate(table, POLICY, MODEL, estimator, lambda_=0.5)
+    assert pickle.loads(pickle.dumps(result)).rows() == result.rows()
+
+
+@pytest.mark.jit_only
+def test_processes_give_the_same_bits(table):
+    def run(**options):
+        return drs.evaluate(table, POLICY, MODEL, [OWN_DR, OWN_SNIPS], lambda_=0.5, **options).rows()
+
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        assert run(executor=processes) == run()
+
+
+def test_terms_that_there_are_not():
+    with pytest.raises(drs.DrstreamError, match=r"estimator 'mine': there is no term 'rewards': did you mean 'reward'"):
+        Estimator("mine", ("weight", "rewards"), IMPORTANCE, first_mean, one)
+    with pytest.raises(drs.DrstreamError, match=r"no term 'x': there are: predicted, weight, reward, centred"):
+        Estimator("mine", ("x",), IMPORTANCE, first_mean, one)
+    with pytest.raises(drs.DrstreamError, match="estimator 'mine': the term 'reward' needs a weight, and it has none"):
+        Estimator("mine", ("reward",), None, first_mean, one)
+
+
+def test_two_of_one_name(table):
+    mine = Estimator("dr", ("reward",), IMPORTANCE, first_mean, one)
+    with pytest.raises(drs.DrstreamError, match="two estimators are called 'dr': give one of them another name"):
+        drs.evaluate(table, POLICY, MODEL, ["dr", mine])
+    twice = drs.evaluate(table, POLICY, MODEL, ["dr", "DR", ALL["dr"]])  # the same one, which is no harm
+    assert twice.estimators == ["dr"]
+
+
+def test_two_weights_of_one_name(table):
+    """Their terms would be taken for each other's."""
+    mine = Estimator("mine", ("reward",), Weight(IMPORTANCE.name, tempered, (("lambda_", 1.0),)), first_mean, one)
+    with pytest.raises(drs.DrstreamError, match="two weights are called 'w': give one of them another name"):
+        drs.evaluate(table, POLICY, MODEL, ["ips", mine], lambda_=0.5)
+
+
+def test_what_an_own_estimator_lacks(table):
+    with pytest.raises(drs.DrstreamError, match="estimator 'tempered dr' needs a reward model: pass model="):
+        drs.evaluate(table, POLICY, estimators=[OWN_DR], lambda_=0.5)
+    with pytest.raises(drs.DrstreamError, match="estimator 'tempered snips' needs a limit: pass lambda_="):
+        drs.evaluate(table, POLICY, estimators=[OWN_SNIPS])
+    bare = drs.Log(table.drop_columns(["propensity"]), propensity=None)
+    with pytest.raises(drs.DrstreamError, match="estimator 'tempered snips' needs propensities, and the log has none"):
+        drs.evaluate(bare, POLICY, estimators=[OWN_SNIPS], lambda_=0.5)
+
+
+# Those of the package that take lambda_
+
+
+@pytest.mark.parametrize("name", ["dros", "switch-dr"])
+def test_what_estimators_with_lambda_lack(table, name):
+    with pytest.raises(
+        drs.DrstreamError, match=f"estimator '{name}' needs a limit: pass lambda_= \\(how large a weight"
+    ):
+        drs.evaluate(table, POLICY, MODEL, [name])
+    with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs a limit"):
+        drs.evaluate(table, POLICY, MODEL, [name], cap=2.0, floor=0.1)  # which are not its own
+    with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs a reward model: pass model="):
+        drs.evaluate(table, POLICY, estimators=[name], lambda_=1.0)
+
+
+def test_what_ips_cv_lacks(table):
+    bare = drs.Log(table.drop_columns(["propensity"]), propensity=None)
+    with pytest.raises(drs.DrstreamError, match="estimator 'ips-cv' needs propensities, and the log has none"):
+        drs.evaluate(bare, POLICY, estimators="ips-cv")
+    assert drs.evaluate(table, POLICY, estimators="ips-cv").estimators == ["ips-cv"]
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1, math.nan, math.inf, "1", True])
+def test_lambdas_that_are_none(table, value):
+    with pytest.raises(drs.DrstreamError, match=f"lambda_={value!r} must be a number above 0"):
+        drs.evaluate(table, POLICY, MODEL, ["dros"], lambda_=value)
+
+
+def test_lambda_adds_its_estimators_to_the_default_ones(table):
+    before = drs.evaluate(table, POLICY, MODEL).estimators
+    after = drs.evaluate(table, POLICY, MODEL, lambda_=2.0).estimators
+    assert set(after) - set(before) == {"dros", "switch-dr"}
+    assert drs.evaluate(table, POLICY, lambda_=2.0).estimators == drs.evaluate(table, POLICY).estimators  # no model
+
+
+def test_an_event_of_another_action_only():
+    """No weight at all: the value is the model's, and there is no interval."""
+    table = pa.table({"action": [0, 0], "reward": [1.0, 0.0], "propensity": [0.5] * 2})
+    log, model = drs.Log(table, actions=2), drs.models.Constant([0.25, 0.75])
+    result = drs.evaluate(log, drs.policies.Constant(1), model, ["dros", "switch-dr", "ips-cv"], lambda_=1.0)
+    for name, value in (("dros", 0.75), ("switch-dr", 0.75), ("ips-cv", 0.0)):
+        assert result[name].value == value
+        assert math.isnan(result[name].low)
