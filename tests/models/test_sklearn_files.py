@@ -78,7 +78,7 @@ def test_types_that_are_not_trusted_are_refused_by_name(table, tmp_path):
     path = tmp_path / "model.skops"
     model = from_sklearn(Mean()).fit(table)
     model.save(path)
-    name = "tests.test_models_sklearn.Mean"
+    name = f"{Mean.__module__}.Mean"
     with pytest.raises(drs.ModelError, match=rf"model.skops holds types.*: {name}.*pass trusted=\['{name}'\]"):
         load(path)
     with pytest.raises(drs.ModelError, match=name):
