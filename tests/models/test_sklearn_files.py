@@ -82,7 +82,7 @@ def test_types_that_are_not_trusted_are_refused_by_name(table, tmp_path):
     with pytest.raises(drs.ModelError, match=rf"model.skops holds types.*: {name}.*pass trusted=\['{name}'\]"):
         load(path)
     with pytest.raises(drs.ModelError, match=name):
-        load(path, trusted=["tests.test_models_sklearn.Own"])
+        load(path, trusted=[f"{Mean.__module__}.Own"])
     for trusted in ([name], name):
         other = load(path, trusted=trusted)
         np.testing.assert_array_equal(other.predict(contexts(table)), model.predict(contexts(table)))
