@@ -32,7 +32,7 @@ def model():
 
 
 @pytest.mark.jit_only
-def test_python_lanes_alone_do_not_see_unfinished_contexts(big):
+def test_python_lanes_alone_do_not_see_unfinished_contexts():
     """Contexts in columns are put together once for all lanes, which run on threads."""
 
     class Looks(reference.UCB1):
@@ -41,9 +41,9 @@ def test_python_lanes_alone_do_not_see_unfinished_contexts(big):
             return np.full((len(X), 4), 0.25)
 
     w = drs.synth.World(n_actions=4, n_features=40, kinds=None)
-    log = drs.Log(w.table(60_000, seed=1))
-    runs = drs.replay(log, Looks(4, 40), 500, q=[0.0, 0.01, 0.05, 0.1], threads=4)
-    alone = drs.replay(log, Looks(4, 40), 500, q=[0.0, 0.01, 0.05, 0.1], threads=1)
+    log = drs.Log(w.table(20_000, seed=1))
+    runs = drs.replay(log, Looks(4, 40), 150, q=[0.0, 0.01, 0.05, 0.1], threads=4)
+    alone = drs.replay(log, Looks(4, 40), 150, q=[0.0, 0.01, 0.05, 0.1], threads=1)
     assert [bits(run) for run in runs] == [bits(run) for run in alone]
 
 
