@@ -1,11 +1,11 @@
-"""Adds to the benchmarks' JSON what the report says about the machine."""
+"""Adds to the benchmarks' JSON what the page says about the machine and the size of the run."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from bench import cases
+from bench.common import logs
 from drstream.execution import usable_cores
 
 PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb", "scikit-learn", "vowpalwabbit", "coba")
@@ -14,8 +14,8 @@ PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb", "scikit
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     machine_info["usable_cores"] = usable_cores()
     machine_info["versions"] = {name: found for name in PACKAGES if (found := installed(name))}
-    machine_info["rows"] = cases.ROWS
-    machine_info["full_size"] = cases.FULL_SIZE
+    machine_info["rows"] = logs.ROWS
+    machine_info["full_size"] = logs.FULL_SIZE
 
 
 def installed(name: str) -> str | None:

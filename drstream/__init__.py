@@ -13,23 +13,30 @@ __version__ = "0.1.0"
 _WHERE = {
     "Log": "drstream.log",
     "Sparse": "drstream.log",
-    "evaluate": "drstream.evaluation",
-    "replay": "drstream.replaying",
+    "evaluate": "drstream.evaluation.evaluate",
+    "replay": "drstream.replaying.replay",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
-    "Evaluation": "drstream.results",
-    "Replay": "drstream.runs",
-    "Replays": "drstream.comparison",
+    "Evaluation": "drstream.evaluation.result",
+    "Replay": "drstream.replaying.result",
+    "Replays": "drstream.replaying.comparison",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
     "ModelError": "drstream.errors",
     "NotEnoughEventsError": "drstream.errors",
+    "DrstreamWarning": "drstream.errors",
+    "estimators": "drstream.evaluation.estimators",
+    "models": "drstream.models",
+    "optimize": "drstream.optimize",
+    "policies": "drstream.policies",
+    "synth": "drstream.synth",
 }
-_MODULES = ("models", "optimize", "policies", "synth")
+_MODULES = ("estimators", "models", "optimize", "policies", "synth")
 
 __all__ = [
     "DrstreamError",
+    "DrstreamWarning",
     "Estimate",
     "Evaluation",
     "Log",
@@ -40,6 +47,7 @@ __all__ = [
     "Replay",
     "Replays",
     "Sparse",
+    "estimators",
     "evaluate",
     "models",
     "optimize",
@@ -51,22 +59,30 @@ __all__ = [
 
 if TYPE_CHECKING:
     from drstream import models, optimize, policies, synth
-    from drstream.comparison import Replays
-    from drstream.errors import DrstreamError, LogError, ModelError, NotEnoughEventsError, PolicyError
-    from drstream.evaluation import evaluate
+    from drstream.errors import (
+        DrstreamError,
+        DrstreamWarning,
+        LogError,
+        ModelError,
+        NotEnoughEventsError,
+        PolicyError,
+    )
+    from drstream.evaluation import estimators
+    from drstream.evaluation.evaluate import evaluate
+    from drstream.evaluation.result import Evaluation
     from drstream.log import Log, Sparse
-    from drstream.replaying import replay
-    from drstream.results import Estimate, Evaluation
-    from drstream.runs import Replay
+    from drstream.replaying.comparison import Replays
+    from drstream.replaying.replay import replay
+    from drstream.replaying.result import Replay
+    from drstream.results import Estimate
     from drstream.sampling import uniforms
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"drstream.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'drstream' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    module = importlib.import_module(_WHERE[name])
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value  # found at once from now on
     return value
 

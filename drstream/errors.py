@@ -1,13 +1,60 @@
-"""What drstream raises when the input is wrong. The command line turns each of these into one line and exit code 2."""
+"""What drstream raises and warns of when the input is wrong, and the words of its messages.
+
+Messages speak of parameters. The command line has options instead: it shows the same messages with `parameter(...)` and
+`phrase(...)` in its own words.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
+import sys
+import warnings
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_START, _OR, _END = "\ue000", "\ue001", "\ue002"  # around words that have two forms; for private use in Unicode
+_TWO_FORMS = re.compile(f"{_START}(.*?){_OR}(.*?){_END}", re.DOTALL)
+_NO_VALUE = object()
+_PACKAGE = str(Path(__file__).parent)
+
+
+def phrase(python: str, command: str) -> str:
+    """Words of a message that the command line says in another way."""
+    return f"{_START}{python}{_OR}{command}{_END}"
+
+
+def parameter(name: str, value: Any = _NO_VALUE, *, option: str | None = None) -> str:
+    """A parameter in a message, perhaps with its value; on the command line, it is an option of the same name.
+
+    >>> in_python(parameter("crossfit", 5)), for_command_line(parameter("crossfit", 5))
+    ('crossfit=5', '--crossfit 5')
+    """
+    flag = f"--{(option or name).rstrip('_').replace('_', '-')}"
+    if value is _NO_VALUE:
+        return phrase(f"{name}=", flag)
+    return phrase(f"{name}={value!r}", f"{flag} {'none' if value is None else value}")
+
+
+def in_python(message: str) -> str:
+    return _TWO_FORMS.sub(r"\1", message)
+
+
+def for_command_line(message: str) -> str:
+    return _TWO_FORMS.sub(r"\2", message)
 
 
 class DrstreamError(ValueError):
     """Something about the input is wrong; the message says what, where, and what to do."""
+
+    def __init__(self, message: str = "", *, kind: str = "") -> None:
+        super().__init__(in_python(message))
+        self.message = message  # with both forms of its words
+        self.kind = kind  # for code that must tell errors of one class apart
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message,), vars(self)
 
 
 class LogError(DrstreamError):
@@ -39,16 +86,40 @@ class NotEnoughEventsError(DrstreamError):
     events_for_ten: int | None = None
 
 
-def near(name: str, names: Iterable[str]) -> str:
+class DrstreamWarning(UserWarning):
+    """The result may not mean what it seems to mean; the message says why, and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(in_python(message))
+        self.message = message
+
+
+def warn_user(message: str) -> None:
+    """Warn of something; Python shows the line of the user's code that called drstream."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(DrstreamWarning(message), stacklevel=level - 1)
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """The names that the user may have meant.
+
+    >>> closest("propensty", ["action", "propensity"])
+    ['propensity']
+    """
+    lower = {n.lower(): n for n in reversed(list(names))}
+    return [lower[n] for n in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
     """A hint at the names that the user may have meant, or the names there are.
 
-    >>> near("propensty", ["action", "propensity"])
+    >>> suggest("propensty", ["action", "propensity"])
     "did you mean 'propensity'?"
     """
     names = list(names)
-    lower = {n.lower(): n for n in reversed(names)}
-    close = [lower[n] for n in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
-    if close:
+    if close := closest(name, names):
         return f"did you mean {' or '.join(repr(n) for n in close)}?"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"there are: {shown or 'none'}"

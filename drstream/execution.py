@@ -9,17 +9,17 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from numbers import Integral
 from queue import Empty, Full, Queue
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from drstream.errors import DrstreamError
+from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
 from drstream.log.source import Part
+from drstream.parameters import whole
 from drstream.progress import reporter
 
 Result = TypeVar("Result")
@@ -29,29 +29,47 @@ AWAKE = 0.2  # s, between looks whether all is over
 AHEAD = 2  # parts under way for each worker: one is worked on, one is ready
 
 
+@dataclass(frozen=True)
+class Workers:
+    """Who does the work of a pass, and who hears of its progress: threads=, executor= and progress=, checked."""
+
+    threads: int
+    executor: Executor | None = None
+    progress: Any = False
+
+    @classmethod
+    def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
+        if executor is not None and not hasattr(executor, "submit"):
+            raise DrstreamError(
+                f"{parameter('executor', executor)}: it must be a concurrent.futures.Executor, or another object with "
+                "submit()"
+            )
+        count = usable_cores() if threads is None else whole("threads", threads, error=DrstreamError)
+        return cls(count, executor, progress or False)
+
+    @property
+    def quietly(self) -> Workers:
+        """The same, for a pass that shows no progress."""
+        return replace(self, progress=False)
+
+
 def run(
-    task: Callable[[Part], Result],
-    log: Log,
-    columns: Sequence[str],
-    threads: int | None = None,
-    executor: Executor | None = None,
-    progress: Any = False,
-    text: str = "",
+    task: Callable[[Part], Result], log: Log, columns: Sequence[str], workers: Workers, text: str = ""
 ) -> Iterator[Result]:
     """`task(part)` for every part of the log, in order, whatever finishes first.
 
     BLAS is held to one thread: the parts are the parallelism, and its sums must not depend on the number of threads.
     """
-    workers = how_many(threads)
     parts = log.parts(columns)
     stop = threading.Event()
+    executor = workers.executor
     with ExitStack() as stack:
-        report = partial(stack.enter_context(reporter(progress, log.rows)), text=text)
+        report = partial(stack.enter_context(reporter(workers.progress, log.rows)), text=text)
         stack.enter_context(one_blas_thread())
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
-        elif workers > 1:
-            executor = ThreadPoolExecutor(workers, thread_name_prefix="drstream")
+        elif workers.threads > 1:
+            executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream")
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # before the pool is waited for
             task = partial(_until, stop, task)
@@ -64,7 +82,7 @@ def run(
         stack.callback(lambda: [future.cancel() for _, future in under_way])
         for part in parts:
             under_way.append((part, executor.submit(task, part)))
-            if len(under_way) >= AHEAD * workers:
+            if len(under_way) >= AHEAD * workers.threads:
                 yield _next(under_way, report)
         while under_way:
             yield _next(under_way, report)
@@ -145,13 +163,6 @@ def result_of(future: Future[Result]) -> Result:
     return future.result()
 
 
-def how_many(threads: int | None) -> int:
-    """The number of threads that `threads=` means."""
-    if threads is not None and (not isinstance(threads, Integral) or threads < 1):
-        raise DrstreamError(f"threads={threads!r}: a whole number, at least 1")
-    return int(threads) if threads else usable_cores()
-
-
 def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int], None]) -> Result:
     part, future = under_way.popleft()
     result = result_of(future)
@@ -171,8 +182,8 @@ def _until(stop: threading.Event, task: Callable[[Part], Result], part: Part) ->
     return task(part)
 
 
-def go_on() -> None:
-    """For tasks to call now and then: ends them when the pass is over, so that Ctrl-C does not wait for a row group."""
+def raise_if_stopped() -> None:
+    """End a task when its pass is over. Tasks call it now and then, so that Ctrl-C does not wait for a row group."""
     stop = getattr(_worker, "stop", None)
     if stop is not None and stop.is_set():
         raise Stopped

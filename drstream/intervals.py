@@ -7,14 +7,14 @@ from numbers import Real
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError
+from drstream.errors import DrstreamError, parameter
+from drstream.types import Floats
 
 EPSILON = 2.0**-52
 
 
-def standard_error(gradient: NDArray[np.float64], comoment: NDArray[np.float64], n: int) -> float:
+def standard_error(gradient: Floats, comoment: Floats, n: int) -> float:
     """Of a smooth function of means over n events, from its gradient and the co-moments; NaN for n < 2.
 
     Never less than what rounding may hide: of policies that differ in the last digits, the difference is not certain.
@@ -35,7 +35,7 @@ def normal(value: float, stderr: float, confidence: float) -> tuple[float, float
     return value - half, value + half
 
 
-def student(values: NDArray[np.float64], confidence: float) -> tuple[float, float, float, float]:
+def student(values: Floats, confidence: float) -> tuple[float, float, float, float]:
     """The mean of independent values, its standard error and t interval; one value alone has none."""
     n = len(values)
     mean = math.fsum(values) / n
@@ -62,5 +62,5 @@ def z_score(confidence: float) -> float:
     1.96
     """
     if not isinstance(confidence, Real) or not 0 < confidence < 1:
-        raise DrstreamError(f"confidence={confidence!r}: it must lie between 0 and 1, e.g. 0.95")
+        raise DrstreamError(f"{parameter('confidence', confidence)}: it must lie between 0 and 1, e.g. 0.95")
     return NormalDist().inv_cdf((1 + float(confidence)) / 2)

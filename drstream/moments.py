@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.kernels import moments as kernels
+from drstream.types import Floats, Ints
 
-Floats = NDArray[np.float64]
 State = NDArray[np.void]  # one record
 
 
@@ -23,11 +23,11 @@ class Layout:
     groups: tuple[tuple[int, ...], ...]
 
     @cached_property
-    def members(self) -> NDArray[np.int64]:
+    def members(self) -> Ints:
         return np.array([v for group in self.groups for v in group], dtype=np.int64)
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         return np.cumsum([0, *map(len, self.groups)], dtype=np.int64)
 
     @cached_property
@@ -74,6 +74,6 @@ class Layout:
         return upper + np.triu(upper, 1).T
 
 
-def _fields(state: State) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+def _fields(state: State) -> tuple[Ints, Floats, Floats, Floats]:
     record = state[0]
     return record["count"], record["sums"], record["carries"], record["comoments"]

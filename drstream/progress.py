@@ -47,4 +47,33 @@ def _bar(total: int | None) -> Iterator[Callable[..., None]]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
-        yield lambda done, text="": bars.update(bar, completed=done, description=text)
+        notice.line = lambda text: bars.update(bar, description=text)
+        try:
+            yield lambda done, text="": bars.update(bar, completed=done, description=text)
+        finally:
+            notice.line = _on_a_line_of_its_own
+
+
+class CompileNotice:
+    """Says on a terminal that kernels are being compiled, for as long as that lasts."""
+
+    line: Callable[[str], None]  # shows a text, beside the bar where there is one
+
+    def start(self) -> None:
+        """Only the command line calls this: a library should not write to its user's terminal unasked."""
+        from drstream.kernels import _notice
+
+        if sys.stderr.isatty():
+            self.line = _on_a_line_of_its_own
+            _notice.listener = self.show
+
+    def show(self, count: int, at_work: bool) -> None:
+        self.line(f"compiling kernels for this machine, once: {count}" if at_work else "")
+
+
+def _on_a_line_of_its_own(text: str) -> None:
+    sys.stderr.write(f"\r\x1b[2K{text}")  # over what was there
+    sys.stderr.flush()
+
+
+notice = CompileNotice()

@@ -1,28 +1,12 @@
-"""What an evaluation returns."""
+"""What all results share: an estimate with its interval, the models that were used, and JSON."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-
-from drstream import intervals
-from drstream.calibration import Calibration, WithModels
-from drstream.errors import near
-from drstream.estimators import Estimator
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from drstream.models.binding import Used
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,180 +20,24 @@ class Estimate:
     n: int  # events
     ess: float = math.nan  # effective sample size (Σw)² / Σw²; n where no weights are used
     max_weight: float = math.nan
-    capped: float = 0.0  # share of the weights that a cap or floor changed
+    capped: float = 0.0  # share of the weights that the estimator made smaller
 
     def __str__(self) -> str:
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
 
 
-class Evaluation(WithModels):
-    """Estimates of every policy by every estimator: `result["new", "dr"].value`."""
+class Note(str):
+    """A sentence about a result that its reader should know; its kind is for code."""
 
-    def __init__(
-        self,
-        policies: Sequence[str],
-        labels: Sequence[Any],
-        estimators: Sequence[Estimator],
-        groups: dict[tuple[str, ...], tuple[Floats, Floats]],
-        typical_reward: float,
-        n: int,
-        largest: Floats,
-        capped: NDArray[np.int64],
-        used: Used,
-        calibration: Calibration,
-        skipped: dict[str, int],
-        confidence: float,
-    ) -> None:
-        self.policies = list(policies)
-        self.labels = list(labels)  # the actions; none where only probabilities of logged actions were looked at
-        self.estimators = [e.name for e in estimators]
-        self.n = n
-        self.skipped = skipped  # bad rows that were left out, by reason
-        self.confidence = confidence
-        self._estimators = {e.name: e for e in estimators}
-        self._groups = groups  # terms -> means and co-moments of the reward and of these terms of every policy
-        self._typical_reward = typical_reward
-        self._largest = largest
-        self._capped = capped
-        self._set_models(used, calibration)
+    kind: str
 
-    def __getitem__(self, key: tuple[str, str] | str) -> Estimate:
-        """The estimate for (policy, estimator); the estimator alone will do where there is one policy."""
-        if isinstance(key, str) and len(self.policies) == 1:
-            key = (self.policies[0], key)
-        if not isinstance(key, tuple) or len(key) != 2:
-            raise KeyError(f"result[{key!r}]: give a policy and an estimator, e.g. result[{self.policies[0]!r}, 'dr']")
-        j, estimator = self._find(*key)
-        value, gradient, comoment = self._linear(j, estimator)
-        return self._estimate(value, gradient, comoment, **self._weights(j, estimator))
+    def __new__(cls, text: str, kind: str = "") -> Self:
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
 
-    @property
-    def baseline(self) -> Estimate:
-        """The logging policy's own mean reward."""
-        means, comoment = next(iter(self._groups.values()))
-        gradient = np.zeros(len(means))
-        gradient[0] = 1
-        return self._estimate(float(means[0]), gradient, comoment, ess=float(self.n), max_weight=1.0)
-
-    def difference(self, policy: str, other: str | None = None, estimator: str | None = None) -> Estimate:
-        """Value of a policy less that of another, or less the logging policy's, from the paired terms of each event.
-
-        Where estimator is left out, it is "dr" if that was asked for, else the first.
-        """
-        j, chosen = self._find(policy, estimator or ("dr" if "dr" in self.estimators else self.estimators[0]))
-        value, gradient, comoment = self._linear(j, chosen)
-        if other is None:
-            value -= self.baseline.value
-            gradient[0] -= 1
-        else:
-            other_value, other_gradient, _ = self._linear(self._find(other, chosen.name)[0], chosen)
-            value -= other_value
-            gradient -= other_gradient
-        return self._estimate(value, gradient, comoment)
-
-    def _find(self, policy: str, estimator: str) -> tuple[int, Estimator]:
-        if policy not in self.policies:
-            raise KeyError(f"no policy {policy!r} was evaluated: {near(str(policy), self.policies)}")
-        if estimator not in self._estimators:
-            raise KeyError(f"no estimator {estimator!r} was asked for: {near(str(estimator), self.estimators)}")
-        return self.policies.index(policy), self._estimators[estimator]
-
-    def _linear(self, j: int, estimator: Estimator) -> tuple[float, Floats, Floats]:
-        """Value, gradient over the whole group of variables, and their co-moments."""
-        means, comoment = self._groups[estimator.terms]
-        size = len(estimator.terms)
-        place = slice(1 + j * size, 1 + (j + 1) * size)
-        gradient = np.zeros(len(means))
-        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            value = float(estimator.value(means[place], self._typical_reward))
-            gradient[place] = estimator.gradient(means[place])
-        if estimator.weight and self._largest[j, int(estimator.capped)] == 0:
-            gradient[place] = math.nan  # no event tells of this policy: there is no interval, not one of width 0
-        return value, gradient, comoment
-
-    def _weights(self, j: int, estimator: Estimator) -> dict[str, float]:
-        if estimator.weight is None:
-            return {"ess": float(self.n)}
-        terms = next(terms for terms in self._groups if estimator.weight in terms)
-        means, comoment = self._groups[terms]
-        place = 1 + j * len(terms) + terms.index(estimator.weight)
-        with np.errstate(all="ignore"):
-            mean = means[place] ** 2
-            squares = comoment[place, place] / self.n + mean
-            ess = float(self.n * mean / squares)  # NaN where no event has weight
-        return {
-            "ess": ess,
-            "max_weight": float(self._largest[j, int(estimator.capped)]),
-            "capped": float(self._capped[j] / self.n) if estimator.capped else 0.0,
-        }
-
-    def _estimate(self, value: float, gradient: Floats, comoment: Floats, **weights: float) -> Estimate:
-        stderr = intervals.standard_error(gradient, comoment, self.n) if not math.isnan(value) else math.nan
-        low, high = intervals.normal(value, stderr, self.confidence)
-        return Estimate(value, stderr, low, high, self.n, **weights)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One row for each policy and estimator, with the paired difference to the logging policy."""
-        rows = []
-        for policy in self.policies:
-            for estimator in self.estimators:
-                gain = self.difference(policy, estimator=estimator)
-                rows.append(
-                    {
-                        "policy": policy,
-                        "estimator": estimator,
-                        **asdict(self[policy, estimator]),
-                        "difference": gain.value,
-                        "difference_low": gain.low,
-                        "difference_high": gain.high,
-                    }
-                )
-        return rows
-
-    def to_arrow(self) -> pa.Table:
-        """One row for each policy and estimator; baseline, skipped rows and confidence are in the schema's metadata."""
-        about = {key: json.dumps(value) for key, value in self._about().items()}
-        return pa.Table.from_pylist(self.rows()).replace_schema_metadata(about)
-
-    def to_pandas(self) -> pd.DataFrame:
-        return self.to_arrow().to_pandas()
-
-    def to_dict(self) -> dict[str, Any]:
-        return plain({**self._about(), "estimates": self.rows()})
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """As JSON; what is undefined is null."""
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def _about(self) -> dict[str, Any]:
-        baseline = self.baseline
-        return plain(
-            {
-                "events": self.n,
-                "actions": self.labels,
-                "confidence": self.confidence,
-                "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
-                "skipped": self.skipped,
-                **self.about_models(),
-            }
-        )
-
-    def __repr__(self) -> str:
-        actions = f", {len(self.labels)} actions" if self.labels else ""
-        lines = [f"Evaluation of {self.n:,} events{actions}; logging policy's mean reward {self.baseline}"]
-        if self.skipped:
-            lines.append(
-                "  skipped: " + ", ".join(f"{count:,} rows ({reason})" for reason, count in self.skipped.items())
-            )
-        if how := self.how():
-            lines.append(f"  {how}")
-        width = max(len("policy"), *map(len, self.policies))
-        lines.append(f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}")
-        for row in self.rows():
-            interval = f"[{row['low']:.6g}, {row['high']:.6g}]"
-            who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
-            lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {row['ess']:>12,.0f}")
-        return "\n".join(lines)
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.kind
 
 
 def plain(value: Any) -> Any:
@@ -219,3 +47,71 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """What a result says of the models that were used."""
+
+    crossfit: int | None = None  # number of folds that models were fitted by
+    crossfitted: tuple[bool, bool] = (False, False)  # whether the reward model was, and the propensity model
+    estimated_propensities: bool = False
+    least_propensity: float = math.nan  # of those that propensity= gave; NaN for the log's own
+    r2: float = math.nan  # of the reward model on the logged events
+    calibration: pa.Table | None = None  # predictions and rewards by decile of the prediction
+    clamped: float = 0.0  # share of the predictions, over all actions, that the clamp changed
+
+
+class WithModels:
+    """A result that knows the models it was made with."""
+
+    models: ModelSummary
+
+    @property
+    def crossfit(self) -> int | None:
+        """Number of folds that models were fitted by; None without cross-fitting."""
+        return self.models.crossfit
+
+    @property
+    def estimated_propensities(self) -> bool:
+        return self.models.estimated_propensities
+
+    @property
+    def least_propensity(self) -> float:
+        """The smallest propensity that propensity= gave; NaN where the log's own were used."""
+        return self.models.least_propensity
+
+    @property
+    def r2(self) -> float:
+        """R² of the reward model on the logged events; NaN without one."""
+        return self.models.r2
+
+    @property
+    def calibration(self) -> pa.Table | None:
+        """Mean prediction and mean reward of the logged events by decile of the prediction; None without a model."""
+        return self.models.calibration
+
+    @property
+    def clamped(self) -> float:
+        """Share of the predictions, over all actions, that the clamp changed."""
+        return self.models.clamped
+
+    def about_models(self) -> dict[str, Any]:
+        table = self.calibration
+        model = None
+        if table is not None:
+            model = {"r2": self.r2, "clamped": self.clamped, "calibration": table.to_pylist()}
+        said = {"crossfit": self.crossfit, "estimated_propensities": self.estimated_propensities}
+        return {**said, "least_propensity": self.least_propensity, "model": model}
+
+    def how(self) -> str:
+        """A sentence about the models; empty where there are none."""
+        by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self.models.crossfitted]
+        said = []
+        if self.calibration is not None:
+            clamped = f", {self.clamped:.2%} of its predictions clamped" if self.clamped else ""
+            said.append(f"reward model{by_fold[0]}: R² {self.r2:.3g} on the logged events{clamped}")
+        if not math.isnan(self.least_propensity):
+            whose = "estimated" if self.estimated_propensities else "of the policy given as propensity="
+            said.append(f"propensities {whose}{by_fold[1]}: at least {self.least_propensity:.3g}")
+        return "; ".join(said)

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.kernels import random
+from drstream.types import Floats
 
 SEEDS = 2**64
 
 
-def uniforms(seed: int, start: int, count: int) -> NDArray[np.float64]:
+def uniforms(seed: int, start: int, count: int) -> Floats:
     """The random numbers in [0, 1) of rows start, start + 1, ...: a function of (seed, row) and nothing else.
 
     >>> bool((uniforms(7, 100, 5) == uniforms(7, 98, 7)[2:]).all())
@@ -19,5 +20,5 @@ def uniforms(seed: int, start: int, count: int) -> NDArray[np.float64]:
     return at_rows(seed, np.arange(start, start + count, dtype=np.uint64))
 
 
-def at_rows(seed: int, rows: NDArray[np.uint64]) -> NDArray[np.float64]:
+def at_rows(seed: int, rows: NDArray[np.uint64]) -> Floats:
     return random.uniforms(np.array([seed % SEEDS], dtype=np.uint64), rows)

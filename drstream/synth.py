@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.policies.base import FixedPolicy, as_policy
-from drstream.writing import whole
+from drstream.storage import atomic_path
+from drstream.types import Floats
 
-Floats = NDArray[np.float64]
 CHUNK = 1 << 18
 LAYOUTS = ("wide", "list")
 
@@ -119,6 +119,6 @@ class World:
     ) -> None:
         """Write a log to a Parquet file; the file appears when it is complete."""
         schema = self.table(1, layout=layout).schema
-        with whole(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
+        with atomic_path(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
             for table in self.tables(rows, seed=seed, layout=layout):
                 writer.write_table(table, row_group_size=row_group_rows)

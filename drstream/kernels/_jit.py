@@ -1,6 +1,7 @@
 """The one place that knows Numba's flags and its cache; besides, only `_types.py` imports numba.
 
-`@kernel(signature, ...)` compiles ahead for exactly those signatures and keeps the machine code on disk.
+`@kernel(signature, ...)` compiles for exactly those signatures, each when a call first needs it, and keeps the machine
+code on disk. So importing a kernel costs nothing, and a run compiles what it uses.
 `@helper` marks a function that only kernels call: it is compiled into its callers.
 `@inlined` is a helper for the hot path: a call of it counts no references to arrays, 10 ns for each of them.
 `@unordered_helper` is a helper whose sums may be taken in any order, so that they vectorise; `unordered=True` says the
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -22,6 +24,8 @@ import numpy as np
 from numba.core import config
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+from drstream.kernels import _notice
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,7 +39,8 @@ FLAGS: dict[str, Any] = {
 }
 UNORDERED: dict[str, Any] = {**FLAGS, "fastmath": {"contract", "reassoc", "nsz"}}
 
-COMPILED: list[Any] = []  # every kernel of this process, for tests that count cache hits
+COMPILED: list[Any] = []  # every kernel that this process has called, for tests that count cache hits
+_one_compiler = threading.RLock()
 
 
 def _digest() -> str:
@@ -63,11 +68,14 @@ class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
         return (*super()._index_key(sig, codegen), self.digest)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = None
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception:  # a truncated or foreign cache file: compile instead
             logging.getLogger("drstream").debug("kernel cache unreadable", exc_info=True)
-            return None
+        if found is None:
+            _notice.compiling()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
@@ -84,20 +92,49 @@ def _use_cache(dispatcher: Any) -> None:
 
 
 def kernel(*signatures: Any, unordered: bool = False) -> Callable[[Function], Function]:
-    """Compile for these signatures now, from the cache where it has them, and for no others."""
+    """Compile for these signatures and no others: each when it is first called for, from the cache if it has it."""
 
-    def compile_now(function: Function) -> Function:
+    def declare(function: Function) -> Function:
         if config.DISABLE_JIT:
             return np.errstate(all="ignore")(function)  # as compiled code, which never warns
-        dispatcher: Any = numba.njit(**(UNORDERED if unordered else FLAGS))(function)
-        _use_cache(dispatcher)
-        for signature in signatures:
-            dispatcher.compile(signature)
-        dispatcher.disable_compile()
-        COMPILED.append(dispatcher)
+        flags = UNORDERED if unordered else FLAGS
+        dispatcher: Any = numba.njit(**flags)(function)
+        dispatcher.declared = {signature.args: signature for signature in signatures}
+        dispatcher.compiler = numba.njit(**flags)(function)  # `dispatcher` never compiles: threads may be calling it
+        dispatcher._can_compile = False
+        # Numba asks for conversions when no compiled signature takes the arguments: then one more is compiled. Calls
+        # that find one do not come here.
+        dispatcher._search_new_conversions = partial(_compile_for, dispatcher)
         return dispatcher
 
-    return compile_now
+    return declare
+
+
+def _compile_for(dispatcher: Any, *values: Any) -> bool:
+    """Compile the signature that takes these values, unless another thread just did; whether there is one."""
+    types = tuple(map(dispatcher.typeof_pyval, values))
+    context = dispatcher.typingctx
+    for wanted, signature in dispatcher.declared.items():
+        fits = len(wanted) == len(types) and None not in map(context.can_convert, types, wanted)
+        if fits:
+            compile_signature(dispatcher, signature)
+            type(dispatcher)._search_new_conversions(dispatcher, *values)
+            return True
+    return False
+
+
+def compile_signature(dispatcher: Any, signature: Any) -> None:
+    """Compile a kernel for one of its signatures, or load it, if that was not done before."""
+    with _one_compiler:
+        if signature.args in dispatcher.overloads:
+            return
+        compiler = dispatcher.compiler
+        if not compiler.overloads:
+            _use_cache(compiler)
+            COMPILED.append(compiler)
+        compiler.compile(signature)
+        _notice.compiled()
+        dispatcher.add_overload(compiler.overloads[signature.args])
 
 
 def helper(function: Function) -> Function:
@@ -121,14 +158,16 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
     plain = getattr(function, "py_func", function)
     if config.DISABLE_JIT:
         return plain
-    if signature.args in getattr(function, "overloads", {}):
-        return function  # one of ours
+    if signature.args in getattr(function, "declared", {}):  # one of ours
+        compile_signature(function, signature)
+        return function
     dispatcher: Any = numba.njit(**{**FLAGS, "boundscheck": checked or FLAGS["boundscheck"]})(plain)
     if not checked and not any(isinstance(cell.cell_contents, Dispatcher) for cell in plain.__closure__ or ()):
         _use_cache(dispatcher)  # else every process would leave one more file: such a closure never looks the same
         if isinstance(dispatcher._cache, _DigestCache):
             dispatcher._cache.digest = hashlib.sha256((DIGEST + _what_it_uses(plain, set())).encode()).hexdigest()
     dispatcher.compile(signature)
+    _notice.compiled()
     dispatcher.disable_compile()
     COMPILED.append(dispatcher)
     return dispatcher

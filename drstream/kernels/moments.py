@@ -8,7 +8,7 @@ import numpy as np
 
 from drstream.kernels._jit import helper, kernel, unordered_helper
 from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
-from drstream.kernels.sums import LANES, dot, lane_sum, two_sum
+from drstream.kernels.sums import ACCUMULATORS, compensated_sum, dot, two_sum
 
 CHUNK = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
 
@@ -93,8 +93,8 @@ def _chan_factor(n, m):
 def update(terms, members, starts, count, sums, carries, comoments):
     """Add the columns of `terms` (variables x rows) to a state; `terms` is left centred."""
     variables, rows = terms.shape
-    high = np.empty(LANES)
-    low = np.empty(LANES)
+    high = np.empty(ACCUMULATORS)
+    low = np.empty(ACCUMULATORS)
     shift = np.empty(variables)
     for first in range(0, rows, CHUNK):
         last = min(first + CHUNK, rows)
@@ -102,7 +102,7 @@ def update(terms, members, starts, count, sums, carries, comoments):
         n = count[0]
         for v in range(variables):
             x = terms[v][first:last]
-            total, lost = lane_sum(x, high, low)
+            total, lost = compensated_sum(x, high, low)
             mean = (total + lost) / m
             for i in range(m):
                 x[i] -= mean

@@ -1,7 +1,10 @@
-"""DR-ns, Algorithm 1 of the paper (section 5.3): one step, and the two loops that call it.
+"""DR-ns, Algorithm 1 of the paper (section 5.3): what it does with one event, and the two loops that call that.
 
-`learn` and `learn_sparse` ask a compiled policy for every event; `replay_block` reads probabilities that a Python
-policy, or a fixed one, gave for a block of events.
+`learn` and `learn_sparse` ask a compiled policy for every event. `replay_given` reads probabilities that a Python
+policy, or a fixed one, gave beforehand for some events.
+
+Step t of the simulation ends with the t-th acceptance. The events since the acceptance before it are the paper's B(t):
+here they are the events of step t.
 """
 
 from typing import Any, NamedTuple
@@ -11,6 +14,7 @@ import numpy as np
 from drstream.kernels import quantiles
 from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import (
+    DOUBLE,
     F4_IN2,
     F8,
     F8_2,
@@ -18,6 +22,7 @@ from drstream.kernels._types import (
     F8_IN2,
     I4_IN,
     I8_IN,
+    SINGLE,
     float64,
     function,
     int64,
@@ -42,7 +47,7 @@ LANE = np.dtype(
         ("carry", "i8"),  # 1: Q is kept when a replicate ends
         ("most_replicates", "i8"),  # then the lane is done; -1: as many as there are
         ("bin_steps", "i8"),  # steps of simulated time to a point of the curve
-        ("room", "i8"),  # blocks that `learn` may take down before it returns; 0: it takes none down
+        ("snapshot_space", "i8"),  # states of the policy that `learn` may copy before it returns; 0: it copies none
         # the replicate under way
         ("t", "i8"),  # events accepted
         ("c", "f8"),
@@ -52,12 +57,12 @@ LANE = np.dtype(
         ("value_carry", "f8"),  # what rounding took from it
         ("weight", "f8"),  # C
         ("weight_carry", "f8"),
-        ("block", "f8"),  # sum of V_k since the last acceptance
-        ("block_carry", "f8"),
-        ("block_events", "i8"),
-        ("block_mass", "f8"),  # sum of (c w - 1)+ since then
-        ("last_weight", "f8"),  # c |B| of the block that the last acceptance ended
-        ("noted", "i8"),  # blocks taken down in this call
+        ("step_value", "f8"),  # sum of V_k since the last acceptance
+        ("step_value_carry", "f8"),
+        ("step_events", "i8"),  # |B|
+        ("step_mass", "f8"),  # sum of (c w - 1)+ since then
+        ("last_weight", "f8"),  # c |B| of the step that the last acceptance ended
+        ("snapshots", "i8"),  # states copied in this call
         # over all replicates
         ("replicates", "i8"),  # complete
         ("reported", "i8"),  # of these, in earlier calls
@@ -67,7 +72,7 @@ LANE = np.dtype(
         ("least_reward", "f8"),
         ("largest_reward", "f8"),
         ("largest_weight", "f8"),
-        ("improper", "i8"),  # 1: the loop stopped at probabilities that are none
+        ("improper", "i8"),  # 1: the loop stopped at invalid probabilities
     ],
     align=True,
 )
@@ -84,14 +89,28 @@ REPLICATE = np.dtype(
     align=True,
 )
 
-# Rows of a lane's curve. First the replicate under way, for each bin of simulated time ...
-REWARD, MULTIPLIER, MASS, WEIGHT = range(4)
-# ... then all complete replicates: means and co-moments of a bin's reward Σ c V_k, weight Σ c, and average so far.
-(
-    MEAN_REWARD, MEAN_WEIGHT, M2_REWARD, M2_WEIGHT, CO_MOMENT, MEAN_AVERAGE, M2_AVERAGE, MEAN_C, LEAST_C, LARGEST_C,
-    ALL_MASS,
-) = range(4, 15)  # fmt: skip
-CURVE_ROWS = 15
+CURVE = np.dtype(  # a bin of simulated time: `bin_steps` steps
+    [
+        # the replicate under way
+        ("reward", "f8"),  # Σ c V_k
+        ("multiplier", "f8"),  # sum of c over the steps
+        ("mass", "f8"),  # sum of (c w - 1)+
+        ("weight", "f8"),  # Σ c
+        # all complete replicates: means and co-moments of a bin's reward and weight, and of the average so far
+        ("mean_reward", "f8"),
+        ("mean_weight", "f8"),
+        ("m2_reward", "f8"),
+        ("m2_weight", "f8"),
+        ("co_moment", "f8"),
+        ("mean_average", "f8"),
+        ("m2_average", "f8"),
+        ("mean_c", "f8"),
+        ("least_c", "f8"),
+        ("largest_c", "f8"),
+        ("all_mass", "f8"),
+    ],
+    align=True,
+)
 
 
 class Events(NamedTuple):
@@ -125,15 +144,15 @@ class Event(NamedTuple):
     row: Any
 
 
-class Lane(NamedTuple):
-    """The state of one simulation: a policy, a q and a seed."""
+class LaneArrays(NamedTuple):
+    """The state of a lane, one simulation: a policy, a q and a seed."""
 
     state: Any  # LANE
     tracker: Any  # Q: quantiles.STATE
     low: Any
     high: Any
-    curve: Any  # (CURVE_ROWS, bins)
-    replicates: Any  # room for those that end in this chunk: REPLICATE
+    curve: Any  # CURVE, for each bin
+    replicates: Any  # space for those that end in this chunk: REPLICATE
 
 
 class Learner(NamedTuple):
@@ -141,13 +160,13 @@ class Learner(NamedTuple):
 
     state: Any
     initial: Any
-    x: Any  # the context of the event; where it is sparse, room for its values
+    x: Any  # the context of the event; where it is sparse, space for its values
     pi: Any  # π_t(·|x)
-    notes: Any  # (room, S + 1): the state that a block found, and the block's weight
+    snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
 
 EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN2)
-LANE_TYPE = named(Lane, record(LANE), quantiles.TRACKER, F8, F8, F8_2, record(REPLICATE))
+LANE_TYPE = named(LaneArrays, record(LANE), quantiles.TRACKER, F8, F8, record(CURVE), record(REPLICATE))
 LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8, F8_2)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward
@@ -156,10 +175,10 @@ SPARSE_UPDATE = void(F8, I4_IN, F8_IN, int64, float64)  # state, indices, values
 
 
 @inlined
-def step(s, q, low, high, event):
+def consider(s, q, low, high, event):
     """Algorithm 1 for one event: whether it was accepted. s is LANE, q the state of the quantile tracker.
 
-    Records and single arrays, not a Lane: each call with a tuple of arrays counts references to all of them.
+    Records and single arrays, not LaneArrays: each call with a tuple of arrays counts references to all of them.
     """
     pi = event.pi
     p = event.propensity
@@ -173,10 +192,10 @@ def step(s, q, low, high, event):
     value = event.expected
     if s.kind == DOUBLY_ROBUST:
         value += w * (r - event.prediction)  # step (1)
-    s.block, error = two_sum(s.block, value)
-    s.block_carry += error
-    s.block_events += 1
-    s.block_mass += max(chance - 1.0, 0.0)
+    s.step_value, error = two_sum(s.step_value, value)
+    s.step_value_carry += error
+    s.step_events += 1
+    s.step_mass += max(chance - 1.0, 0.0)
     s.all_violations += chance > 1.0 + ROUNDING
     s.least_reward = min(s.least_reward, r)
     s.largest_reward = max(s.largest_reward, r)
@@ -193,18 +212,22 @@ def step(s, q, low, high, event):
 def accept(lane, r, row):
     """What follows an acceptance: the sums, the clock, the next multiplier."""
     s = lane.state[0]
-    weight = s.c * s.block_events
-    reward = r if s.kind == REJECTION else s.c * (s.block + s.block_carry)
+    weight = s.c * s.step_events
+    reward = r if s.kind == REJECTION else s.c * (s.step_value + s.step_value_carry)
     s.value, error = two_sum(s.value, reward)  # step (2), for all events since the last acceptance
     s.value_carry += error
     s.weight, error = two_sum(s.weight, weight)  # step (3)
     s.weight_carry += error
-    _note(lane, reward, weight)
+    bin = lane.curve[s.t // s.bin_steps]
+    bin.reward += reward
+    bin.multiplier += s.c
+    bin.mass += s.step_mass
+    bin.weight += weight
     s.last_weight = weight
-    s.block = 0.0
-    s.block_carry = 0.0
-    s.block_events = 0
-    s.block_mass = 0.0
+    s.step_value = 0.0
+    s.step_value_carry = 0.0
+    s.step_events = 0
+    s.step_mass = 0.0
     s.all_accepted += 1
     s.t += 1
     if s.t == s.horizon:
@@ -224,18 +247,6 @@ def _average(s):
 
 
 @helper
-def _note(lane, reward, weight):
-    """Put step t of the replicate into its curve."""
-    s = lane.state[0]
-    curve = lane.curve
-    b = s.t // s.bin_steps
-    curve[REWARD, b] += reward
-    curve[MULTIPLIER, b] += s.c
-    curve[MASS, b] += s.block_mass
-    curve[WEIGHT, b] += weight
-
-
-@helper
 def _complete(lane, row):
     """The replicate is complete: keep it, and begin the next."""
     s = lane.state[0]
@@ -248,7 +259,7 @@ def _complete(lane, row):
     out.first_row = s.first_row
     out.last_row = row
     s.replicates += 1
-    _add_to_curve(lane)
+    _add_to_curve(s, lane.curve)
     s.t = 0
     s.c = s.c_max
     s.events = 0
@@ -263,36 +274,37 @@ def _complete(lane, row):
 
 
 @helper
-def _add_to_curve(lane):
+def _add_to_curve(s, curve):
     """Merge the replicate's curve into those of all (Welford 1962)."""
-    s = lane.state[0]
-    curve = lane.curve
     n = s.replicates
     total = 0.0
     total_weight = 0.0
-    for b in range(curve.shape[1]):
+    for b in range(curve.shape[0]):
+        bin = curve[b]
         steps = min(s.bin_steps, s.horizon - b * s.bin_steps)
-        reward = curve[REWARD, b]
-        weight = 1.0 * steps if s.kind == REJECTION else curve[WEIGHT, b]
+        reward = bin.reward
+        weight = 1.0 * steps if s.kind == REJECTION else bin.weight
         total += reward
         total_weight += weight
-        from_reward = reward - curve[MEAN_REWARD, b]
-        from_weight = weight - curve[MEAN_WEIGHT, b]
-        curve[MEAN_REWARD, b] += from_reward / n
-        curve[MEAN_WEIGHT, b] += from_weight / n
-        curve[M2_REWARD, b] += from_reward * (reward - curve[MEAN_REWARD, b])
-        curve[M2_WEIGHT, b] += from_weight * (weight - curve[MEAN_WEIGHT, b])
-        curve[CO_MOMENT, b] += from_reward * (weight - curve[MEAN_WEIGHT, b])
-        from_average = total / total_weight - curve[MEAN_AVERAGE, b]
-        curve[MEAN_AVERAGE, b] += from_average / n
-        curve[M2_AVERAGE, b] += from_average * (total / total_weight - curve[MEAN_AVERAGE, b])
-        c = curve[MULTIPLIER, b] / steps
-        curve[MEAN_C, b] += (c - curve[MEAN_C, b]) / n
-        curve[LEAST_C, b] = min(curve[LEAST_C, b], c)
-        curve[LARGEST_C, b] = max(curve[LARGEST_C, b], c)
-        curve[ALL_MASS, b] += curve[MASS, b]
-        for row in range(MEAN_REWARD):
-            curve[row, b] = 0.0
+        from_reward = reward - bin.mean_reward
+        from_weight = weight - bin.mean_weight
+        bin.mean_reward += from_reward / n
+        bin.mean_weight += from_weight / n
+        bin.m2_reward += from_reward * (reward - bin.mean_reward)
+        bin.m2_weight += from_weight * (weight - bin.mean_weight)
+        bin.co_moment += from_reward * (weight - bin.mean_weight)
+        from_average = total / total_weight - bin.mean_average
+        bin.mean_average += from_average / n
+        bin.m2_average += from_average * (total / total_weight - bin.mean_average)
+        c = bin.multiplier / steps
+        bin.mean_c += (c - bin.mean_c) / n
+        bin.least_c = min(bin.least_c, c)
+        bin.largest_c = max(bin.largest_c, c)
+        bin.all_mass += bin.mass
+        bin.reward = 0.0
+        bin.multiplier = 0.0
+        bin.mass = 0.0
+        bin.weight = 0.0
 
 
 @inlined
@@ -344,9 +356,10 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         r = events.reward[i]
         expected, logged = _predictions(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
-        if step(s, lane.tracker[0], lane.low, lane.high, event):
-            if s.room > 0:
-                learner.notes[s.noted, :-1] = learner.state
+        if consider(s, lane.tracker[0], lane.low, lane.high, event):
+            if s.snapshot_space > 0:
+                for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
+                    learner.snapshots[s.snapshots, j] = learner.state[j]
             if contexts is not None:
                 update(learner.state, x, np.int64(a), r)
             if rows is not None:
@@ -355,11 +368,12 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
                 update(learner.state, rows.indices[first:last], x[: last - first], np.int64(a), r)
             accept(lane, r, events.row[i])
             if s.t == 0:
-                learner.state[:] = learner.initial
-            if s.room > 0:
-                learner.notes[s.noted, -1] = s.last_weight
-                s.noted += 1
-            if s.replicates == s.most_replicates or (s.room > 0 and s.noted == s.room):
+                for j in range(learner.state.shape[0]):
+                    learner.state[j] = learner.initial[j]
+            if s.snapshot_space > 0:
+                learner.snapshots[s.snapshots, learner.state.shape[0]] = s.last_weight
+                s.snapshots += 1
+            if s.replicates == s.most_replicates or (s.snapshot_space > 0 and s.snapshots == s.snapshot_space):
                 return i + 1
     return events.action.shape[0]
 
@@ -372,17 +386,30 @@ _LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
     int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
 )
 def learn(events, contexts, lane, learner, probabilities, update):
-    """Replay a chunk with a compiled policy; returns how many events were taken before all was done, or one was bad,
-    or, where blocks are taken down, there was no more room.
+    """Replay a chunk with a compiled policy; returns how many events were taken.
+
+    It stops early when all replicates are complete, at invalid probabilities, and when `snapshots` is full.
     """
     return learn_with(events, contexts, None, lane, learner, probabilities, update)
 
 
+_SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE)
+
+
+@kernel(
+    int64(EVENTS_TYPE, named(Rows, *SINGLE), LANE_TYPE, *_SPARSE_LEARNER),
+    int64(EVENTS_TYPE, named(Rows, *DOUBLE), LANE_TYPE, *_SPARSE_LEARNER),
+)
+def learn_sparse(events, rows, lane, learner, probabilities, update):
+    """The same for sparse contexts; learner.x has space for the values of any row."""
+    return learn_with(events, None, rows, lane, learner, probabilities, update)
+
+
 @kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64))
-def replay_block(events, lane, pi, first, learning):
+def replay_given(events, lane, pi, first, learning):
     """Replay events first, first + 1, ... with probabilities pi (n, K); returns the event after the last one taken.
 
-    With learning = 1 it stops after an acceptance, so that the policy can learn: lane.state.block_events is 0 then.
+    With learning = 1 it stops after an acceptance, so that the policy can learn: lane.state.step_events is 0 then.
     """
     s = lane.state[0]
     for j in range(pi.shape[0]):
@@ -394,7 +421,7 @@ def replay_block(events, lane, pi, first, learning):
         r = events.reward[i]
         expected, logged = _predictions(events.prediction, i, a, pi[j])
         event = Event(pi[j, a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
-        if step(s, lane.tracker[0], lane.low, lane.high, event):
+        if consider(s, lane.tracker[0], lane.low, lane.high, event):
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:
                 return i + 1

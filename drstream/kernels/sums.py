@@ -1,11 +1,11 @@
 """Sums: compensated ones, and products in any order.
 
-64 independent lanes keep the processor's vector units busy and fix the order of addition.
+64 independent accumulators keep the processor's vector units busy and fix the order of addition.
 """
 
 from drstream.kernels._jit import helper, unordered_helper
 
-LANES = 64
+ACCUMULATORS = 64
 
 
 @helper
@@ -25,24 +25,24 @@ def dot(x, y):
 
 
 @helper
-def lane_sum(x, high, low):
-    """Sum of x as (sum, what rounding took from it); `high` and `low` are scratch of LANES numbers."""
-    for lane in range(LANES):
-        high[lane] = 0.0
-        low[lane] = 0.0
-    whole = x.shape[0] // LANES * LANES
-    for start in range(0, whole, LANES):
-        for lane in range(LANES):
-            total, error = two_sum(high[lane], x[start + lane])
-            high[lane] = total
-            low[lane] += error
+def compensated_sum(x, high, low):
+    """Sum of x as (sum, what rounding took from it); `high` and `low` are scratch of ACCUMULATORS numbers."""
+    for k in range(ACCUMULATORS):
+        high[k] = 0.0
+        low[k] = 0.0
+    whole = x.shape[0] // ACCUMULATORS * ACCUMULATORS
+    for start in range(0, whole, ACCUMULATORS):
+        for k in range(ACCUMULATORS):
+            total, error = two_sum(high[k], x[start + k])
+            high[k] = total
+            low[k] += error
     for i in range(whole, x.shape[0]):
         total, error = two_sum(high[i - whole], x[i])
         high[i - whole] = total
         low[i - whole] += error
     result = 0.0
     errors = 0.0
-    for lane in range(LANES):
-        result, error = two_sum(result, high[lane])
-        errors += error + low[lane]
+    for k in range(ACCUMULATORS):
+        result, error = two_sum(result, high[k])
+        errors += error + low[k]
     return result, errors

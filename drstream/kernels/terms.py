@@ -1,4 +1,4 @@
-"""The terms of one event in the estimators of sections 3.2 and 3.3, for a block of events at a time.
+"""Weights and terms of the estimators of sections 3.2 and 3.3, for a block of events at a time.
 
 Matrices are (K, n): row a holds action a's value for each of the n events. Status: the first bad event, or -1. A block
 costs few calls: each one lets go of the interpreter's lock and must get it back from the other threads.
@@ -7,10 +7,16 @@ costs few calls: each one lets go of the interpreter's lock and must get it back
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel
-from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, float64, int64, void
-from drstream.kernels.sums import LANES
+from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, float64, int64, void
+from drstream.kernels.sums import ACCUMULATORS
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
+# What a term is, given the weight w of an event, its reward r, a typical reward (the pivot), and the reward model r̂
+WEIGHT = 0  # w; always the first term of a weight
+WEIGHTED_REWARD = 1  # w r
+CENTRED_REWARD = 2  # w (r - pivot)
+RESIDUAL = 3  # w (r - r̂(x, a))
+ROBUST = 4  # r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -30,13 +36,21 @@ def _improper(pi, first, last, total):
     return bad != 0
 
 
+@helper
+def _any_negative(pi, i):
+    negative = False
+    for k in range(pi.shape[0]):
+        negative = negative or pi[k, i] < 0.0
+    return negative
+
+
 @kernel(int64(F8_IN2, F8))
 def first_improper(pi, total):
     """The first event whose probabilities are negative, NaN, or do not sum to 1; `total` receives the sums."""
     for first in range(0, pi.shape[1], TILE):
         if _improper(pi, first, min(first + TILE, pi.shape[1]), total):
             i = first
-            while abs(total[i] - 1.0) <= TOLERANCE and pi[:, i].min() >= 0.0:
+            while abs(total[i] - 1.0) <= TOLERANCE and not _any_negative(pi, i):
                 i += 1
             return i
     return -1
@@ -68,47 +82,63 @@ def logged_probability(pi, action, out):
         out[i] = pi[action[i], i]
 
 
-@helper
-def _raise_to_largest(x, largest):
-    """largest[0] <- the largest of it and x; in 64 lanes, so that it vectorises."""
-    lanes = np.zeros(LANES)
-    whole = x.shape[0] // LANES * LANES
-    for start in range(0, whole, LANES):
-        for lane in range(LANES):
-            lanes[lane] = max(lanes[lane], x[start + lane])
-    for lane in range(LANES):
-        largest[0] = max(largest[0], lanes[lane])
+# Weights: each kernel fills `out` with one for every event, from ν(a_k|x_k) and p_k
+
+
+@kernel(void(F8_IN, F8_IN, F8))
+def importance(pi, p, out):
+    """ν(a_k|x_k) / p_k"""
+    for i in range(out.shape[0]):
+        out[i] = pi[i] / p[i]
+
+
+@kernel(void(F8_IN, F8_IN, float64, float64, F8))
+def capped(pi, p, floor, cap, out):
+    """min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p."""
+    for i in range(out.shape[0]):
+        out[i] = min(pi[i] / max(p[i], floor), cap)
+
+
+@kernel(void(F8_IN, F8_IN, float64, F8))
+def shrunk(pi, p, lambda_, out):
+    """λ w / (w² + λ), the optimistic shrinkage of Su et al. (2020)."""
+    for i in range(out.shape[0]):
+        w = pi[i] / p[i]
+        out[i] = lambda_ * w / (w * w + lambda_)
+
+
+@kernel(void(F8_IN, F8_IN, float64, F8))
+def switched(pi, p, lambda_, out):
+    """w where w <= λ, else 0: there the model alone counts (Wang et al. 2017)."""
+    for i in range(out.shape[0]):
+        w = pi[i] / p[i]
+        out[i] = w if w <= lambda_ else 0.0
+
+
+@kernel(void(F8_IN, F8))
+def raise_to_largest(x, largest):
+    """largest[0] <- the largest of it and x; by 64 at a time, so that it vectorises."""
+    found = np.zeros(ACCUMULATORS)
+    whole = x.shape[0] // ACCUMULATORS * ACCUMULATORS
+    for start in range(0, whole, ACCUMULATORS):
+        for k in range(ACCUMULATORS):
+            found[k] = max(found[k], x[start + k])
+    for k in range(ACCUMULATORS):
+        largest[0] = max(largest[0], found[k])
     for i in range(whole, x.shape[0]):
         largest[0] = max(largest[0], x[i])
 
 
-@kernel(void(F8_IN, F8_IN, F8_IN, float64, F8_2, F8))
-def weigh(pi, p, r, pivot, out, largest):
-    """Rows of out: w = ν(a_k|x_k) / p_k, u = w (r - pivot), y = w r; largest[0] is raised to the largest weight."""
-    w = out[0]
-    u = out[1]
-    y = out[2]
+@kernel(int64(F8_IN, F8_IN, F8_IN))
+def count_reduced(w, pi, p):
+    """How many weights are smaller than ν / p."""
+    count = 0
     for i in range(w.shape[0]):
-        weight = pi[i] / p[i]
-        w[i] = weight
-        u[i] = weight * (r[i] - pivot)
-        y[i] = weight * r[i]
-    _raise_to_largest(w, largest)
+        count += w[i] < pi[i] / p[i]
+    return count
 
 
-@kernel(int64(F8_IN, F8_IN, F8_IN, float64, float64, F8_2, F8))
-def weigh_capped(pi, p, r, floor, cap, out, largest):
-    """Rows w = min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p, and w r; returns how many changed."""
-    w = out[0]
-    y = out[1]
-    changed = 0
-    for i in range(w.shape[0]):
-        weight = min(pi[i] / max(p[i], floor), cap)
-        changed += weight < pi[i] / p[i]
-        w[i] = weight
-        y[i] = weight * r[i]
-    _raise_to_largest(w, largest)
-    return changed
+# Terms
 
 
 @helper
@@ -123,19 +153,28 @@ def _expected_reward(pi, rhat, first, last, out):
             b[i] += probability[i] * prediction[i]
 
 
-@kernel(void(F8_IN2, F8_IN2, F8_IN, F8_IN, F8_IN, F8_2))
-def robust(pi, rhat, w, r, logged_rhat, out):
-    """Rows of out: b = r̂(x, ν), the term of DM; b + w (r - r̂(x, a)), eq. (3.1)."""
-    b = out[0]
-    dr = out[1]
-    for first in range(0, b.shape[0], TILE):
-        _expected_reward(pi, rhat, first, min(first + TILE, b.shape[0]), b)
-    for i in range(b.shape[0]):
-        dr[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
+@kernel(void(F8_IN2, F8_IN2, F8))
+def expected_reward(pi, rhat, out):
+    """out = r̂(x, ν), the term of DM."""
+    for first in range(0, out.shape[0], TILE):
+        _expected_reward(pi, rhat, first, min(first + TILE, out.shape[0]), out)
 
 
-@kernel(void(F8_IN, F8_IN, F8_IN, F8_IN, F8))
-def corrected(b, w, r, logged_rhat, out):
-    """out = b + w (r - r̂(x, a)), for another weight or another b than in `robust`."""
-    for i in range(out.shape[0]):
-        out[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
+@kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, float64, F8_2))
+def fill_terms(codes, b, r, logged_rhat, pivot, out):
+    """The terms of one weight, which stands in the first row of `out`; codes[t] says what row t is."""
+    w = out[0]
+    for t in range(1, codes.shape[0]):
+        row = out[t]
+        if codes[t] == WEIGHTED_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * r[i]
+        elif codes[t] == CENTRED_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (r[i] - pivot)
+        elif codes[t] == RESIDUAL:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (r[i] - logged_rhat[i])
+        else:
+            for i in range(row.shape[0]):
+                row[i] = b[i] + w[i] * (r[i] - logged_rhat[i])

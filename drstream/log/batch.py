@@ -1,74 +1,50 @@
-"""From record batches to read-only NumPy views of events that were checked, in batches of exactly 65,536 rows.
-
-A batch size that does not depend on how the source was cut keeps every bit of the result the same.
-"""
+"""Events as read-only NumPy views: a batch of exactly 65,536 rows of a part, and blocks of it that fit into cache."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from drstream import sampling
-from drstream.errors import LogError
-from drstream.kernels import checks
-from drstream.log import labels as action_labels
-from drstream.log.columns import Floats, floats, floats_or_nan, has_nulls, lengths, nulls, numbers
-from drstream.log.rows import Folds, Split, keys_of
-from drstream.log.schema import Roles, is_list
-from drstream.log.source import Part
-from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
+from drstream.log.source import Place
+from drstream.log.sparse import Csr
+from drstream.types import Floats, Ints
 
 ROWS = 65_536
-ROW = "__drstream_row__"  # rides along with rows of which some were left out
-NO_ACTIONS = np.empty(0, np.int32)
-NO_NUMBERS = np.empty(0)
-
-Where = Callable[[int], str]  # the place of an event, for messages
 
 
 @dataclass
 class Batch:
     """Consecutive events of one part, as arrays; all of them are read-only views where Arrow's memory allows it."""
 
-    place: str
-    first_row: int  # of the part
-    rows: NDArray[np.int64] | int  # the events' row numbers, or the first where none was left out
+    place: Place  # of its part
+    rows: Ints | int  # the events' row numbers, or the first where none was left out
     action: NDArray[np.int32]
     reward: Floats
     propensity: Floats  # empty where the log has none
     context: list[NDArray[Any]] | NDArray[Any] | Csr  # columns, (n, d), or sparse rows
     n_features: int
     columns: pa.RecordBatch  # for policies and models that stand in the log
-    fold: NDArray[np.int64] | None = None  # of each event, where models are fitted by fold
-    room: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
+    fold: Ints | None = None  # of each event, where models are fitted by fold
+    scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # for one block's features at a time
 
     def __len__(self) -> int:
         return len(self.reward)
 
-    def row(self, i: int) -> int:
-        """The global number of event i."""
+    def row_number(self, i: int) -> int:
+        """The number of event i in the log."""
         return int(self.rows + i if isinstance(self.rows, int) else self.rows[i])
 
     def where(self, i: int) -> str:
-        return place_of(self.place, self.first_row, self.row(i))
+        return self.place.of_row(self.row_number(i))
 
     def blocks(self, rows: int) -> Iterator[Block]:
         for start in range(0, len(self), rows):
             yield Block(self, start, min(start + rows, len(self)))
-
-
-def place_of(place: str, first_row: int, row: int) -> str:
-    """For messages: the row's number in the log, and in its row group."""
-    if place.startswith("row group"):
-        return f"row {row} (row {row - first_row} of {place})"
-    return f"row {row} of {place}" if place else f"row {row}"
 
 
 @dataclass
@@ -98,13 +74,13 @@ class Block:
         return self.batch.propensity[self.start : self.stop]
 
     @property
-    def fold(self) -> NDArray[np.int64]:
+    def fold(self) -> Ints:
         """The fold of each event, in a pass that has folds."""
         assert self.batch.fold is not None
         return self.batch.fold[self.start : self.stop]
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """The events' numbers in the log."""
         numbers = self.batch.rows
         if isinstance(numbers, int):
@@ -115,7 +91,7 @@ class Block:
         for start in range(self.start, self.stop, rows):
             yield Block(self.batch, start, min(start + rows, self.stop))
 
-    def take(self, events: NDArray[np.int64]) -> Block:
+    def take(self, events: Ints) -> Block:
         """Some of the events, copied."""
         places = events + self.start
         batch, context = self.batch, self.batch.context
@@ -132,14 +108,15 @@ class Block:
             context=context,
             columns=batch.columns.take(pa.array(places)) if batch.columns.num_columns else batch.columns,
             fold=None if batch.fold is None else batch.fold[places],
-            room=np.empty(0),
+            scratch=np.empty(0),
         )
         return Block(taken, 0, len(events))
 
     def column(self, name: str) -> pa.Array:
         return self.batch.columns.column(name).slice(self.start, len(self))
 
-    def row(self, i: int) -> str:
+    def where(self, i: int) -> str:
+        """For messages: where event i stands in the log."""
         return self.batch.where(self.start + i)
 
     @property
@@ -173,14 +150,14 @@ class Block:
             context = self.batch.context
             assert not isinstance(context, Csr)
             size = self.batch.n_features * len(self)
-            if len(self.batch.room) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
-                self.batch.room = np.empty(size)
-            self._features = self.batch.room[:size].reshape(-1, len(self))
+            if len(self.batch.scratch) < size:  # once a batch: fresh memory for each block would cost 10 ns an event
+                self.batch.scratch = np.empty(size)
+            self._features = self.batch.scratch[:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
                 np.copyto(self._features, context[self.start : self.stop].T)
             elif context:
                 columns = [column[self.start : self.stop] for column in context]
-                np.concatenate(columns, out=self.batch.room[:size])  # one call, half the time of one for each column
+                np.concatenate(columns, out=self.batch.scratch[:size])  # one call, half the time of one for each column
         return self._features
 
     @property
@@ -190,258 +167,3 @@ class Block:
             kind = np.float32 if self.matrix.dtype == np.float32 else np.float64
             self._by_row = np.ascontiguousarray(self.matrix, dtype=kind)
         return self._by_row
-
-
-@dataclass(frozen=True)
-class Reader:
-    """How to read one log's parts: roles, labels, which rows, and what happens to bad ones. It can be pickled."""
-
-    roles: Roles
-    labels: Sequence[Any]
-    n_features: int
-    with_context: bool
-    with_action: bool
-    extra: tuple[str, ...]
-    filter: ds.Expression | None
-    filter_columns: tuple[str, ...]
-    splits: tuple[Split, ...]
-    skip_bad_rows: bool
-    decode_rows: int | None
-    folds: Folds | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What must be decoded, and nothing else."""
-        roles = self.roles
-        names = [roles.reward, *self.extra, *self.filter_columns, *self.clusters]
-        if roles.propensity is not None:
-            names.append(roles.propensity)
-        if self.with_action:
-            names.append(roles.action)
-        if self.with_context:
-            names.extend(roles.context)
-        return tuple(dict.fromkeys(names))
-
-    @property
-    def clusters(self) -> tuple[str, ...]:
-        """The columns whose values, not the row's number, decide on splits and folds."""
-        users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
-        return tuple(dict.fromkeys(user.cluster for user in users if user.cluster is not None))
-
-    def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
-        """The part's events; what was left out for a bad value is counted in `skipped`."""
-        kept = self._select(part, skipped)
-        first = 0
-        for batch in exact(kept, ROWS):
-            yield self._views(batch, part, first)
-            first += batch.num_rows
-
-    def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
-        """Record batches less the rows that the filter, the splits or a bad value exclude."""
-        row = part.first_row
-        numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds
-        for batch in part.batches(self.decode_rows):
-            first, row = row, row + batch.num_rows
-            if numbered:
-                batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
-            if self.filter is not None:
-                chunks = pa.Table.from_batches([batch]).filter(self.filter).combine_chunks().to_batches()
-                if not chunks:
-                    continue
-                batch = chunks[0]
-            for split in self.splits:
-                u = sampling.at_rows(split.seed, self._keys(batch, split.cluster, part))
-                batch = batch.filter(pa.array(split.keep(u)))
-            if batch.num_rows:
-                yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
-
-    def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
-        """What the random numbers of splits and folds are drawn for: rows, or clusters."""
-        rows = batch.column(ROW).to_numpy().astype(np.uint64)
-        if cluster is None:
-            return rows
-        column = batch.column(cluster)
-        if has_nulls(column) and not self.skip_bad_rows:  # else such rows are dropped later
-            i = int(np.argmax(nulls(column)))
-            where = place_of(part.place, part.first_row, int(rows[i]))
-            raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
-        return keys_of(column)
-
-    def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
-        good = np.ones(batch.num_rows, bool)
-        for reason, bad in self._bad_rows(batch):
-            if count := int((bad & good).sum()):
-                skipped[reason] += count
-                good &= ~bad
-        if good.all():
-            return [batch]
-        return [batch.filter(pa.array(good))] if good.any() else []
-
-    def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Each reason to leave a row out, with the rows that it concerns."""
-        roles = self.roles
-        reward = batch.column(roles.reward)
-        yield "reward is null", nulls(reward)
-        yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
-        if roles.propensity is not None:
-            p = batch.column(roles.propensity)
-            yield "propensity is null", nulls(p)
-            values = floats_or_nan(p)
-            yield "propensity is not in (0, 1]", ~((values > 0) & (values <= 1))
-        for name in self.clusters:
-            yield "cluster is null", nulls(batch.column(name))
-        if self.with_action:
-            column = batch.column(roles.action)
-            missing = nulls(column)
-            yield "action is null", missing
-            index = np.zeros(batch.num_rows, np.int32)
-            index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
-            yield "action is not among the labels", (index < 0) | (index >= len(self.labels))
-        if self.with_context and roles.sparse is not None:
-            yield from bad_rows(batch, roles.sparse)
-        elif self.with_context:
-            for name in roles.context:
-                yield from self._bad_contexts(batch.column(name))
-
-    def _bad_contexts(self, column: pa.Array) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        bad = nulls(column)
-        yield "context is null", bad
-        if self.roles.listed:
-            short = np.zeros(len(column), bool)
-            short[~bad] = lengths(column.filter(pa.array(~bad))) != self.n_features
-            yield "context has another length", short
-            bad |= short
-        values = floats_or_nan(_flat(column.filter(pa.array(~bad))))
-        finite = np.isfinite(values).reshape(int((~bad).sum()), -1).all(axis=1)
-        infinite = np.zeros(len(column), bool)
-        infinite[~bad] = ~finite
-        yield "context is not finite", infinite
-
-    def _views(self, batch: pa.RecordBatch, part: Part, first: int) -> Batch:
-        roles = self.roles
-        rows: NDArray[np.int64] | int = part.first_row + first
-        if ROW in batch.schema.names:
-            rows = batch.column(ROW).to_numpy()
-
-        def where(i: int) -> str:
-            return place_of(part.place, part.first_row, int(rows + i if isinstance(rows, int) else rows[i]))
-
-        reward = floats(self._whole(batch, roles.reward, "reward", where))
-        if roles.negated:
-            reward = -reward
-        propensity = NO_NUMBERS
-        if roles.propensity is not None:
-            propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
-        action = NO_ACTIONS
-        if self.with_action:
-            action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
-        self._check(action, reward, propensity, batch, where)
-        context: list[NDArray[Any]] | NDArray[Any] | Csr = []
-        if self.with_context and roles.sparse is not None:
-            context = self._sparse_context(batch, where)
-        elif self.with_context:
-            columns = []
-            for name in roles.context:
-                values = self._context_values(self._whole(batch, name, "context", where), name, where)
-                _check_finite(values, name, where)
-                columns.append(values)
-            context = columns[0] if roles.listed else columns
-        extra = batch.select(list(self.extra))
-        fold = None if self.folds is None else self.folds.of(self._keys(batch, self.folds.cluster, part))
-        events = rows, action, reward, propensity
-        return Batch(part.place, part.first_row, *events, context, self.n_features, extra, fold)
-
-    def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
-        sparse = self.roles.sparse
-        assert sparse is not None
-        for name in sparse.columns:
-            self._whole(batch, name, "context", where)
-        found = read_sparse(batch, sparse)
-        if found is None:
-            i, reason, value = problem(batch, sparse)
-            raise LogError(f"{reason}: {value} at {where(i)}, column {sparse.indices!r}. {REMEDY}")
-        return found
-
-    def _whole(self, batch: pa.RecordBatch, name: str, role: str, where: Where) -> pa.Array:
-        """A column that must not have nulls."""
-        column = batch.column(name)
-        if has_nulls(column):
-            i = int(np.argmax(nulls(column)))
-            raise LogError(f"{role} is null at {where(i)}, column {name!r}. {REMEDY}")
-        return column
-
-    def _check(self, action: Any, reward: Floats, propensity: Floats, batch: pa.RecordBatch, where: Where) -> None:
-        i = checks.first_bad(action, len(self.labels), reward, propensity)
-        if i < 0:
-            return
-        if not np.isfinite(reward[i]):
-            raise LogError(f"reward must be finite: got {reward[i]} at {where(i)}. {REMEDY}")
-        if len(propensity) and not 0 < propensity[i] <= 1:
-            raise LogError(f"propensity must be in (0, 1]: got {propensity[i]} at {where(i)}. {REMEDY}")
-        value = batch.column(self.roles.action)[i].as_py()
-        raise LogError(
-            f"action {value!r} is not among the {describe_labels(self.labels)}: at {where(i)}. "
-            f'Pass all labels with actions=, or on_bad_row="skip"'
-        )
-
-    def _context_values(self, column: pa.Array, name: str, where: Where) -> NDArray[Any]:
-        """(n,) for a column of numbers, (n, d) for one of lists; float32 and float64 as they are."""
-        if not self.roles.listed:
-            return numbers(column)
-        d = self.n_features
-        fixed = pa.types.is_fixed_size_list(column.type) and column.type.list_size == d
-        if not fixed and (lengths(column) != d).any():
-            found = lengths(column)
-            i = int(np.argmax(found != d))
-            raise LogError(f"context {name!r} has {found[i]} numbers where others have {d}, at {where(i)}. {REMEDY}")
-        values = _flat(column)
-        if has_nulls(values):
-            i = int(np.argmax(nulls(values))) // d
-            raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}")
-        return numbers(values).reshape(len(column), d)
-
-
-def _flat(column: pa.Array) -> pa.Array:
-    """The numbers of all lists; unlike .values, .flatten() heeds the offset of a sliced batch."""
-    return column.flatten() if is_list(column.type) else column
-
-
-REMEDY = 'Mend or drop such rows, or pass on_bad_row="skip" to leave them out and have them counted'
-
-
-def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of exactly `rows`, the last one shorter; copies only where batches do not fit."""
-    held: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        while count + batch.num_rows >= rows:
-            held.append(batch.slice(0, rows - count))
-            yield _join(held)
-            batch = batch.slice(rows - count)
-            held, count = [], 0
-        if batch.num_rows:
-            held.append(batch)
-            count += batch.num_rows
-    if held:
-        yield _join(held)
-
-
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
-
-
-def _check_finite(values: NDArray[Any], name: str, where: Where) -> None:
-    flat = values.reshape(-1)
-    i = checks.first_not_finite(flat)
-    if i >= 0:
-        event = i // (len(flat) // len(values))
-        raise LogError(f"context {name!r} must be finite: got {flat[i]} at {where(event)}. {REMEDY}")
-
-
-def describe_labels(labels: Sequence[Any]) -> str:
-    shown = [repr(x) for x in (list(labels) if len(labels) <= 6 else [*labels[:3], *labels[-1:]])]
-    if len(labels) > 6:
-        shown.insert(3, "...")
-    return f"{len(labels)} action{'s' * (len(labels) != 1)} {', '.join(shown)}"

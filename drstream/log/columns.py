@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from drstream.types import Bools, Floats, Ints
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:
@@ -40,7 +40,7 @@ def has_nulls(column: pa.Array) -> bool:
     return column.null_count > 0
 
 
-def nulls(column: pa.Array) -> NDArray[np.bool_]:
+def nulls(column: pa.Array) -> Bools:
     if not isinstance(column, pa.DictionaryArray):
         return column.is_null().to_numpy(zero_copy_only=False)
     found = nulls(column.indices)
@@ -49,7 +49,7 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
     return found
 
 
-def lengths(column: pa.Array) -> NDArray[np.int64]:
+def lengths(column: pa.Array) -> Ints:
     """Of the lists in a column; where one is null, 0 or the size that its type gives."""
     if pa.types.is_fixed_size_list(column.type):
         return np.full(len(column), column.type.list_size)

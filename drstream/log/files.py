@@ -8,7 +8,7 @@ import re
 
 import pyarrow as pa
 
-from drstream.errors import LogError, MissingFileError, near
+from drstream.errors import LogError, MissingFileError, suggest
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # what such files begin with
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
@@ -32,7 +32,7 @@ def expand(name: str) -> list[str]:
         return [file for path in found for file in (_data_files(path) if os.path.isdir(path) else [path])]
     folder = os.path.dirname(name) or "."
     beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    hint = near(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
+    hint = suggest(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter, phrase
 from drstream.log.columns import floats_or_nan
 from drstream.log.schema import Roles, is_string
 from drstream.log.source import ParquetSource, Source
@@ -24,19 +24,19 @@ def given_labels(actions: Any, kind: pa.DataType) -> Sequence[Any]:
     """`actions=` of a log: a number K, or the labels in the order of the policies' rows."""
     text = is_string(_values(kind))
     if isinstance(actions, str):
-        raise LogError(f"actions={actions!r}: pass a list of labels, or their number")
+        raise LogError(f"{parameter('actions', actions)}: pass a list of labels, or their number")
     if isinstance(actions, Integral):
         if actions < 1 or text:
             why = "the actions are text: pass their labels" if text else "there must be at least one"
-            raise LogError(f"actions={actions}: {why}")
+            raise LogError(f"{parameter('actions', actions)}: {why}")
         return range(int(actions))
     labels = [str(x) if text else x for x in actions]
     wrong = next((x for x in labels if not text and not isinstance(x, Integral)), None)
     if wrong is not None:
-        raise LogError(f"actions= holds {wrong!r}, but the action column holds {kind}")
+        raise LogError(f"{parameter('actions')} holds {wrong!r}, but the action column holds {kind}")
     if not labels or len(set(labels)) < len(labels):
         twice = next((x for x in labels if labels.count(x) > 1), None)
-        raise LogError(f"actions= holds {'no label' if not labels else f'{twice!r} more than once'}")
+        raise LogError(f"{parameter('actions')} holds {'no label' if not labels else f'{twice!r} more than once'}")
     return labels
 
 
@@ -51,7 +51,7 @@ def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[A
         if low < 0 or high >= MOST:
             raise LogError(
                 f"action column {roles.action!r} runs from {low} to {high}: integers are taken as 0..K-1. "
-                "Pass the labels themselves with actions=[...]"
+                f"Pass the labels themselves with {phrase('actions=[...]', '--actions LABEL,LABEL,...')}"
             )
         return range(high + 1)
     found: dict[Any, None] = {}

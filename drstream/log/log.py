@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
-from drstream.log.batch import Reader, describe_labels, exact
 from drstream.log.columns import floats_or_nan
 from drstream.log.opening import open_source
+from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
@@ -257,7 +257,7 @@ def as_log(source: Any, *, propensities: bool = True) -> Log:
 
 def _check_on_bad_row(on_bad_row: str) -> None:
     if on_bad_row not in ("error", "skip"):
-        raise LogError(f'on_bad_row={on_bad_row!r}: it is "error" or "skip"')
+        raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
 
 
 def _abridged(names: Sequence[str]) -> list[str]:

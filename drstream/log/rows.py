@@ -16,8 +16,8 @@ from drstream.errors import LogError
 from drstream.kernels.random import hash_texts
 from drstream.log.columns import has_nulls, nulls
 from drstream.log.source import Same
+from drstream.types import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 FOLD_SEED = 0xA3EC647659359ACD  # folds draw other numbers than splits and replays of the same seed
 
@@ -32,7 +32,7 @@ class Split:
     outside: bool = False
     cluster: str | None = None
 
-    def keep(self, u: Floats) -> NDArray[np.bool_]:
+    def keep(self, u: Floats) -> Bools:
         inside = (u >= self.low) & (u < self.high)
         return ~inside if self.outside else inside
 
@@ -71,7 +71,7 @@ class Folds:
     def _edges(self) -> Floats:
         return np.arange(self.count) / self.count
 
-    def of(self, keys: Keys) -> NDArray[np.int64]:
+    def of(self, keys: Keys) -> Ints:
         """The fold of each row, from the keys of `keys_of`."""
         return np.searchsorted(self._edges, sampling.at_rows(self._seed, keys), side="right") - 1
 

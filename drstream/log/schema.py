@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from drstream.errors import LogError, near
+from drstream.errors import LogError, parameter, suggest
 from drstream.log.sparse import Sparse, check_sparse
 
 
@@ -91,7 +91,7 @@ def assign_roles(
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
     if name not in schema.names:
-        raise LogError(f"the log has no column {name!r} for the {role}: {near(str(name), schema.names)}")
+        raise LogError(f"the log has no column {name!r} for the {role}: {suggest(str(name), schema.names)}")
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -121,7 +121,7 @@ def _check(schema: pa.Schema, name: str, role: str, fits: object, wanted: str) -
     kind = schema.field(name).type
     if not fits(kind):  # type: ignore[operator]
         raise LogError(
-            f"{role} column {name!r} has type {kind}: it must hold {wanted}. Name another column with {role}="
+            f"{role} column {name!r} has type {kind}: it must hold {wanted}. Name another column with {parameter(role)}"
         )
 
 
@@ -134,10 +134,10 @@ def _find(schema: pa.Schema, role: str, wanted: str | Find) -> str:
         if name in lower:
             require_column(schema, lower[name], role)
             return lower[name]
-    hint = "Without one, open the log with propensity=None. " if role == "propensity" else ""
+    hint = f"Without one, open the log with {parameter('propensity', None)}. " if role == "propensity" else ""
     raise LogError(
         f"no column of the log has a usual name for the {role} ({', '.join(USUAL[role])}): "
-        f"name it with {role}=. {hint}{near(role, schema.names)}"
+        f"name it with {parameter(role)}. {hint}{suggest(role, schema.names)}"
     )
 
 
@@ -156,6 +156,6 @@ def _find_context(schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: 
         else:
             matches = [n for n in schema.names if fnmatch.fnmatchcase(n, pattern) and n not in taken]
             if not matches:
-                raise LogError(f"no column matches {pattern!r} for the context: {near(pattern, schema.names)}")
+                raise LogError(f"no column matches {pattern!r} for the context: {suggest(pattern, schema.names)}")
         names += [n for n in matches if n not in names]
     return tuple(names)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter
 from drstream.log.files import arrow_says, unreadable
 from drstream.log.schema import is_list
 
@@ -24,6 +24,24 @@ SEGMENT = 131_072
 HOLD_BYTES = 1 << 30  # of a stream that can be read once, to find its labels
 DECODE_BYTES = 1 << 25  # of a row group at a time, in each thread
 LIST_ROWS = 1 << 16  # the same for lists, whose levels take much memory: larger batches are slower, too
+
+
+@dataclass(frozen=True)
+class Place:
+    """For messages: where the rows of a part stand."""
+
+    first_row: int  # its number in the log
+    name: str = ""  # of a file or table, where it has one
+    row_group: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.row_group is None else f"row group {self.row_group} of {self.name}"
+
+    def of_row(self, row: int) -> str:
+        """The row's number in the log, and in its row group."""
+        if self.row_group is not None:
+            return f"row {row} (row {row - self.first_row} of {self})"
+        return f"row {row} of {self}" if self.name else f"row {row}"
 
 
 class Part(Protocol):
@@ -38,8 +56,8 @@ class Part(Protocol):
         """How many."""
 
     @property
-    def place(self) -> str:
-        """For messages: where these rows stand."""
+    def place(self) -> Place:
+        """Where these rows stand."""
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Record batches in order, of at most so many rows; by default as is fastest."""
@@ -102,8 +120,8 @@ class RowGroup:
     lists: bool  # some column holds lists
 
     @property
-    def place(self) -> str:
-        return f"row group {self.index} of {self.path}"
+    def place(self) -> Place:
+        return Place(self.first_row, self.path, self.index)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         stored = [name for name in self.columns if name not in self.constants]
@@ -229,7 +247,11 @@ class Segment:
 
     table: pa.Table
     first_row: int
-    place: str
+    name: str = ""  # of the file, where there is one
+
+    @property
+    def place(self) -> Place:
+        return Place(self.first_row, self.name)
 
     @property
     def rows(self) -> int:
@@ -297,13 +319,13 @@ class StreamSource:
             while rows + batch.num_rows >= SEGMENT:
                 held.append(batch.slice(0, SEGMENT - rows))
                 batch = batch.slice(SEGMENT - rows)
-                yield Segment(pa.Table.from_batches(held), first_row, "")
+                yield Segment(pa.Table.from_batches(held), first_row)
                 first_row, held, rows = first_row + SEGMENT, [], 0
             if batch.num_rows:
                 held.append(batch)
                 rows += batch.num_rows
         if held:
-            yield Segment(pa.Table.from_batches(held), first_row, "")
+            yield Segment(pa.Table.from_batches(held), first_row)
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -332,7 +354,8 @@ class StreamSource:
             if size > HOLD_BYTES:
                 raise LogError(
                     f"the labels of a {self.name} are not known before it is read, and it is over "
-                    f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with actions=, or pass a Parquet path"
+                    f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with {parameter('actions')}, or pass a "
+                    "Parquet path"
                 )
         self._seen, self.spent = itertools.chain(batches, stream), False
         return TableSource(pa.Table.from_batches(batches, batches[0].schema if batches else self.schema), self.name)

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, near
+from drstream.errors import LogError, suggest
 from drstream.kernels import checks
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.types import Bools, Ints
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -50,7 +51,7 @@ class Sparse:
 class Csr:
     """Sparse rows: row i has values[indptr[i]:indptr[i + 1]] at indices[indptr[i]:indptr[i + 1]]."""
 
-    indptr: NDArray[np.int64]
+    indptr: Ints
     indices: NDArray[np.int32]
     values: NDArray[Any]  # float32 or float64
     dim: int
@@ -62,7 +63,7 @@ class Csr:
         """Some of them, without a copy."""
         return Csr(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
 
-    def take(self, rows: NDArray[np.int64]) -> Csr:
+    def take(self, rows: Ints) -> Csr:
         """These rows, copied."""
         size = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(size)])
@@ -126,7 +127,7 @@ def _fields(kind: pa.DataType, column: str) -> tuple[int, int]:
     if index is None or value is None:
         raise LogError(
             f"context column {column!r} holds {kind}: which fields are the index (an integer) and the value (a number) "
-            f"is not plain. Call them index and value; {near('index', [f.name for f in fields])}"
+            f"is not plain. Call them index and value; {suggest('index', [f.name for f in fields])}"
         )
     return index, value
 
@@ -137,7 +138,7 @@ def _usual(fields: list[pa.Field], among: list[int], names: Sequence[str]) -> in
     return min(ranks)[1] if ranks else among[0] if len(among) == 1 else None
 
 
-def _flat(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+def _flat(column: pa.Array) -> tuple[Ints, pa.Array]:
     """Where each list begins, and what is in them, for a column without nulls; heeds the offset of a sliced batch."""
     if pa.types.is_fixed_size_list(column.type):
         return np.arange(len(column) + 1, dtype=np.int64) * column.type.list_size, column.flatten()
@@ -146,7 +147,7 @@ def _flat(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     return offsets - first, column.values.slice(first, last - first)
 
 
-def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[NDArray[np.int64], pa.Array, pa.Array | None]:
+def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[Ints, pa.Array, pa.Array | None]:
     """Row starts, indices and values as flat Arrow arrays; the lists themselves have no nulls."""
     column = batch.column(sparse.indices)
     starts, inside = _flat(column)
@@ -195,7 +196,7 @@ def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
     return Csr(starts, found, numbers_found, int(sparse.dim))
 
 
-def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, Bools]]:
     """Each reason to leave an event out, with the events that it concerns."""
     bad = np.zeros(batch.num_rows, bool)
     for name in sparse.columns:
@@ -209,7 +210,7 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArr
     good = np.flatnonzero(~bad)
     starts, indices, values = _columns(batch.filter(pa.array(~bad)), sparse)
 
-    def rows(places: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def rows(places: Bools) -> Bools:
         found = np.zeros(batch.num_rows, bool)
         found[good[np.searchsorted(starts, np.flatnonzero(places), side="right") - 1]] = True
         return found
@@ -218,7 +219,7 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, NDArr
         yield reason, rows(places)
 
 
-def _bad_entries(indices: pa.Array, values: pa.Array | None, dim: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _bad_entries(indices: pa.Array, values: pa.Array | None, dim: int) -> Iterator[tuple[str, Bools]]:
     """Each reason not to use an entry, with the entries that it concerns."""
     yield "context holds a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
     index = floats_or_nan(indices)

@@ -1,11 +1,12 @@
 """Reward models r̂(x, a), and models of the propensities."""
 
+from drstream.errors import ModelError
 from drstream.models.adapters import from_sklearn
 from drstream.models.base import Column, Constant, RewardModel, from_function
-from drstream.models.files import load
 from drstream.models.logistic import Logistic
-from drstream.models.propensity import Propensity
+from drstream.models.propensity import Propensity, SklearnPropensity
 from drstream.models.ridge import Ridge
+from drstream.storage import Shelf
 
 __all__ = [
     "Column",
@@ -18,3 +19,5 @@ __all__ = [
     "from_sklearn",
     "load",
 ]
+
+load = Shelf("model", (Ridge, Logistic, Propensity, from_sklearn, SklearnPropensity), ModelError).load

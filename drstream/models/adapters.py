@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drstream import execution
 from drstream.errors import ModelError, NoEventsError
+from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
-from drstream.models.base import Floats, RewardModel
+from drstream.models.base import RewardModel
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
+from drstream.parameters import check_estimator, whole
 from drstream.progress import reporter
+from drstream.types import Floats, Ints
 
 AHEAD = 2  # batches of each part under way that wait to be learned from
 
@@ -76,10 +78,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         self.classifier = _is_classifier(estimator)
         if action not in ("separate", "feature"):
             raise ModelError(f'from_sklearn: action={action!r}: it is "separate" or "feature"')
-        if not _is_whole(sample) or sample < 1:
-            raise ModelError(f"from_sklearn: sample={sample!r}: a whole number of events, at least 1")
-        if not _is_whole(seed):
-            raise ModelError(f"from_sklearn: seed={seed!r}: a whole number")
+        self.sample = whole("sample", sample, who="from_sklearn", error=ModelError)
+        self.seed = whole("seed", seed, -(2**63), who="from_sklearn", error=ModelError)
         if partial not in (None, True, False):
             raise ModelError(f"from_sklearn: partial={partial!r}: it is True, False or None")
         if partial and not hasattr(estimator, "partial_fit"):
@@ -89,9 +89,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
             )
         self.estimator, self.action = estimator, action
         self.partial = None if partial is None else bool(partial)
-        self.sample, self.seed = int(sample), int(seed)
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def _fit(self, log: Any, workers: Workers) -> None:
         """Fit it to the log. An executor draws the sample and looks at the rewards; the estimator is fitted here."""
         log = as_log(log, propensities=False)
         if self.action == "separate" and not log.n_features:
@@ -102,15 +101,11 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         if by_batches is None:  # rows are at least as many as events
             by_batches = hasattr(self.estimator, "partial_fit") and (log.rows is None or log.rows > self.sample)
         if by_batches and (self.classifier or self.partial is None):
-            rewards = self._look_at_rewards(log, threads, executor, progress)
+            rewards = self._look_at_rewards(log, workers)
             by_batches = self.partial is True or rewards.events > self.sample
-        if by_batches:
-            fitted = self._fit_by_batches(log, rewards, threads, progress)
-        else:
-            fitted = self._fit_in_memory(log, threads, executor, progress)
+        fitted = self._fit_by_batches(log, rewards, workers) if by_batches else self._fit_in_memory(log, workers)
         self.models_, self.fitted_rows_ = fitted.models, fitted.rows
         self.remember(log, fitted.events, fitted.reward_range, fitted.skipped)
-        return self
 
     @property
     def _whole(self) -> str | None:
@@ -119,9 +114,9 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     # In memory
 
-    def _fit_in_memory(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Fitted:
+    def _fit_in_memory(self, log: Log, workers: Workers) -> Fitted:
         check = None if self._whole is None else partial(_check_whole, self._whole)
-        sample, skipped = draw(log, self.sample, self.seed, check, threads, executor, progress)
+        sample, skipped = draw(log, self.sample, self.seed, check, workers)
         if not sample.seen:
             raise _no_events()
         events = sample.events()
@@ -151,17 +146,17 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     # With partial_fit
 
-    def _look_at_rewards(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Rewards:
+    def _look_at_rewards(self, log: Log, workers: Workers) -> Rewards:
         """How many events there are and, for a classifier, which rewards each action has."""
         contexts = log.on_bad_row == "skip"  # else an event that a bad context excludes would count
         reader = log.reader(context=contexts, action=True)
         found = Rewards(0, [set() for _ in range(log.n_actions)])
         task = partial(_rewards_of, reader, self._whole, log.n_actions)
-        for other in execution.run(task, log, reader.columns, threads, executor, progress):
+        for other in execution.run(task, log, reader.columns, workers):
             found.merge(other)
         return found
 
-    def _fit_by_batches(self, log: Log, rewards: Rewards | None, threads: int | None, progress: Any) -> Fitted:
+    def _fit_by_batches(self, log: Log, rewards: Rewards | None, workers: Workers) -> Fitted:
         from sklearn.base import clone
 
         reader = log.reader(context=True, action=True)
@@ -176,8 +171,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         skipped: Counter[str] = Counter()
         parts = log.parts(reader.columns)
         produce = partial(_blocks, reader, self._whole)
-        stream = execution.stream(produce, parts, execution.how_many(threads), AHEAD)
-        with reporter(progress, log.rows) as report, closing(stream):
+        stream = execution.stream(produce, parts, workers.threads, AHEAD)
+        with reporter(workers.progress, log.rows) as report, closing(stream):
             for item in stream:
                 if isinstance(item, Counter):
                     skipped += item
@@ -187,10 +182,10 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 total, low, high = total + reward.sum(), min(low, reward.min()), max(high, reward.max())
                 if separate:
                     for a, places in _by_action(item.action, actions):
-                        which = f"action {log.labels[a]!r}, in the batch from {item.row(0)} on"
+                        which = f"action {log.labels[a]!r}, in the batch from {item.where(0)} on"
                         self._learn(learners[a], X[places], reward[places], classes[a], which)
                 else:
-                    which = f"the batch from {item.row(0)} on"
+                    which = f"the batch from {item.where(0)} on"
                     self._learn(learners[0], _with_action(X, item.action, actions), reward, classes[0], which)
                 report(int(item.rows[-1]) + 1)
         n = int(counts.sum())
@@ -245,23 +240,10 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 # Checks
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def _is_classifier(estimator: Any) -> bool:
     """Whether it is a classifier, after a check that it is one or a regressor."""
-    if isinstance(estimator, type):
-        raise ModelError(f"from_sklearn: {estimator.__name__} is a class: pass an instance, {estimator.__name__}()")
+    classifier, regressor = check_estimator(estimator, "from_sklearn", "regressor or classifier", ModelError)
     name = type(estimator).__name__
-    if not hasattr(estimator, "fit"):
-        raise ModelError(f"from_sklearn: a {name} has no fit: pass a regressor or classifier of scikit-learn")
-    from sklearn.base import is_classifier, is_regressor
-
-    try:
-        classifier, regressor = is_classifier(estimator), is_regressor(estimator)
-    except (AttributeError, TypeError):  # what a class that is not of scikit-learn's kind gets from it
-        classifier = regressor = False
     if not classifier and not regressor:
         raise ModelError(
             f"from_sklearn: {name} is neither a regressor nor a classifier of scikit-learn: pass one; a class of your "
@@ -272,7 +254,7 @@ def _is_classifier(estimator: Any) -> bool:
             f"from_sklearn: {name}, with these parameters, has no predict_proba, hence no expected reward: pass a "
             "classifier that has one, e.g. CalibratedClassifierCV of this one, or a regressor"
         )
-    return bool(classifier)
+    return classifier
 
 
 def _check_whole(classifier: str, block: Block) -> None:
@@ -282,7 +264,7 @@ def _check_whole(classifier: str, block: Block) -> None:
         i = int(np.argmax(broken))
         raise ModelError(
             f"from_sklearn: {classifier} is a classifier, whose classes are the rewards, and the reward at "
-            f"{block.row(i)} is {block.reward[i]:g}, which is no whole number: pass a regressor"
+            f"{block.where(i)} is {block.reward[i]:g}, which is no whole number: pass a regressor"
         )
 
 
@@ -322,7 +304,7 @@ class Rewards:
 def _rewards_of(reader: Reader, whole: str | None, actions: int, part: Part) -> Rewards:
     found = Rewards(0, [set() for _ in range(actions)])
     for item in _blocks(reader, whole, part):
-        execution.go_on()
+        execution.raise_if_stopped()
         if isinstance(item, Counter):
             continue
         found.events += len(item)
@@ -343,7 +325,7 @@ def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | C
     yield skipped
 
 
-def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, Ints]]:
     """The places of each action's events, in order, for actions that have some."""
     order = np.argsort(action, kind="stable")
     bounds = np.searchsorted(action[order], np.arange(actions + 1))

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import ModelError
+from drstream.buffers import fill_by_pieces, fill_from
+from drstream.errors import ModelError, parameter
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy, fill_by_pieces, fill_from
-
-Floats = NDArray[np.float64]
+from drstream.policies.base import FixedPolicy
+from drstream.types import Floats
 
 
 class RewardModel:
@@ -43,7 +43,7 @@ class RewardModel:
         if self.n_actions not in (None, log.n_actions):
             raise ModelError(
                 f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
-                "open the logs that it is fitted on and used on with the same actions="
+                f"open the logs that it is fitted on and used on with the same {parameter('actions')}"
             )
         bound = copy.copy(self)
         bound.fitted_on = None  # not needed any more, and not always to be pickled
@@ -112,13 +112,13 @@ class Column(RewardModel):
             if (found != len(out)).any():
                 i = int(np.argmax(found != len(out)))
                 raise ModelError(
-                    f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.row(i)}; "
+                    f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.where(i)}; "
                     f"there are {len(out)} actions"
                 )
             values = columns[0].flatten()
             if has_nulls(values):
                 i = int(np.argmax(nulls(values))) // len(out)
-                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.row(i)}")
+                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.where(i)}")
             out[:] = values.to_numpy(zero_copy_only=False).reshape(out.shape[::-1]).T
         else:
             for row, column in zip(out, columns, strict=True):
@@ -128,7 +128,7 @@ class Column(RewardModel):
         column = block.column(name)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
-            raise ModelError(f"the reward model's column {name!r} is null at {block.row(i)}")
+            raise ModelError(f"the reward model's column {name!r} is null at {block.where(i)}")
         return column
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.calibration import Calibration
-from drstream.errors import ModelError
+from drstream.buffers import PIECE
+from drstream.errors import ModelError, parameter, phrase, warn_user
+from drstream.execution import Workers
 from drstream.log import Block, Log
 from drstream.log.rows import Folds, Origin
 from drstream.models.base import RewardModel, as_model
+from drstream.models.calibration import Calibration
 from drstream.models.crossfit import (
     CrossFitted,
     CrossFittedPolicy,
@@ -25,15 +26,16 @@ from drstream.models.crossfit import (
 )
 from drstream.models.propensity import Logger, as_logger
 from drstream.models.trained import Trained
-from drstream.policies.base import PIECE, FixedPolicy
+from drstream.policies.base import FixedPolicy
+from drstream.results import ModelSummary
+from drstream.types import Floats
 
-Floats = NDArray[np.float64]
 EVALUATED = "evaluated on"  # what a model is used for
 
 
 @dataclass(frozen=True)
-class Given:
-    """What the caller said of rewards and propensities; what no estimator needs is None."""
+class ModelInputs:
+    """The models of rewards and propensities as the caller gave them; what no estimator needs is None."""
 
     model: Any = None
     propensity: Any = None
@@ -42,7 +44,7 @@ class Given:
     seed: int = 0  # of the folds
     clamp: Any = None
 
-    def needed(self, *, model: bool, propensity: bool) -> Given:
+    def needed(self, *, model: bool, propensity: bool) -> ModelInputs:
         """Only what estimators need; without folds, if all that was to be fitted by them is not."""
         left = replace(self, model=self.model if model else None, propensity=self.propensity if propensity else None)
         if self.waits and not left.waits:
@@ -50,14 +52,24 @@ class Given:
         return left
 
     @property
+    def given(self) -> bool:
+        """Whether there is any model."""
+        return self.model is not None or self.propensity is not None
+
+    @property
     def waits(self) -> bool:
         """Whether some model is yet to be fitted."""
         return to_be_fitted(self.model) or to_be_fitted(self.propensity)
 
+    @property
+    def n_actions(self) -> int:
+        """K, where a model knows it; else 0."""
+        return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity))
+
 
 @dataclass(frozen=True)
-class Used:
-    """The same, bound to a log. It can be pickled if the models can."""
+class BoundModels:
+    """The models that a pass uses, bound to a log. It can be pickled if the models can."""
 
     model: RewardModel | None
     logger: Logger | None
@@ -72,8 +84,8 @@ class Used:
     def uses_context(self) -> bool:
         return any(user.uses_context for user in (self.model, self.logger) if user)
 
-    def hold(self, rhat: Floats, calibration: Calibration) -> None:
-        """Hold predictions within the clamp, in place."""
+    def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
+        """Hold predictions within the clamp, in place, and count those that it changes."""
         if self.clamp is not None:
             low, high = self.clamp
             calibration.predictions += rhat.size
@@ -81,7 +93,7 @@ class Used:
             np.clip(rhat, low, high, out=rhat)
 
     def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
-        """Of the logged actions: from the log, or estimated into `out`, with `pi` as room for (K, n)."""
+        """The logged actions' propensities: from the log, or estimated into `out`, with `pi` as space for (K, n)."""
         if self.logger is None:
             return block.propensity
         self.logger.fill(block, pi, out)
@@ -97,56 +109,68 @@ class Used:
             self.logger.fill(piece, np.empty((n_actions, len(piece))), out[place])
         return out
 
-    @property
-    def crossfitted(self) -> tuple[bool, bool]:
-        """Whether the reward model was fitted by fold, and whether the propensity model was."""
+    def summary(self, calibration: Calibration) -> ModelSummary:
+        """What a result says of these models."""
         logger = None if self.logger is None else self.logger.policy
-        return isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)
+        return ModelSummary(
+            crossfit=None if self.folds is None else self.folds.count,
+            crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
+            estimated_propensities=self.logger is not None and self.logger.estimated,
+            least_propensity=math.nan if self.logger is None else calibration.least_propensity,
+            r2=math.nan if self.model is None else calibration.r2,
+            calibration=None if self.model is None else calibration.deciles(),
+            clamped=0.0 if self.model is None else calibration.clamped_share,
+        )
 
 
-def most_actions(given: Given) -> int:
-    """K, where a model knows it."""
-    return max(getattr(user, "n_actions", None) or 0 for user in (given.model, given.propensity, 0))
-
-
-def prepare(log: Log, given: Given, how: dict[str, Any], stacklevel: int, use: str = EVALUATED) -> Used:
-    """Fit by fold what is to be, and bind all of it to the log; `how` is threads, executor and progress of fits."""
-    model = None if given.model is None else as_model(given.model)
-    policy = None if given.propensity is None else as_logger(given.propensity)
-    folds = make_folds(log, given.crossfit, given.seed, given.cluster)
+def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVALUATED) -> BoundModels:
+    """Fit by fold what is to be fitted, and bind all models to the log."""
+    model = None if inputs.model is None else as_model(inputs.model)
+    policy = None if inputs.propensity is None else as_logger(inputs.propensity)
+    folds = make_folds(log, inputs.crossfit, inputs.seed, inputs.cluster)
     if folds is not None:
         check_to_be_fitted(model, policy)
         if to_be_fitted(policy):
-            policy = CrossFittedPolicy(fit_folds(policy, log, folds, **how))
+            policy = CrossFittedPolicy(fit_folds(policy, log, folds, workers))
         if to_be_fitted(model):
-            model = CrossFitted(fit_folds(model, log, folds, **how))
+            model = CrossFitted(fit_folds(model, log, folds, workers))
     for role, user in (("reward model", model), ("propensity model", policy)):
-        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use, stacklevel + 1)
+        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use)
     if isinstance(model, Trained):
         model.require_fit()
-    clamp = _clamp(given.clamp, model)
+    clamp = _clamp(inputs.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
-    return Used(None if model is None else model.bind(log), bound, folds, clamp)
+    return BoundModels(None if model is None else model.bind(log), bound, folds, clamp)
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
     bound = policy.bind(log, "propensity")
     if bound.only_logged:
         raise ModelError(
-            "propensity=Column(...) of one number a row: name that column where the log is opened, with propensity="
+            "propensity=Column(...) of one number a row: name that column where you open the log, with propensity="
         )
     return Logger(bound)
 
 
-def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str, stacklevel: int) -> None:
+def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str) -> None:
     if origin is None or not origin.shares_rows_with(log.origin):
         return
     why = "flatters DM and DR" if role == "reward model" else "breaks the independence that IPS and DR rest on"
-    by_fold = "with crossfit=5" if use == EVALUATED else "to have it cross-fitted"
-    warnings.warn(
+    by_fold = f"with {parameter('crossfit', 5)}" if use == EVALUATED else "to have it cross-fitted"
+    split = phrase("train, test = log.split(0.5)", "drstream fit --share 0.5")
+    warn_user(
         f"the {role} was fitted on events that it is now {use}, which {why}: pass an unfitted one {by_fold}, or fit "
-        "it on other events, e.g. train, test = log.split(0.5)",
-        stacklevel=stacklevel + 1,
+        f"it on other events, e.g. {split}"
+    )
+
+
+def no_propensities() -> str:
+    """What to do where the log has no propensities and none were given."""
+    return phrase(
+        "and the log has none: name their column with propensity= where you open it; or pass propensity=, here a "
+        "model, e.g. drs.models.Propensity() with crossfit=5, or the logging policy, e.g. drs.policies.Uniform()",
+        "and the log has none: name their column with --propensity, or give --propensity-model: logistic with "
+        "--crossfit 5, say, or uniform",
     )
 
 
@@ -154,13 +178,16 @@ def _clamp(clamp: Any, model: RewardModel | None) -> tuple[float, float] | None:
     if clamp is None or clamp is False:
         return None
     if model is None:
-        raise ModelError(f"clamp={clamp!r} is about a reward model's predictions, and no estimator uses one")
+        raise ModelError(f"{parameter('clamp', clamp)} is about a reward model's predictions, and nothing uses one")
     if clamp is True:
         found: tuple[float, float] | None = getattr(model, "reward_range_", None)
         if found is None:
-            raise ModelError("clamp=True is the range of rewards of the model's fit, and it has none: give (low, high)")
+            raise ModelError(
+                f"{phrase('clamp=True', '--clamp range')} is the range of rewards that the model was fitted on, and it "
+                f"knows none: give {phrase('(low, high)', 'LOW,HIGH')}"
+            )
         return found
     pair = tuple(clamp) if isinstance(clamp, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(x, Real) for x in pair) or not pair[0] <= pair[1]:
-        raise ModelError(f"clamp={clamp!r}: True, or the range of rewards as (low, high)")
+        raise ModelError(f"{parameter('clamp', clamp)}: it must be True, or the range of rewards as (low, high)")
     return float(pair[0]), float(pair[1])

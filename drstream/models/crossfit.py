@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError
+from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, parameter, phrase, warn_user
+from drstream.execution import Workers
 from drstream.log import Block, Log
 from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class _Fills(Protocol):
@@ -28,12 +26,14 @@ class _Fills(Protocol):
 def make_folds(log: Log, crossfit: Any, seed: int, cluster: str | None) -> Folds | None:
     if crossfit is None:
         if cluster is not None:
-            raise DrstreamError(f"cluster={cluster!r} is about folds: pass crossfit=5, too")
+            raise DrstreamError(f"{parameter('cluster', cluster)} is about folds: pass {parameter('crossfit', 5)}, too")
         return None
     if not isinstance(crossfit, Integral) or isinstance(crossfit, bool) or not 2 <= int(crossfit) <= 1000:
-        raise DrstreamError(f"crossfit={crossfit!r}: a number of folds, whole, at least 2 and at most 1000")
+        raise DrstreamError(
+            f"{parameter('crossfit', crossfit)}: it must be a whole number of folds, at least 2 and at most 1000"
+        )
     if not isinstance(seed, Integral):
-        raise DrstreamError(f"fold_seed={seed!r}: a whole number")
+        raise DrstreamError(f"{parameter('fold_seed', seed)}: it must be a whole number")
     return log.folds(int(crossfit), seed, cluster)
 
 
@@ -42,22 +42,17 @@ def to_be_fitted(model: Any) -> bool:
     return isinstance(model, Trained | RewardModel) and not getattr(model, "fitted", True)
 
 
-def fit(model: Any, log: Log, **how: Any) -> Any:
-    """The model, fitted; only ours know of threads and progress."""
-    return model.fit(log, **how) if isinstance(model, Trained) else model.fit(log)
-
-
-def fit_folds(model: Any, log: Log, folds: Folds, **how: Any) -> list[Any]:
-    """One model for each fold, fitted on all others."""
+def fit_folds(model: Any, log: Log, folds: Folds, workers: Workers) -> list[Any]:
+    """One model for each fold, fitted on all other folds."""
     if isinstance(model, Trained):
         try:
-            models = model.fit_folds(log, folds, **how)
+            models = model.fit_folds(log, folds, workers)
         except NoEventsError:
             why = "it is too small" if folds.cluster is None else f"column {folds.cluster!r} has one value only"
             raise LogError(f"all rows of the log fall into one fold, and the others have none: {why}") from None
         _warn_of_empty_folds(models, folds)
         return models
-    return [fit(copy.deepcopy(model), log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
+    return [copy.deepcopy(model).fit(log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
 
 
 def check_to_be_fitted(*models: Any) -> None:
@@ -66,8 +61,8 @@ def check_to_be_fitted(*models: Any) -> None:
     known = [type(model).__name__ for model in models if model is not None]
     found = f"{' and '.join(known)} can be used as it is" if known else "there is none"
     raise ModelError(
-        f"crossfit= fits models that are not yet fitted, and {found}: leave crossfit out, or pass an unfitted model, "
-        "e.g. drs.models.Ridge()"
+        f"{parameter('crossfit')} fits models that are not yet fitted, and {found}: leave it out, or pass an unfitted "
+        f"model, e.g. {phrase('drs.models.Ridge()', 'ridge')}"
     )
 
 
@@ -76,10 +71,9 @@ def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
     empty = sum(model.n_events_ == events for model in models)
     if empty:
         what = "rows" if folds.cluster is None else f"values in column {folds.cluster!r}"
-        warnings.warn(
-            f"crossfit={folds.count}: {empty} of the folds are empty, as there are few {what}: predictions of the "
-            "others extrapolate. Take fewer folds, or another cluster",
-            stacklevel=6,
+        warn_user(
+            f"{parameter('crossfit', folds.count)}: {empty} of the folds are empty, as there are few {what}: "
+            "predictions of the others extrapolate. Take fewer folds, or another cluster"
         )
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from drstream.buffers import Weights
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
 from drstream.models.base import RewardModel
 from drstream.models.trained import Trained, check_width
-from drstream.products import Weights
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class LinearModel(Trained, RewardModel):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from drstream.models.descent import Regression
+from drstream.kernels.logistic import logistic
 from drstream.models.linear import LinearModel
-
-Floats = NDArray[np.float64]
+from drstream.models.regression import Regression
+from drstream.types import Floats
 
 
 class Logistic(Regression, LinearModel):
@@ -26,6 +23,4 @@ class Logistic(Regression, LinearModel):
         super().__init__(C, fit_intercept)
 
     def link(self, scores: Floats) -> None:
-        from drstream.kernels.logistic import logistic  # compiled only for such models
-
         logistic(scores.reshape(-1))

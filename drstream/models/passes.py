@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from drstream import execution
+from drstream.execution import Workers
 from drstream.log import Batch, Csr, Log, Reader
 from drstream.log.source import Part
 
@@ -22,20 +23,19 @@ HOLD_BYTES = 1 << 28  # of decoded batches, in all
 class Passes:
     """`run(task)` gives task(batches) for every part of the log, in order."""
 
-    def __init__(self, log: Log, reader: Reader, threads: int | None, executor: Any, progress: Any) -> None:
-        self.log, self.reader = log, reader
-        self.threads, self.executor, self.progress = threads, executor, progress
+    def __init__(self, log: Log, reader: Reader, workers: Workers) -> None:
+        self.log, self.reader, self.workers = log, reader, workers
         self.skipped: Counter[str] | None = None  # bad rows left out, known after the first pass
         self.count = 0
         self._held: dict[int, list[Batch]] = {}  # by the part's first row
-        self._room = HOLD_BYTES
+        self._space = HOLD_BYTES
         self._lock = threading.Lock()
 
     def run(self, task: Task[Result]) -> Iterator[Result]:
-        work = _Elsewhere(self.reader, task) if self.executor is not None else partial(self._work, task)
+        work = _Elsewhere(self.reader, task) if self.workers.executor is not None else partial(self._work, task)
         skipped: Counter[str] = Counter()
-        form = self.reader.columns, self.threads, self.executor, self.progress, f"pass {self.count + 1}"
-        for result, left_out in execution.run(work, self.log, *form):
+        text = f"pass {self.count + 1}"
+        for result, left_out in execution.run(work, self.log, self.reader.columns, self.workers, text):
             skipped += left_out
             yield result
         if self.skipped is None:
@@ -54,19 +54,19 @@ class Passes:
         return result, skipped
 
     def _keep(self, batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
-        """The batches, which are kept if all of the part's fit into what is left of the room."""
+        """The batches, which are kept if all of the part's fit into the memory that is left."""
         size = 0
         fits = True
         for batch in batches:
             yield batch
-            batch.room = np.empty(0)
+            batch.scratch = np.empty(0)
             if fits:
                 size += _bytes(batch)
                 kept.append(batch)
-                fits = size <= self._room
+                fits = size <= self._space
         with self._lock:
-            if fits and size <= self._room:
-                self._room -= size
+            if fits and size <= self._space:
+                self._space -= size
             else:
                 kept.clear()
 

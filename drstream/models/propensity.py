@@ -6,19 +6,20 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import ModelError
+from drstream.buffers import invalid_probabilities
+from drstream.errors import ModelError, phrase
+from drstream.execution import Workers
 from drstream.kernels.terms import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
-from drstream.models.descent import NEVER, Regression
+from drstream.models.regression import NEVER, Regression
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
-from drstream.policies.base import FixedPolicy, as_policy, refuse
+from drstream.parameters import number, whole
+from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Softmax
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class PropensityModel(Trained, FixedPolicy):
@@ -34,11 +35,8 @@ class PropensityModel(Trained, FixedPolicy):
 
     def set_limits(self, inflation: Any, floor: Any) -> None:
         who = type(self).__name__
-        if not isinstance(inflation, Real) or not 1 <= float(inflation) < np.inf:
-            raise ModelError(f"{who}: inflation={inflation!r} must be a number of at least 1")
-        if not isinstance(floor, Real) or not 0 <= float(floor) <= 1:
-            raise ModelError(f"{who}: floor={floor!r} must be a number in [0, 1]")
-        self.inflation, self.floor = float(inflation), float(floor)
+        self.inflation = number("inflation", inflation, 1, who=who, error=ModelError)
+        self.floor = number("floor", floor, 0, 1, who=who, error=ModelError)
 
     def predict(self, X: Any) -> Floats:
         """μ̂(a|x) as (n, K), without inflation and floor."""
@@ -114,16 +112,17 @@ class SklearnPropensity(PropensityModel):
         if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
             name = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
             raise ModelError(f"Propensity.from_sklearn: {name}: pass an instance of a classifier with predict_proba")
-        if not isinstance(sample, int) or sample < 1:
-            raise ModelError(f"Propensity.from_sklearn: sample={sample!r}: a whole number of events, at least 1")
-        self.estimator, self.sample, self.seed = estimator, sample, seed
+        who = "Propensity.from_sklearn"
+        self.sample = whole("sample", sample, who=who, error=ModelError)
+        self.seed = whole("seed", seed, -(2**63), who=who, error=ModelError)
+        self.estimator = estimator
         self.set_limits(inflation, floor)
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def _fit(self, log: Any, workers: Workers) -> None:
         from sklearn.base import clone
 
         log = as_log(log, propensities=False)
-        sample, skipped = draw(log, self.sample, self.seed, None, threads, executor, progress)
+        sample, skipped = draw(log, self.sample, self.seed, None, workers)
         if sample.seen:
             events = sample.events()
             if (events.action == events.action[0]).all():
@@ -135,7 +134,6 @@ class SklearnPropensity(PropensityModel):
             self.classifier_ = clone(self.estimator).fit(tidy(events.X), events.action)
         rewards = (events.reward.min(), events.reward.max()) if sample.seen else (np.nan, np.nan)
         self.remember(log, len(events) if sample.seen else 0, rewards, skipped)
-        return self
 
     def probabilities(self, X: Any) -> Floats:
         self.require_fit()
@@ -162,18 +160,21 @@ class Logger:
         return self.policy.uses_context
 
     def fill(self, block: Block, pi: Floats, out: Floats) -> None:
-        """out[i] <- the propensity of event i; `pi` is room for (K, n)."""
+        """out[i] <- the propensity of event i; `pi` is space for (K, n)."""
         self.policy.fill(block, pi)
         sums = np.empty(len(block))
-        refuse(first_improper(pi, sums), "the propensity model", pi, sums, block)
+        first_bad = first_improper(pi, sums)
+        if first_bad >= 0:
+            raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
         logged_probability(pi, block.action, out)
         out *= self.inflation
         np.maximum(out, self.floor, out=out)
         if not out.min() > 0:
             i = int(np.argmin(out))
+            floor = phrase("drs.models.Propensity(floor=0.01)", "--propensity-floor 0.01")
             raise ModelError(
-                f"the propensity model gives the logged action the probability {out[i]:g} at {block.row(i)}: give it "
-                "a floor, e.g. drs.models.Propensity(floor=0.01), or fit it on events that have this action"
+                f"the propensity model gives the logged action the probability {out[i]:g} at {block.where(i)}: give it "
+                f"a floor, e.g. {floor}, or fit it on events that have this action"
             )
 
 

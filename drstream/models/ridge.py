@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.errors import ModelError, near
+from drstream.errors import ModelError, suggest
+from drstream.execution import Workers
+from drstream.kernels import sparse
 from drstream.kernels.terms import logged_probability
 from drstream.log import Batch, Block, Csr, Log, Reader, as_log
 from drstream.log.rows import Folds
@@ -20,9 +21,9 @@ from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
+from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 BLOCK_BYTES = 1 << 22  # of (x, r) sorted by action at a time; twice as many take a third longer
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
@@ -56,27 +57,26 @@ class Ridge(LinearModel):
         weights: str | None = None,
         policy: Any = None,
     ) -> None:
-        if not isinstance(alpha, int | float | np.number) or not 0 <= alpha < np.inf:
-            raise ModelError(f"Ridge: alpha={alpha!r} must be finite and not negative")
+        self.alpha = number("alpha", alpha, who="Ridge", error=ModelError)
         if weights is not None and weights not in WEIGHTS:
-            raise ModelError(f"Ridge: weights={weights!r}: {near(str(weights), WEIGHTS)}")
+            raise ModelError(f"Ridge: weights={weights!r}: {suggest(str(weights), WEIGHTS)}")
         if (policy is None) == (weights == "mrdr"):
             raise ModelError('Ridge: weights="mrdr" goes with policy=, the policy that is to be evaluated')
-        self.alpha, self.fit_intercept, self.shared = float(alpha), bool(fit_intercept), bool(shared)
+        self.fit_intercept, self.shared = bool(fit_intercept), bool(shared)
         self.weights, self.policy = weights, policy
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=self.weights is not None)
         if log.roles.sparse is not None:
-            return self._fit_sparse(log, threads, executor, progress)
-        gram, rewards, skipped = self._gather(log, None, threads, executor, progress)
-        return self._finish(log, gram, rewards, skipped)
+            self._fit_sparse(log, workers)
+        else:
+            self._finish(log, *self._gather(log, None, workers))
 
-    def fit_folds(self, log: Log, folds: Folds, **how: Any) -> list[Self]:
-        """One pass for all folds, where contexts are dense."""
+    def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
+        """One model for each fold, fitted on all other folds: in one pass, where contexts are dense."""
         if log.roles.sparse is not None:
-            return super().fit_folds(log, folds, **how)
-        gram, rewards, skipped = self._gather(log, folds, how.get("threads"), how.get("executor"), how.get("progress"))
+            return super().fit_folds(log, folds, workers)
+        gram, rewards, skipped = self._gather(log, folds, workers)
         models = []
         for fold in range(folds.count):
             others = gram.of_all_but(fold, folds.count)
@@ -86,7 +86,7 @@ class Ridge(LinearModel):
     # dense
 
     def _gather(
-        self, log: Log, folds: Folds | None, threads: int | None, executor: Any, progress: Any
+        self, log: Log, folds: Folds | None, workers: Workers
     ) -> tuple[Gram, tuple[float, float], Counter[str]]:
         weigher = self._weigher(log)
         reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
@@ -94,7 +94,7 @@ class Ridge(LinearModel):
         total = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
         skipped: Counter[str] = Counter()
         low, high = np.inf, -np.inf
-        for gram, rewards, left_out in execution.run(task, log, reader.columns, threads, executor, progress or False):
+        for gram, rewards, left_out in execution.run(task, log, reader.columns, workers):
             total.merge(gram)
             skipped += left_out
             low, high = min(low, rewards[0]), max(high, rewards[1])
@@ -142,10 +142,10 @@ class Ridge(LinearModel):
 
     # sparse
 
-    def _fit_sparse(self, log: Log, threads: int | None, executor: Any, progress: Any) -> Self:
+    def _fit_sparse(self, log: Log, workers: Workers) -> None:
         weigher = self._weigher(log)
         reader = log.reader(context=True, action=True, columns=weigher.columns)
-        passes = Passes(log, reader, threads, executor, progress)
+        passes = Passes(log, reader, workers)
         first = partial(_sparse_sums, weigher, log.n_actions, log.n_features)
         sums = _SparseSums.total(passes.run(first), log.n_actions, log.n_features)
         safe = np.where(sums.weight > 0, sums.weight, 1.0)
@@ -170,7 +170,6 @@ class Ridge(LinearModel):
         self.coef_ = np.ascontiguousarray(np.repeat(coef, log.n_actions, axis=0) if self.shared else coef)
         self.n_passes_ = passes.count
         self._set_intercepts(sums.weight, mean_x.T, mean_r)
-        return self
 
 
 class _Weigher:
@@ -209,7 +208,7 @@ def _gather(
     low, high = np.inf, -np.inf
     for batch in reader.batches(part, skipped):
         for block in batch.blocks(rows):
-            execution.go_on()
+            execution.raise_if_stopped()
             group = block.action if reader.folds is None else block.fold * actions + block.action
             gram.add(block.features, block.reward, group, weigher.of(block))
         low, high = min(low, float(batch.reward.min())), max(high, float(batch.reward.max()))
@@ -286,8 +285,6 @@ class _SparseSums(NamedTuple):
 
 
 def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterator[Batch]) -> _SparseSums:
-    from drstream.kernels import sparse  # compiled only where contexts are
-
     x, xr, xx = (np.zeros((features, actions)) for _ in range(3))
     weight, r = np.zeros(actions), np.zeros(actions)
     count, low, high = 0, np.inf, -np.inf
@@ -306,8 +303,6 @@ def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterat
 
 def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> Floats:
     """Σ w x (x . v[:, a]) of one part, for each action, or for all where v has one column."""
-    from drstream.kernels import sparse  # compiled only where contexts are
-
     out = np.zeros(v.shape)
     for block, rows in _sparse_blocks(batches):
         action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)
@@ -321,7 +316,7 @@ def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> F
 
 def _sparse_blocks(batches: Iterator[Batch]) -> Iterator[tuple[Block, Csr]]:
     for batch in batches:
-        execution.go_on()
+        execution.raise_if_stopped()
         for block in batch.blocks(len(batch)):
             rows = block.sparse
             assert rows is not None

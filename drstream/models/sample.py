@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import execution, sampling
+from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.source import Part
+from drstream.types import Floats, Ints
 
-Floats = NDArray[np.float64]
 Check = Callable[[Block], None]
 More = Callable[[Block], Floats]  # of n events, (n, m)
 SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # samples draw other numbers than splits, folds and replays of the same seed
@@ -28,14 +29,14 @@ class Events:
     X: Any  # (n, d), dense or a csr_array
     action: NDArray[np.int32]
     reward: Floats
-    row: NDArray[np.int64]  # the number in the log
+    row: Ints  # the number in the log
     lot: Floats  # the random number
     more: Floats  # (n, m): what else was asked for
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, places: NDArray[np.int64]) -> Events:
+    def take(self, places: Ints) -> Events:
         return Events(*(values[places] for values in vars(self).values()))
 
 
@@ -106,9 +107,7 @@ def draw(
     most: int,
     seed: int,
     check: Check | None,
-    threads: int | None,
-    executor: Any,
-    progress: Any,
+    workers: Workers,
     *,
     reader: Reader | None = None,
     more: More | None = None,
@@ -121,7 +120,7 @@ def draw(
     lottery = Lottery(most, seed + SAMPLE_SEED)
     sample, skipped = Sample(lottery), Counter[str]()
     task = partial(_draw, reader, lottery, check, more)
-    for drawn, left_out in execution.run(task, log, reader.columns, threads, executor, progress):
+    for drawn, left_out in execution.run(task, log, reader.columns, workers):
         sample.merge(drawn)
         skipped += left_out
     return sample, skipped
@@ -133,7 +132,7 @@ def _draw(
     skipped: Counter[str] = Counter()
     sample = Sample(replace(lottery), more)  # with the limit so far
     for batch in reader.batches(part, skipped):
-        execution.go_on()
+        execution.raise_if_stopped()
         block = Block(batch, 0, len(batch))
         if check is not None:
             check(block)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import DrstreamError, ModelError, NoEventsError
+from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, warn_user
+from drstream.execution import Workers
 from drstream.log import Log
-from drstream.log.batch import describe_labels
+from drstream.log.reader import describe_labels
 from drstream.log.rows import Folds, Origin
 
 
@@ -63,15 +63,23 @@ class Trained:
         return hasattr(self, "labels_")
 
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+        """Fit it to a log, or to anything that a log can be read from; the parameters are those of `evaluate`."""
+        self._fit(log, Workers.of(threads, executor, progress))
+        return self
+
+    def _fit(self, log: Any, workers: Workers) -> None:
         raise NotImplementedError
 
-    def fit_folds(self, log: Log, folds: Folds, **how: Any) -> list[Self]:
-        """One model for each fold, fitted on all others."""
-        return [self.fresh().fit(log.part_of(folds.all_but(fold)), **how) for fold in range(folds.count)]
+    def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
+        """One model for each fold, fitted on all other folds."""
+        models = [self.fresh() for _ in range(folds.count)]
+        for fold, model in enumerate(models):
+            model._fit(log.part_of(folds.all_but(fold)), workers)
+        return models
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, for `drs.models.load` or, a policy, `drs.optimize.load`; scikit-learn's need skops."""
-        from drstream.saving import save
+        from drstream.storage import save
 
         save(self, path)
 
@@ -80,7 +88,7 @@ class Trained:
 
     def require_fit(self) -> None:
         if not self.fitted:
-            or_by_fold = ", or pass crossfit=5 to have it fitted on the folds that an event is not in"
+            or_by_fold = f", or pass {parameter('crossfit', 5)} to have it fitted on the folds that an event is not in"
             raise self.error(
                 f"the {self.role} {self!r} is not fitted: call .fit(log) on other events first"
                 f"{or_by_fold if self.role.endswith('model') else ''}"
@@ -114,18 +122,17 @@ class Trained:
         if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
             raise self.error(
                 f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
-                f"{', '.join(roles.context)}: open it with context= in that order"
+                f"{', '.join(roles.context)}: open it with {parameter('context')} in that order"
             )
         if self.role == "reward model" and self.reward_ != _reward_of(log):
-            warnings.warn(
+            warn_user(
                 f"the reward model was fitted on the reward {self.reward_!r}; the log's is {_reward_of(log)!r}: is "
-                "it the same quantity?",
-                stacklevel=5,
+                "it the same quantity?"
             )
         if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
             raise self.error(
                 f"the {self.role} was fitted on {describe_labels(self.labels_)}; the log has "
-                f"{describe_labels(log.labels)}: open both with the same actions="
+                f"{describe_labels(log.labels)}: open both with the same {parameter('actions')}"
             )
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from drstream.errors import PolicyError
+from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.rows import Origin
 from drstream.models.trained import Trained, check_width
@@ -30,11 +31,11 @@ class Learned(Trained, FixedPolicy):
         executor: Any = None,
         progress: Any = False,
     ) -> Self:
-        """Learn from a log, or from `Losses` of one; with a reward model from DR's completed losses, else from IPS'."""
-        self._learn(log, model, {"threads": threads, "executor": executor, "progress": progress})
+        """Learn from a log, or from `Losses` of one: with a reward model from losses completed by DR, else by IPS."""
+        self._learn(log, model, Workers.of(threads, executor, progress))
         return self
 
-    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
+    def _learn(self, log: Any, model: Any, workers: Workers) -> None:
         raise NotImplementedError
 
     @property

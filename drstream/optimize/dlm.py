@@ -6,27 +6,27 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.errors import NoEventsError, PolicyError
+from drstream.buffers import Weights
+from drstream.errors import NoEventsError
+from drstream.execution import Workers
+from drstream.kernels import dlm
 from drstream.log import Batch, Block, Log
 from drstream.models.passes import Passes
+from drstream.models.regression import NEVER
 from drstream.moments import Layout
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Completion, Losses, as_losses
+from drstream.parameters import number, whole
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Linear
-from drstream.products import Weights
-
-Floats = NDArray[np.float64]
+from drstream.types import Bools, Floats, Ints
 
 BLOCK_BYTES = 1 << 19  # of a block's scores and features, to stay in cache
-NEVER = -1e100  # the intercept of an action that is not to be taken
 TOGETHER = 1 << 21  # weights of all runs that are worked on side by side
 
 
@@ -63,6 +63,7 @@ class DirectLossMinimizer(Learned):
            [0., 1.]])
     """
 
+    word = "dlm"  # on the command line
     coef_: Floats
     intercept_: Floats
     loss_: float
@@ -85,20 +86,21 @@ class DirectLossMinimizer(Learned):
         standardize: bool = True,
         seed: int = 0,
     ) -> None:
-        self.epsilon = _number("epsilon", epsilon, positive=True)
-        self.restarts = _whole("restarts", restarts)
-        self.learning_rate = _number("learning_rate", learning_rate, positive=True)
-        self.decay = _number("decay", decay)
-        self.epochs = _whole("epochs", epochs)
-        self.tolerance = _number("tolerance", tolerance)
-        self.perturbation = _number("perturbation", perturbation, positive=True)
+        who = type(self).__name__
+        self.epsilon = number("epsilon", epsilon, above=True, who=who)
+        self.restarts = whole("restarts", restarts, who=who)
+        self.learning_rate = number("learning_rate", learning_rate, above=True, who=who)
+        self.decay = number("decay", decay, who=who)
+        self.epochs = whole("epochs", epochs, who=who)
+        self.tolerance = number("tolerance", tolerance, who=who)
+        self.perturbation = number("perturbation", perturbation, above=True, who=who)
         self.fit_intercept, self.standardize = bool(fit_intercept), bool(standardize)
-        self.seed = _whole("seed", seed, least=0)
+        self.seed = whole("seed", seed, 0, who=who)
 
-    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
-        losses = as_losses(log, model, how)
+    def _learn(self, log: Any, model: Any, workers: Workers) -> None:
+        losses = as_losses(log, model, workers)
         log = losses.log
-        passes = Passes(log, losses.reader, **how)
+        passes = Passes(log, losses.reader, workers)
         data = _look(passes, losses, self.standardize, self.fit_intercept)
         rng = np.random.default_rng(self.seed)
         shape = log.n_actions, log.n_features + 1
@@ -191,8 +193,6 @@ class _Sums(NamedTuple):
 def _epoch(
     completion: Completion, weights: Weights, intercept: Floats, epsilon: float, batches: Iterator[Batch]
 ) -> _Sums:
-    from drstream.kernels import dlm  # compiled only for this learner
-
     actions, (columns, features) = completion.n_actions, weights.matrix.shape
     runs = columns // actions
     sums = _Sums.zeros(runs, features, actions)
@@ -201,7 +201,7 @@ def _epoch(
         sparse = not isinstance(batch.context, np.ndarray | list)
         rows = max(256, BLOCK_BYTES // (8 * (columns + actions + (0 if sparse else features))))
         for block in batch.blocks(rows):
-            execution.go_on()
+            execution.raise_if_stopped()
             n = len(block)
             losses, scores = np.empty((actions, n)), np.empty((columns, n))
             completion.fill(block, losses)
@@ -229,7 +229,7 @@ class _Data:
     rewards: tuple[float, float]
     mean: Floats
     factor: Floats
-    never: NDArray[np.bool_]  # actions that are not to be taken
+    never: Bools  # actions that are not to be taken
 
     @property
     def features(self) -> int:
@@ -288,7 +288,7 @@ class _Seen(NamedTuple):
     state: Any
     low: float  # of the rewards; where all are known, of all actions
     high: float
-    logged: NDArray[np.int64]  # events of each action
+    logged: Ints  # events of each action
 
 
 def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:
@@ -296,7 +296,7 @@ def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -
     for batch in batches:
         count += np.bincount(batch.action, minlength=completion.n_actions)
         for block in batch.blocks(max(256, BLOCK_BYTES // (8 * (layout.variables + completion.n_actions)))):
-            execution.go_on()
+            execution.raise_if_stopped()
             rewards = block.reward
             if completion.estimator == "dm":
                 rewards = -completion.of(block)
@@ -304,16 +304,3 @@ def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -
             if layout.variables:
                 layout.update(state, block.features.copy())
     return _Seen(state, low, high, count)
-
-
-def _number(name: str, value: Any, *, positive: bool = False) -> float:
-    if not isinstance(value, Real) or not 0 <= float(value) < math.inf or (positive and value == 0):
-        wanted = "positive" if positive else "at least 0"
-        raise PolicyError(f"DirectLossMinimizer: {name}={value!r} must be a number, {wanted}")
-    return float(value)
-
-
-def _whole(name: str, value: Any, least: int = 1) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise PolicyError(f"DirectLossMinimizer: {name}={value!r} must be a whole number, at least {least}")
-    return int(value)

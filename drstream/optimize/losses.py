@@ -14,22 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from drstream import execution
-from drstream.calibration import Calibration
-from drstream.errors import DrstreamError, LogError, near
-from drstream.estimators import NO_PROPENSITIES
-from drstream.kernels.checks import first_not_finite
+from drstream.buffers import check_predictions
+from drstream.errors import DrstreamError, LogError, phrase, suggest
+from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
 from drstream.log.source import Part
 from drstream.models.base import Column
-from drstream.models.binding import Given, Used, most_actions, prepare
-from drstream.terms import bad_prediction
-from drstream.writing import whole
-
-Floats = NDArray[np.float64]
+from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
+from drstream.models.calibration import Calibration
+from drstream.storage import atomic_path
+from drstream.types import Floats, Ints
 
 ESTIMATORS = ("ips", "dm", "dr")
 SIGNS = {"costs": -1.0, "rewards": 1.0}
@@ -44,24 +41,22 @@ class Completion:
     r_a' = r̂(x, a') + 1[a' = a] (r - r̂(x, a')) / p; DM leaves the second term out, and IPS has r̂ = 0.
     """
 
-    used: Used
+    models: BoundModels
     estimator: str
     sign: float  # -1: costs
     n_actions: int
 
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- the loss of action a in event i."""
-        if self.used.model is None:
+        if self.models.model is None:
             out[:] = 0
         else:
-            self.used.model.fill(block, out)
-            self.used.hold(out, Calibration(0.0))
-            action, event = divmod(int(first_not_finite(out.reshape(-1))), out.shape[1])
-            if action >= 0:
-                raise bad_prediction(out[action, event], action, block.row(event))
+            self.models.model.fill(block, out)
+            self.models.clamp_predictions(out, Calibration(0.0))
+            check_predictions(out, block)
         if self.estimator != "dm":
             logged = block.action, np.arange(len(block))
-            out[logged] += (block.reward - out[logged]) / self.used.propensities_of_many(block, self.n_actions)
+            out[logged] += (block.reward - out[logged]) / self.models.propensities_of_many(block, self.n_actions)
         if self.sign < 0:
             np.negative(out, out=out)
 
@@ -77,7 +72,7 @@ class Completed(NamedTuple):
 
     X: Any  # contexts (n, d), as the log has them; sparse ones as a csr_array
     losses: Floats  # (n, K)
-    rows: NDArray[np.int64]  # numbers in the log
+    rows: Ints  # numbers in the log
 
 
 class Losses:
@@ -137,7 +132,7 @@ class Losses:
         parts = self.log.parts(self.reader.columns)
         produce = partial(_complete, self.reader, self.completion)
         skipped: Counter[str] = Counter()
-        stream = execution.stream(produce, parts, execution.how_many(threads), AHEAD)
+        stream = execution.stream(produce, parts, Workers.of(threads).threads, AHEAD)
         with execution.one_blas_thread(), closing(stream):
             for item in stream:
                 if isinstance(item, Counter):
@@ -167,7 +162,7 @@ class Losses:
             raise LogError(f"{os.fspath(path)} is a file of the log itself: choose another name")
         if not Path(path).parent.is_dir():
             raise LogError(f"cannot write {os.fspath(path)}: there is no folder {str(Path(path).parent)!r}")
-        with whole(path) as unfinished, pq.ParquetWriter(unfinished, self._schema) as writer:
+        with atomic_path(path) as unfinished, pq.ParquetWriter(unfinished, self._schema) as writer:
             for batch in self:
                 writer.write_batch(self._record_batch(batch))
 
@@ -217,48 +212,51 @@ def impute(
            [0., 1.]])
     """
     if losses not in SIGNS:
-        raise DrstreamError(f"losses={losses!r}: {near(str(losses), SIGNS)}")
-    given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
-    how = {"threads": threads, "executor": executor, "progress": progress}
-    return _make(log, given, SIGNS[losses], estimator, how, stacklevel=3)
+        raise DrstreamError(f"losses={losses!r}: {suggest(str(losses), SIGNS)}")
+    inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+    return _make(log, inputs, SIGNS[losses], estimator, Workers.of(threads, executor, progress))
 
 
-def _make(log: Any, given: Given, sign: float, estimator: str | None, how: dict[str, Any], stacklevel: int) -> Losses:
-    model, propensity = given.model, given.propensity
+def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, workers: Workers) -> Losses:
+    model, propensity = inputs.model, inputs.propensity
     estimator = ("ips" if model is None else "dr") if estimator is None else estimator
     if estimator not in ESTIMATORS:
-        raise DrstreamError(f"estimator={estimator!r}: {near(str(estimator), ESTIMATORS)}")
+        raise DrstreamError(f"estimator={estimator!r}: {suggest(str(estimator), ESTIMATORS)}")
     if estimator != "ips" and model is None:
-        raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge()')
+        raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge(), say')
     log = as_log(log, propensities=propensity is None and estimator != "dm")
     if estimator != "dm" and log.roles.propensity is None and propensity is None:
-        raise LogError(f"{estimator} needs propensities, {NO_PROPENSITIES}")
-    given = given.needed(model=estimator != "ips", propensity=estimator != "dm")
-    if not given.waits:
-        given = replace(given, crossfit=None, cluster=None)
-    log = log.with_actions_up_to(most_actions(given))
-    used = prepare(log, given, how, stacklevel, use="completing the rewards of")
-    reader = log.reader(context=True, action=True, columns=used.columns, folds=used.folds)
-    return Losses(log, reader, Completion(used, estimator, sign, log.n_actions), origins_of(given))
+        raise LogError(f"{estimator} needs propensities, {no_propensities()}")
+    inputs = inputs.needed(model=estimator != "ips", propensity=estimator != "dm")
+    if not inputs.waits:
+        inputs = replace(inputs, crossfit=None, cluster=None)
+    log = log.with_actions_up_to(inputs.n_actions)
+    models = bind_models(log, inputs, workers, use="completing the rewards of")
+    reader = log.reader(context=True, action=True, columns=models.columns, folds=models.folds)
+    return Losses(log, reader, Completion(models, estimator, sign, log.n_actions), origins_of(inputs))
 
 
-def origins_of(given: Given) -> tuple[Origin, ...]:
+def origins_of(inputs: ModelInputs) -> tuple[Origin, ...]:
     """The events that models were fitted on before they were given."""
-    found = (getattr(user, "fitted_on", None) for user in (given.model, given.propensity))
+    found = (getattr(user, "fitted_on", None) for user in (inputs.model, inputs.propensity))
     return tuple(origin for origin in found if origin is not None)
 
 
-def as_losses(log: Any, model: Any, how: dict[str, Any]) -> Losses:
-    """Costs, from a log and perhaps a model, or from `Losses`; `how` is threads, executor and progress."""
+def as_losses(log: Any, model: Any, workers: Workers) -> Losses:
+    """Costs, from a log and perhaps a model, or from `Losses`."""
     if not isinstance(log, Losses):
         log = as_log(log)
         if log.roles.propensity is None:
             raise LogError(
                 "a policy is learned from completed losses, which need propensities, and the log has none: name their "
-                "column with propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), "
-                "with a model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()"
+                "column with "
+                + phrase(
+                    "propensity= where you open it, or fit(drs.optimize.impute(log, model, propensity=...)), with a "
+                    "model of them, e.g. drs.models.Propensity(), or the logging policy, drs.policies.Uniform()",
+                    "--propensity, or give --propensity-model: logistic, or uniform",
+                )
             )
-        return _make(log, Given(model, crossfit=FOLDS), SIGNS["costs"], None, how, stacklevel=5)
+        return _make(log, ModelInputs(model, crossfit=FOLDS), SIGNS["costs"], None, workers)
     if model is not None:
         raise DrstreamError("these losses were completed already: give the reward model to impute(), or pass the log")
     return log.as_costs()

@@ -9,22 +9,25 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import PolicyError, near
+from drstream.buffers import PIECE, check_shape
+from drstream.errors import PolicyError, suggest
+from drstream.execution import Workers
+from drstream.kernels import mixture
+from drstream.kernels.replay import Rows
 from drstream.log import as_log
-from drstream.models.binding import Given, most_actions
+from drstream.models.binding import ModelInputs
 from drstream.optimize.base import Learned
-from drstream.optimize.losses import FOLDS, origins_of
-from drstream.policies.base import PIECE
-
-if TYPE_CHECKING:
-    from drstream.policies.online import Compiled
-
-Floats = NDArray[np.float64]
+from drstream.optimize.losses import FOLDS, Losses, origins_of
+from drstream.parameters import whole
+from drstream.policies import learners
+from drstream.policies.online import Compiled, Fixed, as_online
+from drstream.replaying.options import ReplayOptions
+from drstream.replaying.replay import record
+from drstream.types import Floats
 
 DELTA = 0.05  # of `low` and `high`
 FOUND = (
@@ -89,12 +92,8 @@ class ProgressivePolicy(Learned):
         seed: int = 0,
         snapshots: int = 256,
     ) -> None:
-        from drstream.policies.online import Fixed, as_online
-        from drstream.replaying import asked_once
-
-        if snapshots is None:
-            raise PolicyError("snapshots=None: a whole number, at least 1")
-        asked_once(horizon, q, c_max, seed, snapshots)
+        self.snapshots = whole("snapshots", snapshots)
+        ReplayOptions.once(horizon, q, c_max, seed, snapshots)
         self.policy = as_online(policy, "policy")
         if isinstance(self.policy, Fixed):
             raise PolicyError(
@@ -102,7 +101,7 @@ class ProgressivePolicy(Learned):
                 "with drs.evaluate, or pass a policy that learns, e.g. drs.policies.EpsilonGreedy()"
             )
         self.horizon = None if horizon is None else int(horizon)
-        self.q, self.c_max, self.seed, self.snapshots = float(q), float(c_max), int(seed), int(snapshots)
+        self.q, self.c_max, self.seed = float(q), float(c_max), int(seed)
 
     def fit(
         self,
@@ -126,36 +125,24 @@ class ProgressivePolicy(Learned):
 
         The other parameters are those of `evaluate`.
         """
-        from drstream.optimize.losses import Losses
-        from drstream.replaying import record
-
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")
-        given = Given(model, propensity, crossfit, cluster, fold_seed, clamp)
-        given = given if given.waits else replace(given, crossfit=None, cluster=None)
+        inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+        inputs = inputs if inputs.waits else replace(inputs, crossfit=None, cluster=None)
         most = getattr(self.policy, "n_actions", None) or 0
-        log = as_log(log, propensities=propensity is None).with_actions_up_to(max(most_actions(given), most))
-        run, found = record(
-            log,
-            self.policy,
-            self.horizon,
-            given,
-            q=self.q,
-            c_max=self.c_max,
-            seed=self.seed,
-            snapshots=self.snapshots,
-            threads=threads,
-            executor=executor,
-            progress=progress,
-        )
+        log = as_log(log, propensities=propensity is None).with_actions_up_to(max(inputs.n_actions, most))
+        options = ReplayOptions.once(self.horizon, self.q, self.c_max, self.seed, self.snapshots)
+        workers = Workers.of(threads, executor, progress)
+        run, found = record(log, self.policy, options, inputs, workers, to_the_end=self.horizon is None)
         self.states_ = np.array(found.snapshots) if self._compiled else found.snapshots
         self.weights_ = found.weights / math.fsum(found.weights)
         self.value_, self.weight_ = found.value, found.weight
         self.steps_, self.events_ = found.steps, found.events
         self.least_propensity_ = found.least_propensity
         self.sparse_ = log.roles.sparse is not None
-        self.notes_ = [note for note in run.notes if self.horizon is not None or not note.startswith("no replicate")]
-        self.remember(log, found.events, found.rewards, run.skipped, origins_of(given))
+        complete = self.horizon is not None
+        self.notes_ = [str(note) for note in run.notes if complete or note.kind != "incomplete"]
+        self.remember(log, found.events, found.rewards, run.skipped, origins_of(inputs))
         return self
 
     # What is known of its value
@@ -202,7 +189,7 @@ class ProgressivePolicy(Learned):
         weight = 1 / self.least_propensity_ if weight is None else weight
         for name, value in (("weight", weight), ("error", error), ("variance", variance)):
             if not isinstance(value, Real) or not 0 <= value < math.inf:
-                raise PolicyError(f"{name}={value!r}: a number, at least 0")
+                raise PolicyError(f"{name}={value!r}: it must be a number of at least 0")
         log_term, n = math.log(2 / delta), self.events_
         slow = math.sqrt((variance + weight * error) * log_term / n)
         return self._range * n * self.c_max / self.weight_ * 2 * max((1 + weight) * log_term / n, slow)
@@ -221,19 +208,14 @@ class ProgressivePolicy(Learned):
 
     @property
     def _compiled(self) -> bool:
-        from drstream.policies.online import Compiled
-
         return isinstance(self.policy, Compiled)
 
     def probabilities(self, X: Any) -> Floats:
         """π_PV(a|x) as (n, K), for contexts (n, d): an array, or a sparse one of SciPy's."""
         self.require_fit()
+        if self.uses_context:
+            self.require_width(X)
         shape = getattr(X, "shape", None) or np.shape(X)
-        if self.uses_context and (len(shape) != 2 or shape[1] != self.n_features_):
-            raise PolicyError(
-                f"policy {self.name!r} was given contexts of shape {shape}; it was learned from {self.n_features_} "
-                f"features: pass (n, {self.n_features_})"
-            )
         out = np.empty((shape[0], len(self.labels_)))
         if not self._compiled:
             for first, X_ in self._pieces(X, shape[0]):
@@ -266,19 +248,12 @@ class ProgressivePolicy(Learned):
         for policy, weight in zip(self.states_, self.weights_, strict=True):
             with _one_at_a_time:
                 values = np.asarray(policy.probabilities(X))
-                if values.shape != wanted:
-                    raise PolicyError(
-                        f"policy {self.name!r}: a copy of {type(policy).__name__} returned an array of shape "
-                        f"{values.shape} for {wanted[0]} events and {wanted[1]} actions: it must be {wanted}"
-                    )
+                check_shape(values, wanted, f"policy {self.name!r}: a copy of {type(policy).__name__}", PolicyError)
                 out += weight * values
         return out
 
     def _mix(self, X: Any, rows: int) -> Floats:
         """The mixture of a compiled policy's states."""
-        from drstream.kernels import mixture  # compiled only where such a policy is used
-        from drstream.kernels.replay import Rows
-
         sparse = self.sparse_ and self.uses_context
         probabilities, _ = self.policy.functions(self.name, sparse)
         out = np.empty((rows, len(self.labels_)))
@@ -330,7 +305,7 @@ class ProgressivePolicy(Learned):
         if about["kind"] not in known:
             raise PolicyError(
                 f"the file holds a ProgressivePolicy of {about['kind']!r}, which is not a policy that could be saved: "
-                f"{near(str(about['kind']), known)}"
+                f"{suggest(str(about['kind']), known)}"
             )
         made: Self = super().from_parameters({name: parameters[name] for name in inspect.signature(cls).parameters})
         for name in FOUND:
@@ -351,8 +326,4 @@ class ProgressivePolicy(Learned):
 
 def _savable() -> dict[str, type[Compiled]]:
     """The compiled policies of `drs.policies`, by name."""
-    from drstream import policies
-    from drstream.policies.online import Compiled
-
-    kinds = {name: getattr(policies, name) for name in policies.__all__}
-    return {n: k for n, k in kinds.items() if isinstance(k, type) and issubclass(k, Compiled) and k is not Compiled}
+    return {name: getattr(learners, name) for name in learners.__all__}

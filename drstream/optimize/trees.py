@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import LogError, PolicyError
+from drstream.errors import LogError, PolicyError, parameter
+from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.rows import Origin
 from drstream.models.sample import Events, More, draw, tidy
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
-from drstream.saving import untrusted
+from drstream.parameters import check_estimator, scikit_learn, whole
+from drstream.storage import untrusted
+from drstream.types import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Lead = Callable[[Any, Any], Floats]  # of two actions for each event: by how much the second is the better one
 LEFT, RIGHT = 0, 1
 CHECKED = ("sklearn.tree._tree.Tree",)  # arrays of nodes, which a file's author could let lead anywhere
@@ -41,13 +40,13 @@ class Tournament(Learned):
 
     def __init__(self, base: Any, sample: Any, seed: Any) -> None:
         who = type(self).__name__
-        if base is not None:
-            _check_classifier(base, who)
-        if not _is_whole(sample) or sample < 1:
-            raise PolicyError(f"{who}: sample={sample!r}: a whole number of events, at least 1")
-        if not _is_whole(seed):
-            raise PolicyError(f"{who}: seed={seed!r}: a whole number")
-        self.base, self.sample, self.seed = base, int(sample), int(seed)
+        if base is not None and not check_estimator(base, who, "classifier", PolicyError)[0]:
+            raise PolicyError(
+                f"{who}: {type(base).__name__} is no classifier of scikit-learn: pass one, e.g. LogisticRegression(); "
+                "a class of your own inherits ClassifierMixin and BaseEstimator"
+            )
+        self.base, self.sample = base, whole("sample", sample, who=who)
+        self.seed = whole("seed", seed, -(2**63), who=who)
 
     @property
     def depth_(self) -> int:
@@ -62,7 +61,7 @@ class Tournament(Learned):
         log: Log,
         reader: Reader,
         more: More,
-        how: dict[str, Any],
+        workers: Workers,
         *,
         all_known: bool = False,
         models_of: tuple[Origin, ...] = (),
@@ -71,8 +70,8 @@ class Tournament(Learned):
         who = type(self).__name__
         base = _usual(who) if self.base is None else self.base
         if not log.n_features:
-            raise PolicyError(f"{who}: the log has no context to learn from: name it with context= where you open it")
-        sample, skipped = draw(log, self.sample, self.seed, None, **how, reader=reader, more=more)
+            raise PolicyError(f"{who}: the log has no context to learn from: name it with {parameter('context')}")
+        sample, skipped = draw(log, self.sample, self.seed, None, workers, reader=reader, more=more)
         if not sample.seen:
             self.remember(log, 0, (np.nan, np.nan))
         events = sample.events()
@@ -105,10 +104,8 @@ class Tournament(Learned):
 
     def choose(self, X: Any) -> Ints:
         """The actions' indices (n), for contexts (n, d), an array or a sparse one of SciPy's."""
-        self.require_fit()
+        self.require_width(X)
         X = _rows(X)
-        if X.ndim != 2 or X.shape[1] != self.n_features_:
-            raise PolicyError(f"contexts of shape {X.shape}: the policy was learned from {self.n_features_} features")
         out = np.empty(X.shape[0], np.int64)
         waiting = [(len(self.classifiers_) - 1, np.arange(len(out)))]  # with one action, the root is -1: action 0
         while waiting:
@@ -128,13 +125,13 @@ class Tournament(Learned):
         return out
 
     def check_loaded(self, name: str, types: Sequence[str]) -> None:
-        kind = _sklearn("sklearn.tree", type(self).__name__).DecisionTreeClassifier
+        kind = scikit_learn("sklearn.tree", type(self).__name__, PolicyError).DecisionTreeClassifier
         children = _balanced(len(self.labels_))
-        whole = np.array_equal(self.children_, children) and len(self.classifiers_) == len(children)
-        found = [c for c in self.classifiers_ if c not in (LEFT, RIGHT)] if whole else []
+        complete = np.array_equal(self.children_, children) and len(self.classifiers_) == len(children)
+        found = [c for c in self.classifiers_ if c not in (LEFT, RIGHT)] if complete else []
         if types and not all(type(c) is kind for c in found):
             raise untrusted(name, types, PolicyError)
-        if not whole or not all(_leads_down(c.tree_, self.n_features_) for c in found if type(c) is kind):
+        if not complete or not all(_leads_down(c.tree_, self.n_features_) for c in found if type(c) is kind):
             raise PolicyError(f"{name} holds trees whose nodes lead nowhere: it is damaged. Learn the policy again")
 
     def __repr__(self) -> str:
@@ -162,11 +159,11 @@ class FilterTree(Tournament):
     def __init__(self, base: Any = None, *, sample: int = 1_000_000, seed: int = 0) -> None:
         super().__init__(base, sample, seed)
 
-    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
-        losses = as_losses(log, model, how)
+    def _learn(self, log: Any, model: Any, workers: Workers) -> None:
+        losses = as_losses(log, model, workers)
         done = losses.completion
         known: dict[str, Any] = {"all_known": done.estimator == "dm", "models_of": losses.models_of}
-        self._grow(losses.log, losses.reader, done.of, how, **known)
+        self._grow(losses.log, losses.reader, done.of, workers, **known)
 
     def _lead(self, events: Events) -> Lead:
         costs, rows = events.more, np.arange(len(events))
@@ -208,7 +205,7 @@ class OffsetTree(Tournament):
     def _offset(self, low: float, high: float) -> float:
         return (low + high) / 2 if self.offset is None else self.offset
 
-    def _learn(self, log: Any, model: Any, how: dict[str, Any]) -> None:
+    def _learn(self, log: Any, model: Any, workers: Workers) -> None:
         if model is not None:
             raise PolicyError(
                 f"OffsetTree uses no reward model, and got {model!r}: leave it out, or learn from losses that the "
@@ -219,10 +216,9 @@ class OffsetTree(Tournament):
         log = as_log(log)
         if log.roles.propensity is None:
             raise LogError(
-                "OffsetTree needs propensities, and the log has none: name their column with propensity= where you "
-                "open it"
+                f"OffsetTree needs propensities, and the log has none: name their column with {parameter('propensity')}"
             )
-        self._grow(log, log.reader(context=True, action=True), _propensity, how)
+        self._grow(log, log.reader(context=True, action=True), _propensity, workers)
 
     def _lead(self, events: Events) -> Lead:
         action, reward = events.action, events.reward
@@ -303,35 +299,5 @@ def _leads_down(tree: Any, features: int) -> bool:
 
 def _usual(who: str) -> Any:
     """Like the J48 of the paper's appendix, two examples in a leaf and pruned: whole trees fit the noise of weights."""
-    tree = _sklearn("sklearn.tree", who)
+    tree = scikit_learn("sklearn.tree", who, PolicyError)
     return tree.DecisionTreeClassifier(min_samples_leaf=2, ccp_alpha=0.002, random_state=0)
-
-
-def _sklearn(module: str, who: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise PolicyError(
-            f"{who} is made of classifiers of scikit-learn, which is not installed: pip install drstream[sklearn]"
-        ) from None
-
-
-def _check_classifier(base: Any, who: str) -> None:
-    if isinstance(base, type):
-        raise PolicyError(f"{who}: {base.__name__} is a class: pass an instance, {base.__name__}()")
-    name = type(base).__name__
-    if not hasattr(base, "fit"):
-        raise PolicyError(f"{who}: a {name} has no fit: pass a classifier of scikit-learn")
-    try:
-        classifier = _sklearn("sklearn.base", who).is_classifier(base)
-    except (AttributeError, TypeError):  # what a class that is not of scikit-learn's kind gets from it
-        classifier = False
-    if not classifier:
-        raise PolicyError(
-            f"{who}: {name} is no classifier of scikit-learn: pass one, e.g. LogisticRegression(); a class of your own "
-            "inherits ClassifierMixin and BaseEstimator"
-        )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

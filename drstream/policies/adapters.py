@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.log import Log
-from drstream.log.batch import describe_labels
-from drstream.policies.base import FixedPolicy, Floats
+from drstream.log.reader import describe_labels
+from drstream.policies.base import FixedPolicy
+from drstream.types import Floats
 
 
 class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.policies.from_sklearn(classifier)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import PolicyError
+from drstream.buffers import fill_from
+from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
-
-Floats = NDArray[np.float64]
-PIECE = 2048  # events to fill in at a time, so that it stays in cache
+from drstream.types import Floats
 
 
 class FixedPolicy:
@@ -46,7 +44,7 @@ class FixedPolicy:
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(
                 f"policy {name!r} has {self.n_actions} actions, the log has {log.n_actions}: "
-                "pass all labels with actions= when you open the log, or correct the policy"
+                f"pass all labels with {parameter('actions')} when you open the log, or correct the policy"
             )
         bound.n_actions = log.n_actions
         return bound
@@ -70,44 +68,6 @@ class Function(FixedPolicy):
         return np.asarray(self.function(X))
 
 
-def fill_from(
-    function: Callable[[NDArray[Any]], NDArray[Any]], who: str, error: type[Exception], block: Block, out: Floats
-) -> None:
-    """Ask a user's function for (n, K) and store it as (K, n)."""
-    try:
-        values = np.asarray(function(block.matrix))
-    except Exception as problem:
-        problem.add_note(f"raised by {who} for {len(block)} events from {block.row(0)} on")
-        raise
-    wanted = (len(block), len(out))
-    if values.shape != wanted:
-        raise error(
-            f"{who} returned an array of shape {values.shape} for {len(block)} events and {len(out)} actions: "
-            f"it must be {wanted}"
-        )
-    if values.dtype.kind not in "fiub":
-        raise error(f"{who} returned {values.dtype} where numbers are needed")
-    out[:] = values.T
-
-
-def refuse(first_bad: int, who: str, pi: Floats, sums: Floats, block: Block) -> None:
-    """An error about the first event whose probabilities are none, if there is one (>= 0)."""
-    if first_bad >= 0:
-        low, total = pi[:, first_bad].min(), sums[first_bad]
-        what = f"a probability of {low:g}" if low < 0 else f"probabilities that sum to {total:.9g}, not 1,"
-        what = "NaN among its probabilities" if np.isnan(total) else what
-        raise PolicyError(f"{who} gives {what} at {block.row(first_bad)}")
-
-
-def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
-    """What a policy or a model fills in, event by event: (n, K)."""
-    for piece in block.pieces(PIECE):
-        values = np.empty((out.shape[1], len(piece)))
-        who.fill(piece, values)
-        start = piece.start - block.start
-        out[start : start + len(piece)] = values.T
-
-
 def as_policy(policy: Any, name: str) -> FixedPolicy:
     if isinstance(policy, FixedPolicy):
         return policy
@@ -127,14 +87,13 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
     )
 
 
-def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log, stacklevel: int) -> None:
+def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
     """A policy looks better than it is on the events that it was chosen by."""
     for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
         if origin.shares_rows_with(log.origin):
-            warnings.warn(
+            warn_user(
                 f"policy {name!r} was {how} events that it is now evaluated on, which flatters it: learn on one part "
-                "and evaluate on the other, train, test = log.split(0.7)",
-                stacklevel=stacklevel + 1,
+                f"and evaluate on the other, {phrase('train, test = log.split(0.7)', 'drstream optimize --share 0.7')}"
             )
             return
 

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import PolicyError
+from drstream.buffers import Weights
+from drstream.errors import PolicyError, parameter
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
-from drstream.log.batch import describe_labels
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
+from drstream.log.reader import describe_labels
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy, Floats, as_policy, as_weights
-from drstream.products import Weights
+from drstream.policies.base import FixedPolicy, as_policy, as_weights
+from drstream.types import Floats
 
 
 class Uniform(FixedPolicy):
@@ -86,7 +87,8 @@ class _Scored(FixedPolicy):
         if self.weights.shape != shape:
             raise PolicyError(
                 f"policy {name!r} has weights of shape {self.weights.shape}; the log has {log.n_actions} actions and "
-                f"{log.n_features} features, so they must be {shape}. Pass context= and actions= when you open the log"
+                f"{log.n_features} features, so they must be {shape}. Pass {parameter('context')} and "
+                f"{parameter('actions')} when you open the log"
             )
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.products = Weights(self.weights)
@@ -209,7 +211,7 @@ class Column(FixedPolicy):
         if (found != len(out)).any():
             i = int(np.argmax(found != len(out)))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.row(i)}; "
+                f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.where(i)}; "
                 f"there are {len(out)} actions"
             )
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
@@ -219,7 +221,7 @@ class Column(FixedPolicy):
         if len(choice) and not 0 <= choice.min() <= choice.max() < len(out):
             i = int(np.argmax((choice < 0) | (choice >= len(out))))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.row(i)}, "
+                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.where(i)}, "
                 f"which is not among the {describe_labels(self.labels)}"
             )
         one_hot(choice, out)
@@ -229,7 +231,7 @@ class Column(FixedPolicy):
         if not (pi.min() >= 0 and pi.max() <= 1):
             i = int(np.argmax(~((pi >= 0) & (pi <= 1))))
             raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds the probability {pi[i]} at {block.row(i)}"
+                f"policy {self.name!r}: column {self.column!r} holds the probability {pi[i]} at {block.where(i)}"
             )
         return pi
 
@@ -237,5 +239,5 @@ class Column(FixedPolicy):
         column = block.column(self.column)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
-            raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.row(i)}")
+            raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.where(i)}")
         return column

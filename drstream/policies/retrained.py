@@ -7,12 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.log import Log
-
-Floats = NDArray[np.float64]
+from drstream.types import Floats
 
 
 class Retrained:

@@ -5,31 +5,32 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from drstream.errors import DrstreamError
-from scripts.experiments import adaptive, classification, data, page, slotting, visits
+from scripts.experiments import data, page
+from scripts.experiments.contents import EXPERIMENTS
 from scripts.experiments.trials import Setting
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS: dict[str, Callable[[Setting], Path]] = {
-    "figure1": classification.figure1,
-    "figure2": classification.figure2,
-    "figure3": visits.figure3,
-    "table2": slotting.table2,
-    "table3": adaptive.table3,
-}
 BAD_INPUT, INTERRUPTED = 2, 130
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/paper", description="Run the paper's experiments on real data.")
-    parser.add_argument("experiment", choices=[*EXPERIMENTS, "all", "page"], help="page: write it from results")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions and sets: seconds to minutes")
+    parser.add_argument(
+        "experiment",
+        choices=[*EXPERIMENTS, "all", "page"],
+        help="the experiment to run; page: write the page from results, and run nothing",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="run fewer repetitions on fewer data sets; takes seconds to minutes"
+    )
     parser.add_argument("--data", type=Path, default=data.FOLDER, help="folder of the data sets (default: %(default)s)")
-    parser.add_argument("--output", type=Path, help="folder for results (docs/paper; quick: build/paper)")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
+    parser.add_argument(
+        "--output", type=Path, help="folder for results (default: docs/paper; with --quick: build/paper)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     given = parser.parse_args()
     output = given.output or ROOT / ("build/paper" if given.quick else "docs/paper")
     setting = Setting(given.data, output, given.quick, given.seed)
@@ -37,7 +38,7 @@ def main() -> int:
     try:
         for name in chosen:
             started = time.perf_counter()
-            path = EXPERIMENTS[name](setting)
+            path = EXPERIMENTS[name].run(setting)
             print(f"{name}: {path} in {time.perf_counter() - started:.0f} s")  # noqa: T201
         page.write(output, output.with_suffix(".md"))
         print(f"page: {output.with_suffix('.md')}")  # noqa: T201

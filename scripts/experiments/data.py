@@ -1,4 +1,4 @@
-"""The data sets, from a local folder, or from OpenML for those who are online."""
+"""Loads the data sets from a local folder. Some can be downloaded if they are not there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Classes(NamedTuple):
 
 
 class MissingData(DrstreamError):  # noqa: N818  # reads as what it is
-    """A data set that is neither in the folder nor to be had."""
+    """A data set is not in the folder and cannot be downloaded."""
 
 
 def path(folder: Path, name: str) -> Path:
@@ -52,7 +52,7 @@ def path(folder: Path, name: str) -> Path:
 
 
 def uci(name: str, folder: Path) -> Classes:
-    """One of the nine sets; a file uci_NAME.parquet has columns x, a list of features, and y, the class' number."""
+    """One of the nine sets. uci_NAME.parquet has columns x, a list of features, and y, the number of the class."""
     (known_as, version), classes, rows = UCI[name]
     file = folder / f"uci_{name}.parquet"
     if file.is_file():
@@ -106,7 +106,7 @@ class Documents(NamedTuple):
 
 
 def rcv1(folder: Path) -> Documents:
-    """News with their top-level topics; rcv1_top4.parquet has columns indices, values and label_mask, a bit a topic."""
+    """News and their topics. rcv1_top4.parquet has columns indices, values and label_mask, one bit for each topic."""
     file = folder / "rcv1_top4.parquet"
     if not file.is_file():
         return _rcv1_from_scikit_learn(file)
@@ -142,7 +142,7 @@ def sparse_rows(X: scipy.sparse.csr_array) -> dict[str, pa.ListArray]:
 
 
 class Visits(NamedTuple):
-    """The RAND health insurance experiment: visits to a doctor in a year."""
+    """Visits to a doctor in a year, from the RAND health insurance experiment."""
 
     X: NDArray[np.float32]  # (n, 31)
     y: NDArray[np.int64]
@@ -155,5 +155,5 @@ def visits(folder: Path) -> Visits:
 
 
 def open_bandit(campaign: str, folder: Path) -> pa.Table:
-    """The small sample of the Open Bandit Dataset; its metadata have the items' features."""
+    """The small sample of the Open Bandit Dataset. Its metadata has the features of items."""
     return pq.read_table(path(folder, f"obd_{campaign}.parquet"))

@@ -1,48 +1,39 @@
-"""docs/paper.md: what came out of each experiment, beside what the paper says."""
+"""Writes docs/paper.md: the results of each experiment, beside what the paper says."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
-from drstream.writing import whole
-from scripts.experiments import adaptive_page, classification_page, slotting_page, visits_page
+from drstream.storage import atomic_path
+from scripts.experiments.contents import EXPERIMENTS
 from scripts.experiments.summary import Results
 
-Section = Callable[[Results, Path], str]  # from results, and a path for the figure, to text
-
-SECTIONS: dict[str, Section] = {
-    "figure1": classification_page.figure1,
-    "figure2": classification_page.figure2,
-    "figure3": visits_page.figure3,
-    "table2": slotting_page.table2,
-    "table3": adaptive_page.table3,
-}
 HEAD = """# The paper's experiments
 
-`scripts/paper all` makes this page: every number on it comes out of the rows in [paper/](paper/). The paper is Dudík,
-Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*; sections, tables and figures are its own.
-± is one standard error over repetitions, unless said otherwise. The data is real where it can be had; where the paper's
-is not public, a stand-in is named. `scripts/paper figure1 --quick` takes seconds; `--data FOLDER` is where the data is.
+`scripts/paper all` runs the experiments and writes this page. Every number on it comes from the rows in
+[paper/](paper/). The paper is Dudík, Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*. The
+numbers of sections, tables and figures are the paper's. ± is one standard error over repetitions, unless the text says
+otherwise. The data is real where we can get it. Where the paper's data is not public, the text names what we use
+instead. `scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
 """
 
 
 def write(folder: Path, page: Path) -> None:
-    """The page, from what results there are in the folder."""
+    """Writes the page, with a section for each experiment that has results in the folder."""
     text = [HEAD]
-    for name, section in SECTIONS.items():
+    for name, experiment in EXPERIMENTS.items():
         path = folder / f"{name}.parquet"
         if path.is_file():
             results = Results(path)
-            text.append(section(results, folder / f"{name}.svg"))
+            text.append(experiment.section(results, folder / f"{name}.svg"))
             text.append(_how(name, results))
-    with whole(page) as unfinished:
+    with atomic_path(page) as unfinished:
         unfinished.write_text(_wrapped("\n".join(text)))
 
 
 def _wrapped(text: str) -> str:
-    """Paragraphs to lines of 120; headings, tables and figures as they are."""
+    """Wraps paragraphs at 120 characters. Headings, tables and figures stay as they are."""
     blocks = text.strip().split("\n\n")
     return "\n\n".join(b if b.lstrip()[0] in "#|!" else _filled(b) for b in blocks) + "\n"
 

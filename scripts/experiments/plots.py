@@ -1,4 +1,4 @@
-"""Figures as SVG. The same rows make the same file."""
+"""Draws figures as SVG. The same rows give the same file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drstream.writing import whole
+from drstream.storage import atomic_path
 
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888")  # told apart by all eyes
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888")  # safe for colour-blind readers
 
 
 def _pyplot() -> Any:
@@ -23,16 +23,16 @@ def _pyplot() -> Any:
 
 
 def _save(figure: Any, path: Path) -> None:
-    with whole(path) as unfinished:
+    with atomic_path(path) as unfinished:
         figure.savefig(unfinished, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
     _pyplot().close(figure)
 
 
-Bars = Mapping[str, Sequence[tuple[float, float]]]  # of each series, for each group the height and its error
+Bars = Mapping[str, Sequence[tuple[float, float]]]  # for each series, the height and its error in each group
 
 
 def grouped_bars(path: Path, groups: Sequence[str], panels: Mapping[str, Bars], *, log: bool = False) -> None:
-    """One panel beside the other, in each a group of bars for every data set."""
+    """Draws panels side by side. Each has a group of bars for every data set."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
     for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
@@ -50,7 +50,7 @@ def grouped_bars(path: Path, groups: Sequence[str], panels: Mapping[str, Bars], 
 
 
 def curves(path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], xlabel: str) -> None:
-    """Lines of (x, y, error of y), both axes logarithmic."""
+    """Draws lines of (x, y, error of y). Both axes are logarithmic."""
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
     for axis, (title, series) in zip(axes[0], panels.items(), strict=True):

@@ -1,4 +1,4 @@
-"""From the rows of an experiment to the numbers of a table, each with its standard error."""
+"""Turns the rows of an experiment into the numbers of a table, with their standard errors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Results:
         self.columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
 
     def values(self, column: str) -> list[Any]:
-        """What stands in a column, each once, in the order in which it came."""
+        """The distinct values of a column, in the order of their first row."""
         return list(dict.fromkeys(self.columns[column].tolist()))
 
     def of(self, column: str, **wanted: Any) -> NDArray[Any]:
-        """A column of the rows that have these values."""
+        """A column, for the rows that have these values."""
         keep = np.ones(len(self.columns[column]), bool)
         for name, value in wanted.items():
             keep &= self.columns[name] == value
@@ -59,7 +59,7 @@ def mean_and_stderr(values: Floats) -> tuple[float, float]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown, numbers on the right."""
+    """A table in Markdown, with numbers aligned to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

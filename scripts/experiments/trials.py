@@ -1,4 +1,4 @@
-"""Repetitions of an experiment on all cores, each with a seed of its own; and results with what made them."""
+"""Runs the repetitions of an experiment on all cores, and writes results together with their settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drstream.execution import usable_cores
-from drstream.writing import whole
+from drstream.storage import atomic_path
 
 Row = dict[str, Any]
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -25,7 +25,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Setting:
-    """What all experiments are told."""
+    """The settings that all experiments share."""
 
     data: Path
     output: Path
@@ -38,12 +38,12 @@ class Setting:
 
 
 def generator(*key: int) -> np.random.Generator:
-    """Random numbers that belong to this key, e.g. (seed, experiment, repetition); zeros at its end change nothing."""
+    """Random numbers for a key, e.g. (seed, experiment, repetition). Zeros at the end of the key change nothing."""
     return np.random.default_rng([part & (2**64 - 1) for part in key])
 
 
 def run(task: Callable[..., list[Row]], cases: Sequence[tuple[Any, ...]], setting: Setting, title: str) -> list[Row]:
-    """The rows of task(*case) for every case, in the order of the cases; in processes of one thread each."""
+    """The rows of task(*case) for all cases, in their order. Runs in processes with one thread each."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -56,7 +56,7 @@ def run(task: Callable[..., list[Row]], cases: Sequence[tuple[Any, ...]], settin
                 bars.advance(bar)
         else:
             before = {name: os.environ.get(name) for name in THREADS}
-            os.environ.update(dict.fromkeys(THREADS, "1"))  # seen by the processes to come
+            os.environ.update(dict.fromkeys(THREADS, "1"))  # the processes inherit these
             try:
                 with ProcessPoolExecutor(setting.workers, multiprocessing.get_context("spawn")) as pool:
                     futures = {pool.submit(_quietly, task, *case): i for i, case in enumerate(cases)}
@@ -74,14 +74,14 @@ def run(task: Callable[..., list[Row]], cases: Sequence[tuple[Any, ...]], settin
 
 
 def _quietly(task: Callable[..., list[Row]], *case: Any) -> list[Row]:
-    """Without the warnings of models fitted on the events that they complete: so the paper has it."""
+    """Ignores the warning about models fitted on the events that they complete, because the paper does so."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the reward model was fitted on events")
         return task(*case)
 
 
 def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> Path:
-    """NAME.parquet, which says what it was made with."""
+    """Writes NAME.parquet, with the settings in its metadata."""
     table = pa.Table.from_pylist(list(rows))
     about = {
         "quick": str(setting.quick),
@@ -92,6 +92,6 @@ def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> P
     }
     setting.output.mkdir(parents=True, exist_ok=True)
     path = setting.output / f"{name}.parquet"
-    with whole(path) as unfinished:
+    with atomic_path(path) as unfinished:
         pq.write_table(table.replace_schema_metadata(about), unfinished)
     return path

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.calibration import Calibration
+from drstream.models.calibration import Calibration
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, M, agree, open_log, values
 from tests.helpers.logs import arrays

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 import drstream as drs
-from drstream.estimators import ALL
+from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 
 import drstream as drs
-from drstream.estimators import ALL
-from drstream.evaluation import consume, make_plan
-from drstream.models.binding import Given
+from drstream.evaluation.estimators import ALL
+from drstream.evaluation.evaluate import consume
+from drstream.evaluation.plan import make_plan
+from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
 from tests.helpers.logs import world
@@ -102,7 +103,7 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet)
     chosen = [ALL[estimator]]
-    plan = make_plan(log, as_policies(POLICIES), Given(model), chosen, 5.0, 0.05, {})
+    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, 5.0, 0.05, {})
     total = plan.create()
     for part in log.parts(plan.reader.columns):
         tally = pickle.loads(pickle.dumps(consume(plan, part)))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from drstream import quantiles
 from drstream.errors import DrstreamError
-from drstream.quantiles import ERROR, Exact, Sketch
+from drstream.replaying import quantiles
+from drstream.replaying.quantiles import ERROR, Exact, Sketch
 from tests.helpers import reference
 from tests.helpers.passes import PLAIN
 

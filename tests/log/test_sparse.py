@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drstream as drs
+from drstream.buffers import Weights
 from drstream.log import Block
-from drstream.products import Weights
 from tests.helpers import reference
 from tests.helpers.passes import not_plain
 from tests.helpers.sparse_forms import (
@@ -142,7 +142,7 @@ def test_batches_that_do_not_fit_their_chunks(form, monkeypatch):
     rows = pairs(length=3 if form.startswith("fixed") else None, rows=100)
     table, context = sparse_table(rows, form)
     wanted = [[(i, 1) for i, _ in row] for row in rows] if form == "indices" else rows
-    monkeypatch.setattr("drstream.log.batch.ROWS", 8)
+    monkeypatch.setattr("drstream.log.reader.ROWS", 8)
     for source in (table, pa.concat_tables([table.slice(0, 3), table.slice(3, 40), table.slice(43)])):
         log = drs.Log(source, context=context)
         assert [len(batch) for batch in batches(log)] == [8] * 12 + [4]

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
-from drstream.models import descent, passes
+from drstream.models import passes, regression
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
@@ -24,7 +24,7 @@ Logistic, Propensity = drs.models.Logistic, drs.models.Propensity
 @pytest.fixture
 def precise(monkeypatch):
     """For problems of which the usual tolerance leaves more than 1e-4 in predictions."""
-    monkeypatch.setattr(descent, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(regression, "TOLERANCE", 1e-6)
 
 
 def draw(K, rows=ROWS, seed=0, separable=False):
@@ -139,7 +139,7 @@ def test_collinear_features():
 
 
 def test_diagonals_have_to_do_for_many_features(monkeypatch):
-    monkeypatch.setattr(descent, "MOST_CURVATURE", 0)
+    monkeypatch.setattr(regression, "MOST_CURVATURE", 0)
     X, a, r = draw(3)
     log = log_of(X, a, r)
     close(Propensity().fit(log).predict(X), actions(X, a, 1.0))
@@ -224,7 +224,7 @@ def test_rewards_outside_of_0_and_1(reward):
 @pytest.mark.parametrize("C", [1e-2, 1.0, 1e4])
 @pytest.mark.parametrize("K", [2, 3])
 def test_from_a_sample_to_the_log(monkeypatch, K, C, sparse):
-    monkeypatch.setattr(descent, "SAMPLE_ROWS", ROWS // 5)
+    monkeypatch.setattr(regression, "SAMPLE_ROWS", ROWS // 5)
     X, a, r = draw(K)
     log = log_of(X, a, r, sparse=sparse)
     close(Propensity(C).fit(log).predict(X), actions(X, a, C))
@@ -234,7 +234,7 @@ def test_from_a_sample_to_the_log(monkeypatch, K, C, sparse):
 @pytest.mark.parametrize("C", [1.0, 1e4, 1e8])
 def test_actions_and_rewards_that_the_sample_lacks(monkeypatch, C):
     """Few clicks, and an action that is rare: in the sample there may be none of either."""
-    monkeypatch.setattr(descent, "SAMPLE_ROWS", ROWS // 10)
+    monkeypatch.setattr(regression, "SAMPLE_ROWS", ROWS // 10)
     rng = np.random.default_rng(0)
     X, a, _ = draw(3)
     a = np.where(rng.random(ROWS) < 24 / ROWS, 2, a % 2)
@@ -252,7 +252,7 @@ def test_actions_and_rewards_that_the_sample_lacks(monkeypatch, C):
 @FORMS
 @pytest.mark.parametrize("rows", [1, 8])
 def test_a_sample_that_is_much_too_small(monkeypatch, rows, sparse):
-    monkeypatch.setattr(descent, "SAMPLE_ROWS", rows)
+    monkeypatch.setattr(regression, "SAMPLE_ROWS", rows)
     X, a, r = draw(3)
     log = log_of(X, a, r, sparse=sparse)
     close(Propensity(10.0).fit(log).predict(X), actions(X, a, 10.0))
@@ -260,8 +260,8 @@ def test_a_sample_that_is_much_too_small(monkeypatch, rows, sparse):
 
 
 def test_no_convergence_is_an_error_and_no_model(monkeypatch):
-    monkeypatch.setattr(descent, "PATIENCE", 1)
-    monkeypatch.setattr(descent, "MOST_PASSES", 1)
+    monkeypatch.setattr(regression, "PATIENCE", 1)
+    monkeypatch.setattr(regression, "MOST_PASSES", 1)
     X, a, r = draw(2)
     for model in (Logistic(1e8), Propensity(1e8)):
         name = type(model).__name__
@@ -278,7 +278,7 @@ def test_no_convergence_is_an_error_and_no_model(monkeypatch):
 @pytest.mark.parametrize("sample", [1 << 16, ROWS // 4])
 @pytest.mark.parametrize("kind", [Logistic, Propensity])
 def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, sample, sparse):
-    monkeypatch.setattr(descent, "SAMPLE_ROWS", sample)
+    monkeypatch.setattr(regression, "SAMPLE_ROWS", sample)
     X, a, r = draw(3)
     path = tmp_path / "log.parquet"
     log = log_of(X, a, r, sparse=sparse, path=path)

@@ -14,9 +14,10 @@ import pytest
 import scipy.sparse
 
 import drstream as drs
-from drstream import lanes, replaying
 from drstream.optimize import ProgressivePolicy
-from drstream.recording import Recorder
+from drstream.replaying import lanes
+from drstream.replaying import plan as planning
+from drstream.replaying.snapshots import Recorder
 from tests.helpers import reference
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
@@ -41,7 +42,7 @@ def agree(pv, found):
 @pytest.mark.parametrize("name", list(LEARNERS))
 def test_it_equals_the_naive_mixture(monkeypatch, name, horizon, kind):
     """A compiled policy, and the same in Python with a version; more states than are taken down in one call."""
-    monkeypatch.setattr(lanes, "NOTES", 3)
+    monkeypatch.setattr(lanes, "SNAPSHOTS", 3)
     compiled, plain, parameters = LEARNERS[name]
     table = small_log(7, 250, 3, 2, kind)
     events, rhat = as_events(table, 2)
@@ -224,8 +225,8 @@ def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
         assert pv.states_.tobytes() == wanted.states_.tobytes()
         assert pv.weights_.tobytes() == wanted.weights_.tobytes()
         assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())
-    monkeypatch.setattr(replaying._Plan, "chunk_rows", 7)
-    monkeypatch.setattr(lanes, "NOTES_BYTES", 1)
+    monkeypatch.setattr(planning.Plan, "chunk_rows", 7)
+    monkeypatch.setattr(lanes, "SNAPSHOT_BYTES", 1)
     pv = few(table).fit(drs.Log(table))
     assert pv.states_.tobytes() == wanted.states_.tobytes()
     assert (pv.value, pv.events_, pv.bound()) == (wanted.value, wanted.events_, wanted.bound())

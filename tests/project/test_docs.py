@@ -1,10 +1,15 @@
-"""README and docs are executed: the Python blocks of a page in one go, console commands one by one, beside a log."""
+"""README and docs are executed: a page's Python in one go, its commands one by one, and what they print is compared
+with the ```text blocks under them.
+"""
 
+import math
 import os
 import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,15 +17,41 @@ from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+TOLERANCE = 1e-3  # relative: other processors may round otherwise
+MARK = "\x1e"  # printed between a page's Python examples
 
 
-def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+class Example(NamedTuple):
+    language: str
+    text: str
+    shown: list[str]  # the ```text blocks between it and the next example
 
 
-def commands(page):
-    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
-    return [line[2:].split("  #")[0].strip() for line in lines if line.startswith("$ ")]
+def examples(page, language):
+    """The page's examples in this language, in order."""
+    found = []
+    for kind, text in FENCE.findall(page.read_text()):
+        if kind in ("python", "console"):
+            found.append(Example(kind, text, []))
+        elif kind == "text" and found:
+            found[-1].shown.append(text)
+    return [example for example in found if example.language == language]
+
+
+def commands(example):
+    lines = [line for line in example.text.splitlines() if line.startswith("$ ")]
+    return [line[2:].split("  #")[0].strip() for line in lines]
+
+
+def run_python(page, folder):
+    """What each of the page's Python examples printed."""
+    texts = [example.text for example in examples(page, "python")]
+    if not texts:
+        return []
+    code = f"\nprint({MARK!r})\n".join(texts)
+    return run([sys.executable, "-W", "error", "-c", code], folder).split(f"{MARK}\n")
 
 
 def run(command, folder, **options):
@@ -29,25 +60,99 @@ def run(command, folder, **options):
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python") or commands(p)], ids=lambda p: p.name)
+def check_output(example, printed):
+    missing = not_printed("...\n".join(example.shown), printed)
+    assert missing is None, f"the page shows\n\n{missing}\n\nwhere this was printed:\n\n{printed}"
+
+
+def not_printed(shown, printed):
+    """Lines of a ```text block that were not printed, or None; a line `...` stands for any lines left out."""
+    pieces = [list(lines) for gap, lines in groupby(shown.splitlines(), lambda line: line == "...") if not gap]
+    lines, start = printed.splitlines(), 0
+    for piece in pieces:
+        places = range(start, len(lines) - len(piece) + 1)
+        found = next((i for i in places if all(map(alike, piece, lines[i : i + len(piece)]))), None)
+        if found is None:
+            return "\n".join(piece)
+        start = found + len(piece)
+    return None
+
+
+def alike(shown, printed):
+    """Whether two lines are the same but for the last digits of numbers, and the spaces that align them."""
+    words = [NUMBER.sub("0", " ".join(line.split())) for line in (shown, printed)]
+    numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (shown, printed)]
+    return words[0] == words[1] and all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(*numbers, strict=True))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if examples(p, "python") or examples(p, "console")], ids=lambda p: p.name
+)
 def test_examples_and_commands(page, tmp_path):
     """First the Python, then the commands, one after the other in one folder: what one leaves, the next finds."""
-    if blocks(page, "python"):
-        run([sys.executable, "-W", "error", "-c", "\n".join(blocks(page, "python"))], tmp_path)
+    for example, printed in zip(examples(page, "python"), run_python(page, tmp_path), strict=True):
+        check_output(example, printed)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     here = Path(sys.prefix) == ROOT / ".venv"
-    for command in commands(page):
-        ours = command.startswith("scripts/")
-        if ours and (command != "scripts/demo" or not here):
-            continue  # makes or measures in .venv; to be run by hand
-        shown = run(["bash", "-c", command], ROOT if ours else tmp_path, env={**os.environ, "PATH": path})
-        assert shown or "savez" in command
+    for example in examples(page, "console"):
+        printed = ""
+        for command in commands(example):
+            ours = command.startswith("scripts/")
+            if ours and (command != "scripts/demo" or not here):
+                continue  # makes or measures in .venv; to be run by hand
+            shown = run(["bash", "-c", command], ROOT if ours else tmp_path, env={**os.environ, "PATH": path})
+            assert shown or "savez" in command
+            printed += shown
+        check_output(example, printed)
 
 
-def test_pages_link_to_files_that_exist():
+PRINTED = "Log of x0: 50,142 rows\n  a    0.189562 [-0.186131, 1e-05]\n  b   2\nend\n"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "",
+        PRINTED,
+        "  b   2\n",
+        "  a  0.1896 [-0.1861, 1e-05]\n",  # fewer digits, so other spaces
+        "Log of x0: 50,150 rows\n...\nend\n",
+    ],
+)
+def test_output_that_is_shown_was_printed(shown):
+    assert not_printed(shown, PRINTED) is None
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "  a    0.1899 [-0.186131, 1e-05]\n",  # another number
+        "  a    0.189562 [0.186131, 1e-05]\n",  # another sign
+        "  c   2\n",  # another word
+        "Log of x1: 50,142 rows\n",  # a digit of a name is no number
+        "Log of x0: 50,142 rows\n  b   2\n",  # a line left out without ...
+        "  b   2\n...\n  a    0.189562 [-0.186131, 1e-05]\n",  # another order
+        "end\n...\nend\n",  # printed once
+        "  b   2 3\n",  # more
+        "  b\n",  # less
+    ],
+)
+def test_output_that_was_not_printed_is_found(shown):
+    assert not_printed(shown, PRINTED) is not None
+
+
+def test_pages_link_to_files_and_headings_that_exist():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+        for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} -> {target}"
+            assert not heading or heading in headings(there), f"{page.name} -> {target}#{heading}"
+
+
+def headings(page):
+    """The page's headings as links name them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def test_pages_name_no_machine():

@@ -8,8 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from scripts.experiments import adaptive, classification, data, page, slotting, visits
+from scripts.experiments import data, page
+from scripts.experiments.adaptive import run as adaptive
+from scripts.experiments.classification import run as classification
+from scripts.experiments.slotting import run as slotting
 from scripts.experiments.trials import Setting
+from scripts.experiments.visits import run as visits
 from tests.helpers.places import DATA, ROOT
 
 pytestmark = pytest.mark.jit_only  # experiments, not kernels

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream import lanes
+from drstream.replaying import lanes
 from tests.helpers import reference
 from tests.helpers.logs import world
 from tests.helpers.replays import agree, as_events, bits, small_log

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 import drstream as drs
-from drstream import lanes, replaying
-from drstream.models.binding import Used
+from drstream.models.binding import BoundModels
+from drstream.replaying import lanes
+from drstream.replaying import plan as planning
 from tests.helpers import reference
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
@@ -121,7 +122,7 @@ def test_a_fixed_policy_equals_the_naive_algorithm(seed, method, q, horizon):
 def test_chunks_and_trackers_equal_the_naive_algorithm(monkeypatch, rows, tracker):
     """In chunks of few rows, so that every state is carried over; with the sketch, against a naive sketch; and with the
     exact tracker turned into a sketch before its second value is lost."""
-    monkeypatch.setattr(replaying._Plan, "chunk_rows", rows)
+    monkeypatch.setattr(planning.Plan, "chunk_rows", rows)
     monkeypatch.setattr(lanes, "EXACT_VALUES", -1 if tracker == "switched" else 10**9)
     for seed in range(1 if PLAIN else 3):
         table = small_log(seed, 300, 3, 1)
@@ -173,7 +174,7 @@ def model():
 
 
 def smallest(log):
-    return replaying.smallest_propensity(log, log.reader(action=True), Used(None, None, None, None), 2)
+    return planning.smallest_propensity(log, log.reader(action=True), BoundModels(None, None, None, None), 2)
 
 
 def test_worst_case_c_of_rows_that_are_not_skipped():
@@ -188,7 +189,7 @@ def test_worst_case_c_from_statistics_and_from_a_pass(tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "without.parquet", row_group_size=100, write_statistics=False)
     wanted = min(table["propensity"].to_pylist())
     passes = []
-    monkeypatch.setattr(replaying._Smallest, "__call__", lambda self, part: passes.append(part) or 0.06)
+    monkeypatch.setattr(planning._Smallest, "__call__", lambda self, part: passes.append(part) or 0.06)
     assert smallest(drs.Log(tmp_path / "with.parquet")) == wanted
     assert not passes
     assert smallest(drs.Log(tmp_path / "without.parquet")) == wanted

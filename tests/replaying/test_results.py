@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream import lanes, runs
+from drstream.replaying import lanes, options
+from drstream.replaying import result as runs
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import bits, small_log
@@ -53,7 +54,7 @@ def test_the_interval_is_students():
 
 
 def test_a_long_horizon_has_a_curve_of_bounded_length(monkeypatch):
-    monkeypatch.setattr(lanes, "CURVE_POINTS", 8)
+    monkeypatch.setattr(options, "CURVE_POINTS", 8)
     log = drs.Log(small_log(0, 900, 2, 1), actions=2)
     run = drs.replay(log, drs.policies.Uniform(), 45, q=0.3)
     assert run.curve["t"].to_pylist() == [6, 12, 18, 24, 30, 36, 42, 45]

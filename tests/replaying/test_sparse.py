@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse
 
 import drstream as drs
-from drstream import lanes, replaying
 from drstream.kernels import learners
+from drstream.replaying import lanes
+from drstream.replaying import plan as planning
 from tests.helpers import reference
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, bits
@@ -109,7 +110,7 @@ def test_threads_batches_chunks_and_layouts_do_not_change_a_bit(tmp_path, monkey
     assert run(threads=3, shards=3) == in_shards
     for size in (77, 5000):
         assert run(batch_size=size, threads=2) == wanted
-    monkeypatch.setattr(replaying._Plan, "chunk_rows", 64)
+    monkeypatch.setattr(planning.Plan, "chunk_rows", 64)
     assert run(threads=2) == wanted
 
 

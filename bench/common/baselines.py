@@ -1,0 +1,71 @@
+"""Baselines and checks that several topics share: the bare scan, and the textbook's formulas in NumPy."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+import drstream as drs
+from bench.common import logs, racing
+
+SCAN = "pyarrow scan"
+PARITY = 1e-9  # relative
+PARITY_ROWS = 50_000
+Z = NormalDist().inv_cdf(0.975)
+
+Numbers = tuple[float, float, float, float]  # value, standard error, interval
+Estimates = dict[tuple[str, str], Numbers]  # by policy and estimator
+
+
+def scan(log: logs.LogFile) -> int:
+    """Decodes the columns, does nothing with them, and returns the number of rows."""
+    pa.set_cpu_count(racing.THREADS)
+    return sum(batch.num_rows for batch in ds.dataset(log.path).to_batches(columns=log.columns))
+
+
+def textbook(pi: np.ndarray, rhat: np.ndarray, a: np.ndarray, r: np.ndarray, p: np.ndarray) -> dict[str, Numbers]:
+    """The textbook's formulas, from probabilities and predictions (n, K)."""
+    rows = np.arange(len(a))
+    w = pi[rows, a] / p
+    b = (pi * rhat).sum(axis=1)
+    snips = (w * r).sum() / w.sum()
+    terms = {
+        "dm": b,
+        "ips": w * r,
+        "snips": snips + w * (r - snips) / w.mean(),  # by its influence function
+        "dr": b + w * (r - rhat[rows, a]),
+    }
+    return {name: numbers(psi.mean(), psi.std(ddof=1) / math.sqrt(len(psi))) for name, psi in terms.items()}
+
+
+def numbers(value: float, stderr: float) -> Numbers:
+    return value, stderr, value - Z * stderr, value + Z * stderr
+
+
+def contexts(table: pa.Table) -> np.ndarray:
+    if "x" in table.column_names:
+        return np.array(table["x"].to_pylist(), dtype=np.float64)
+    return np.column_stack([table[f"x{j}"].to_numpy() for j in range(logs.FEATURES)]).astype(np.float64)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
+
+
+# Parity
+
+
+def estimates(result: drs.Evaluation) -> Estimates:
+    keys = [(policy, estimator) for policy in result.policies for estimator in result.estimators]
+    return {key: (e.value, e.stderr, e.low, e.high) for key in keys for e in [result[key]]}
+
+
+def agree(ours: Estimates, other: Estimates) -> None:
+    assert ours.keys() == other.keys()
+    for key, found in ours.items():
+        np.testing.assert_allclose(found, other[key], rtol=PARITY, err_msg=str(key))

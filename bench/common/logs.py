@@ -1,0 +1,60 @@
+"""The synthetic logs that benchmarks read, and a reward model that is fitted on other rows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import drstream as drs
+
+ROOT = Path(__file__).parents[2]
+LOGS = Path(os.environ.get("DRSTREAM_BENCH_LOGS") or ROOT / "logs")
+REQUIRED_ROWS = 5_000_000
+ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or REQUIRED_ROWS)
+FULL_SIZE = ROWS >= REQUIRED_ROWS  # smaller runs report a missed requirement but do not fail
+ACTIONS, FEATURES = 10, 20
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A synthetic log. scripts/make_log writes it when a benchmark first needs it."""
+
+    layout: str
+    codec: str
+    rows: int = ROWS
+
+    def __str__(self) -> str:
+        return f"{self.layout} {self.codec}"
+
+    @property
+    def path(self) -> Path:
+        return LOGS / f"{self.layout}-{self.codec}-{self.rows}.parquet"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that an evaluation with contexts reads: all but `target`."""
+        contexts = ["x"] if self.layout == "list" else [f"x{j}" for j in range(FEATURES)]
+        return ["action", "reward", "propensity", *contexts]
+
+    def make(self) -> Path:
+        if not self.path.exists():
+            LOGS.mkdir(parents=True, exist_ok=True)
+            sizes = ["--rows", str(self.rows), "--actions", str(ACTIONS), "--features", str(FEATURES)]
+            form = ["--layout", self.layout, "--codec", self.codec]
+            subprocess.run([sys.executable, ROOT / "scripts" / "make_log", self.path, *sizes, *form], check=True)
+        return self.path
+
+
+WIDE, LIST = LogFile("wide", "snappy"), LogFile("list", "zstd")
+SMALL = LogFile("wide", "snappy", rows=1_000)
+
+world = drs.synth.World(ACTIONS, FEATURES, kinds=None)  # make_log draws from the same world
+
+
+@cache
+def model() -> drs.models.Ridge:
+    return drs.models.Ridge().fit(drs.Log(world.table(10_000, seed=99)))

@@ -1,0 +1,65 @@
+"""Baselines of `replay`, and the check that both sides compute the same, or at least see the same events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import drstream as drs
+from bench.common.baselines import PARITY, SCAN, scan
+from bench.replaying import cases, hand_loop
+from bench.replaying.cases import Case
+from bench.replaying.peers import PEERS
+
+Baseline = Callable[[], Any]
+
+
+def prepare(case: Case, folder: Path) -> Baseline:
+    """Does what needs no timing, and returns the run that is timed."""
+    if case.baseline in PEERS:
+        return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
+    if case.baseline == cases.HAND:
+        return lambda: hand_loop.replay(case.log.path, case.log.rows)
+    if case.baseline == cases.APART:
+        return lambda: [task.run(case.log) for task in case.task.apart]
+    assert case.baseline == SCAN
+    return lambda: scan(case.log)
+
+
+def check_parity(case: Case, baseline: Baseline) -> str:
+    """Runs before the clock starts. Returns a remark for the page, or an empty string."""
+    ours = case.task.run(case.log)
+    theirs = baseline()
+    if case.baseline in PEERS:
+        assert theirs.events == case.baseline_rows
+        assert theirs.accepted > 0
+        assert math.isfinite(theirs.value)
+        return (
+            f"{case.baseline} accepts {theirs.accepted:,} of its {theirs.events:,} events and reports a reward of "
+            f"{theirs.value:.3f} per step. drstream accepts {ours.acceptance:.1%} of all events and reports "
+            f"{ours.value:.3f} per step over the first {ours.horizon} steps."
+        )
+    if case.baseline == cases.HAND:
+        assert ours.events == case.log.rows
+        _agree(averages(ours), theirs)
+    elif case.baseline == cases.APART:
+        for together, alone in zip(ours, theirs, strict=True):
+            assert together.events == alone.events == case.log.rows
+            _agree(averages(together), averages(alone))
+    else:
+        assert ours.events == theirs == case.log.rows
+    return ""
+
+
+def averages(run: drs.Replay) -> np.ndarray:
+    return run.replicates["average"].to_numpy()
+
+
+def _agree(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """The same number of replicates, and the same average of each."""
+    assert len(ours) == len(theirs) > 0
+    np.testing.assert_allclose(ours, theirs, rtol=PARITY)

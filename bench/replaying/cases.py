@@ -1,0 +1,141 @@
+"""The cases of `replay`. Each names a task, a log, a baseline and, if there is one, a requirement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import drstream as drs
+from bench.common import logs, racing
+from bench.common.baselines import SCAN
+
+HORIZON, Q = 300, 0.05
+EPSILON = 0.1  # of the ε-greedy learner, on both sides
+PEER_ROWS = 20_000  # other libraries take 0.1 s to 2 s for these
+LANES_ROWS = min(1_000_000, logs.ROWS)  # twelve passes over 5 million take half a minute
+
+
+@dataclass(frozen=True)
+class MappedFile(logs.LogFile):
+    """The rows of a list log as uncompressed Arrow IPC. A reader maps the file into memory and decodes nothing."""
+
+    def __str__(self) -> str:
+        return f"{self.layout} mapped"
+
+    @property
+    def path(self) -> Path:
+        return logs.LOGS / f"{self.layout}-{self.codec}-{self.rows}.arrow"
+
+    def make(self) -> Path:
+        if not self.path.exists():
+            unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+            source = pq.ParquetFile(logs.LogFile("list", "zstd", self.rows).make())
+            with source, pa.ipc.new_file(str(unfinished), source.schema_arrow) as writer:
+                for group in range(source.num_row_groups):  # of 262,144 rows; each becomes a record batch
+                    writer.write_table(source.read_row_group(group).combine_chunks())
+            unfinished.replace(self.path)
+        return self.path
+
+
+MAPPED = MappedFile("list", "ipc")
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Policies and values of q for one call of `replay`. Each policy at each q is a lane."""
+
+    name: str
+    policies: Any
+    q: float | Sequence[float] = Q
+
+    def run(self, log: logs.LogFile) -> Any:
+        source = drs.Log(log.path, actions=logs.ACTIONS)
+        return drs.replay(source, self.policies, HORIZON, logs.model(), q=self.q, threads=racing.THREADS)
+
+    @property
+    def apart(self) -> list[Task]:
+        """One task for each lane."""
+        return [Task(f"{name}, q = {q}", policy, q) for name, policy in self.policies.items() for q in self.q]
+
+
+GREEDY = Task("an ε-greedy learner", drs.policies.EpsilonGreedy(EPSILON))
+LEARNERS = {
+    "ε-greedy": drs.policies.EpsilonGreedy(),
+    "Boltzmann": drs.policies.Boltzmann(),
+    "SquareCB": drs.policies.SquareCB(),
+}
+LANES = Task("three learners at four values of q, in one pass", LEARNERS, (0.0, 0.01, 0.05, 0.1))
+
+HAND = "a hand-written Numba loop, one thread"
+APART = "drstream, twelve passes"
+VOWPAL = "Vowpal Wabbit's explore_eval"
+COBA = "coba's RejectionCB with its ε-greedy learner"
+COBA_NUMPY = "coba's RejectionCB with our learner in NumPy"
+
+
+@dataclass(frozen=True)
+class Case:
+    task: Task
+    log: logs.LogFile
+    baseline: str
+    required: float | None = None  # minimum ratio to the baseline's throughput; None: for information
+    pairs: int = racing.PAIRS
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
+
+    def __str__(self) -> str:
+        return f"replay of {self.task.name}, {self.log}, against {self.baseline}"
+
+
+FEW = min(PEER_ROWS, logs.ROWS)
+CASES = [
+    Case(GREEDY, MAPPED, HAND, required=0.7),
+    Case(GREEDY, logs.LIST, SCAN, required=0.5),
+    Case(GREEDY, logs.WIDE, SCAN),
+    Case(LANES, logs.LogFile("list", "zstd", LANES_ROWS), APART, required=1 / 0.7, pairs=3),  # at most 0.7 of the time
+    Case(GREEDY, MAPPED, VOWPAL, required=50, pairs=5, baseline_rows=FEW),
+    Case(GREEDY, MAPPED, COBA, required=200, pairs=3, baseline_rows=FEW),
+    Case(GREEDY, MAPPED, COBA_NUMPY, pairs=5, baseline_rows=FEW),
+]
+
+# A policy in Python, retrained every 15 acceptances
+
+SHARE = 0.2  # maximum share of the wall time outside the policy
+SHARE_ROUNDS = 5
+RETRAINED_REPLICATES = 4  # about 2 s
+START_CONTEXTS = 100  # the policy starts with the rewards of all actions for these
+
+
+def retrained() -> drs.policies.Retrained:
+    """The policy of the paper's section 6.2."""
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((START_CONTEXTS, logs.FEATURES))
+    rewards = rng.random((START_CONTEXTS, logs.ACTIONS)) < logs.world.reward(X)
+    return drs.policies.Retrained(LogisticRegression(max_iter=200), every=15, epsilon=EPSILON, start=(X, rewards))
+
+
+SHARE_NAME = "replay of a policy in Python"
+
+# The quantile tracker
+
+TRACKED = 2 * logs.ROWS  # values in the tracker before the clock starts: 10 million
+TRACKER_BATCH = TRACKED // 50
+TRACKER_ROUNDS = 9
+TRACKER_RATE = 5e6  # values per second, with the quantile after each
+TRACKER_LEVELS = (0.01, 0.05, 0.5)
+TRACKERS = [(kind, q) for kind in ("exact", "sketch") for q in TRACKER_LEVELS]
+
+
+def tracker_name(kind: str, q: float) -> str:
+    return f"{kind} quantile tracker, q = {q}"
+
+
+NAMES = [*map(str, CASES), SHARE_NAME, *(tracker_name(kind, q) for kind, q in TRACKERS)]

@@ -1,0 +1,124 @@
+"""drstream evaluate: the value of fixed policies."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drstream.cli.options import (
+    FIT_HELP,
+    Action,
+    Actions,
+    Clamp,
+    Cluster,
+    Context,
+    Crossfit,
+    FoldSeed,
+    Inflation,
+    LogPath,
+    OnBadRow,
+    Propensity,
+    PropensityFloor,
+    PropensityModel,
+    Reward,
+    RewardModel,
+    SparseContext,
+    Threads,
+    check_output,
+    open_log,
+    write_table,
+)
+from drstream.evaluation.estimators import ALL as ESTIMATORS
+
+if TYPE_CHECKING:
+    pass
+
+
+def evaluate(
+    log: LogPath,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="Policy: uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
+            "python:module:object, or a file of drstream optimize (the rows that it was learned from are then left "
+            "out). NAME=... gives it another name. Repeat the option for more policies."
+        ),
+    ],
+    model: RewardModel = None,
+    propensity_model: PropensityModel = None,
+    inflation: Inflation = None,
+    propensity_floor: PropensityFloor = None,
+    crossfit: Crossfit = None,
+    cluster: Cluster = None,
+    fold_seed: FoldSeed = 0,
+    clamp: Clamp = None,
+    fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.5,
+    seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Estimators, separated by commas: {', '.join(ESTIMATORS)}. By default, all that apply, without "
+            f"{', '.join(name for name, e in ESTIMATORS.items() if not e.default)}."
+        ),
+    ] = None,
+    cap: Annotated[float | None, typer.Option(help="Largest weight of the capped estimators.")] = None,
+    floor: Annotated[float | None, typer.Option(help="Smallest propensity of the capped estimators.")] = None,
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", help="Limit of estimators that shrink or drop large weights.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
+) -> None:
+    """Estimate the value of policies from a log, each with an interval."""
+    from drstream.cli import specs
+    from drstream.evaluation.evaluate import evaluate as run
+
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    if output is not None:
+        check_output(output, opened)
+    policies = specs.policies(policy, opened.labels)
+    opened = specs.without_training_rows(policies.values(), opened)
+    names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
+    fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
+    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    models, opened = specs.fitted_models(*wanted, opened, fitting)
+    started = time.perf_counter()
+    result = run(
+        opened,
+        policies,
+        estimators=names,
+        **models,
+        cap=cap,
+        floor=floor,
+        lambda_=lambda_,
+        confidence=confidence,
+        threads=threads,
+        progress=True,
+    )
+    seconds = time.perf_counter() - started
+    if output is not None:
+        write_table(result.to_arrow(), output)
+    left_out = getattr(models["model"], "skipped_", None)
+    if left_out:
+        from drstream.cli.tables import reasons
+
+        typer.echo(f"bad rows skipped while the model was fitted: {reasons(left_out)}", err=True)
+    if json:
+        typer.echo(result.to_json())
+    else:
+        from drstream.cli.tables import show
+
+        show(result)
+        typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)

@@ -1,0 +1,84 @@
+"""drstream fit: a model in a file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drstream.cli.options import (
+    Action,
+    Actions,
+    Cluster,
+    Context,
+    LogPath,
+    OnBadRow,
+    Propensity,
+    Reward,
+    SparseContext,
+    Threads,
+    check_folder,
+    open_log,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def fit(
+    log: LogPath,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Model to fit: ridge[:ALPHA] or logistic[:C], regressions of the reward, one for each action; or "
+            "propensity[:C], a multinomial logistic regression of the logged action."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write the model to, e.g. model.npz.")],
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Fit on this share of the rows. evaluate will use the others.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Random seed of the --share split.")] = 0,
+    cluster: Cluster = None,
+    weights: Annotated[str | None, typer.Option(help="Weights of the events, for ridge: 1/p.")] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Fit one set of weights for all actions, for ridge.")
+    ] = False,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+) -> None:
+    """Fit a reward model or a propensity model, and write it to a file for --model or --propensity-model."""
+    from drstream.cli import specs
+    from drstream.errors import DrstreamError
+
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    if weights == "mrdr":
+        raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')
+    check_folder(output, opened)
+    if output.suffix != ".npz":
+        raise DrstreamError(f"--output {output}: the name must end in .npz")
+    made = specs.model_to_fit(model, weights=weights, shared=shared)
+    if share < 1:
+        opened = opened.split(share, seed, cluster)[0]
+    elif cluster is not None:
+        raise DrstreamError(f"--cluster {cluster} is about the split of --share, and there is none")
+    started = time.perf_counter()
+    made.fit(opened, threads=threads, progress=True)
+    seconds = time.perf_counter() - started
+    made.save(output)
+    if made.skipped_:
+        from drstream.cli.tables import reasons
+
+        typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
+    typer.echo(f"{output}: {made!r}")
+    typer.echo(
+        f"{made.n_events_:,} events in {seconds:.2f} s: {made.n_events_ / seconds / 1e6:.2f} M events/s", err=True
+    )

@@ -1,0 +1,78 @@
+"""The entry point of the command line. It imports typer and nothing heavy: a command imports the rest when it runs."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from drstream.cli.demo import demo
+from drstream.cli.describe import describe
+from drstream.cli.evaluate import evaluate
+from drstream.cli.fit import fit
+from drstream.cli.optimize import optimize
+from drstream.cli.options import BAD_INPUT, INTERRUPTED
+from drstream.cli.replay import replay
+from drstream.errors import DrstreamError, for_command_line
+from drstream.progress import notice
+
+app = typer.Typer(
+    name="drstream",
+    help="How good would another policy have been? Offline evaluation of policies from click logs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """The entry point: bad input is one line on standard error and exit code 2."""
+    warnings.showwarning = _warn
+    notice.start()
+    try:
+        try:
+            app()
+            sys.stdout.flush()
+        finally:
+            gc.freeze()  # the interpreter would look through all of Numba's objects once more before it exits: 0.3 s
+    except DrstreamError as error:
+        _fail(error.message)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer's answer to Ctrl-C
+            print("interrupted", file=sys.stderr)  # noqa: T201
+        raise
+    except BrokenPipeError:  # the reader, e.g. head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"cannot write the result: {error.strerror}")
+
+
+def _warn(message: Any, *where: Any, **more: Any) -> None:
+    print(f"warning: {for_command_line(getattr(message, 'message', str(message)))}", file=sys.stderr)  # noqa: T201
+
+
+def _fail(message: str) -> None:
+    print(f"error: {for_command_line(message)}", file=sys.stderr)  # noqa: T201
+    sys.exit(BAD_INPUT)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    if show:
+        from drstream import __version__
+
+        typer.echo(f"drstream {__version__}")
+        raise typer.Exit
+
+
+for command in (describe, evaluate, fit, optimize, replay, demo):
+    app.command()(command)

@@ -1,0 +1,122 @@
+"""Options that several commands have, and what they do with them: open the log, check and write files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from drstream.log import Log
+
+
+BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
+
+LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
+Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
+Action = Annotated[str | None, typer.Option(help="Column with the logged action.")]
+Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
+Propensity = Annotated[
+    str | None, typer.Option(help="Column with the logged action's probability. 'none' if the log has no such column.")
+]
+SparseContext = Annotated[
+    str | None,
+    typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
+]
+RewardModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Reward model: ridge[:ALPHA], logistic[:C], a file of drstream fit, constant:VALUE, "
+        "column:NAME[,NAME...] or python:module:object. ridge and logistic are fitted by fold with --crossfit, else on "
+        "the share --fit of the log, which is then left out of the result."
+    ),
+]
+PropensityModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Model that replaces the propensities of the log: logistic[:C] (fitted like the reward model), a file of "
+        "drstream fit, or the logging policy itself, uniform or python:module:object."
+    ),
+]
+Inflation = Annotated[float | None, typer.Option(help="Factor on the propensity model's probabilities.")]
+PropensityFloor = Annotated[float | None, typer.Option(help="Smallest probability of the propensity model.")]
+Crossfit = Annotated[
+    int | None,
+    typer.Option(help="Number of folds. Events of each fold are scored by models fitted on the other folds."),
+]
+Cluster = Annotated[
+    str | None, typer.Option(help="Column, e.g. the user. Rows with one value stay in one fold. Intervals ignore it.")
+]
+FoldSeed = Annotated[int, typer.Option(help="Random seed of the folds.")]
+Clamp = Annotated[
+    str | None,
+    typer.Option(help="Hold predictions within LOW,HIGH. 'range' takes the rewards that the model was fitted on."),
+]
+FIT_HELP = "Share of the log that models are fitted on, without --crossfit. The rest is used for the result."
+Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]
+OnBadRow = Annotated[str, typer.Option(help="What happens to events that cannot be used: error or skip.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
+
+
+def open_log(
+    log: list[str],
+    context: list[str] | None,
+    sparse: str | None,
+    action: str | None,
+    reward: str | None,
+    propensity: str | None,
+    actions: str | None,
+    on_bad_row: str,
+) -> Log:
+    from drstream.cli import specs
+    from drstream.errors import LogError
+    from drstream.log import Log
+
+    named = {"context": context, "action": action, "reward": reward, "propensity": propensity}
+    given: dict[str, Any] = {role: name for role, name in named.items() if name}
+    if context and len(context) == 1:
+        given["context"] = context[0]
+    if sparse:
+        if context:
+            raise LogError("--sparse and --context are two ways to name the context: give one of them")
+        given["context"] = specs.sparse(sparse)
+    if propensity == "none":
+        given["propensity"] = None
+    return Log(log[0] if len(log) == 1 else log, actions=specs.actions(actions), on_bad_row=on_bad_row, **given)
+
+
+def check_output(path: Path, log: Log) -> None:
+    from drstream.errors import DrstreamError
+
+    check_folder(path, log)
+    if path.suffix not in (".parquet", ".csv"):
+        raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
+
+
+def check_folder(path: Path, log: Log) -> None:
+    from drstream.errors import DrstreamError
+
+    if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
+        raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
+    if not path.parent.is_dir():
+        raise DrstreamError(f"--output {path}: there is no folder {str(path.parent)!r}")
+    if not os.access(path.parent, os.W_OK) or path.is_dir():
+        raise DrstreamError(f"--output {path} cannot be written: choose another name or folder")
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write a table to a .csv or .parquet file, which appears when it is complete."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from drstream.errors import DrstreamError
+    from drstream.storage import atomic_path
+
+    write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
+    try:
+        with atomic_path(path) as unfinished:
+            write(table, unfinished)
+    except OSError as error:
+        raise DrstreamError(f"--output {path}: cannot write: {error}") from None

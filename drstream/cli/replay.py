@@ -1,0 +1,145 @@
+"""drstream replay: the value of policies that learn."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drstream.cli.options import (
+    FIT_HELP,
+    INTERRUPTED,
+    Action,
+    Actions,
+    Clamp,
+    Cluster,
+    Context,
+    Crossfit,
+    FoldSeed,
+    Inflation,
+    LogPath,
+    OnBadRow,
+    Propensity,
+    PropensityFloor,
+    PropensityModel,
+    Reward,
+    RewardModel,
+    SparseContext,
+    Threads,
+    check_output,
+    open_log,
+    write_table,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def replay(
+    log: LogPath,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="Policy that learns, e.g. epsilon-greedy or, with parameters, linucb:alpha=0.5 (a name that is not "
+            "known lists all); a fixed policy, as for drstream evaluate; or python:module:object. NAME=... gives it "
+            "another name. Repeat the option for more policies."
+        ),
+    ],
+    horizon: Annotated[int, typer.Option(help="T: steps of a replicate. Replicates follow until the log ends.")],
+    method: Annotated[str, typer.Option(help="Method: dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
+    q: Annotated[str, typer.Option(help="Quantile level of the multiplier c. Separate several by commas.")] = "0.01",
+    c_max: Annotated[float, typer.Option(help="Largest multiplier c.")] = 1.0,
+    seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
+    carry: Annotated[bool, typer.Option("--carry", help="Keep the set Q from one replicate to the next.")] = False,
+    replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
+    shards: Annotated[int, typer.Option(help="Number of parts of the log that are replayed independently.")] = 1,
+    tracker: Annotated[str, typer.Option(help="How the quantile is tracked: auto, exact or sketch.")] = "auto",
+    epsilon: Annotated[float | None, typer.Option(help="Sets epsilon of every policy that has this parameter.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sets temperature, likewise.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Sets gamma, likewise.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Sets alpha, likewise.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Sets learning_rate, likewise.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Sets loss, likewise: squared or logistic.")] = None,
+    model: RewardModel = None,
+    propensity_model: PropensityModel = None,
+    inflation: Inflation = None,
+    propensity_floor: PropensityFloor = None,
+    crossfit: Crossfit = None,
+    cluster: Cluster = None,
+    fold_seed: FoldSeed = 0,
+    clamp: Clamp = None,
+    fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.2,
+    fit_seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    on_bad_row: OnBadRow = "error",
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
+    curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
+) -> None:
+    """Simulate policies that learn on the events of a log (DR-ns), and estimate what they would have earned."""
+    from drstream.cli import specs
+    from drstream.errors import DrstreamError
+
+    levels, seeds = specs.numbers(q, "--q"), specs.numbers(seed, "--seed", int)
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    for path in (output, curve):
+        if path is not None:
+            check_output(path, opened)
+    if output is not None and output == curve:
+        raise DrstreamError(f"--output and --curve are both {output}: give two files")
+    parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
+    parameters |= {"learning_rate": learning_rate, "loss": loss}  # type: ignore[dict-item]
+    given = {name: value for name, value in parameters.items() if value is not None}
+    from drstream.replaying.replay import replay as run
+
+    policies = specs.online_policies(policy, opened.labels, given)
+    opened = specs.without_training_rows(policies.values(), opened)
+    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
+    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    models, opened = specs.fitted_models(*wanted, opened, fitting)
+    started = time.perf_counter()
+    try:
+        result = run(
+            opened,
+            policies,
+            horizon,
+            **models,
+            method=method,
+            q=levels,
+            c_max=c_max,
+            seed=seeds,
+            carry=carry,
+            replicates=replicates,
+            shards=shards,
+            tracker=tracker,
+            confidence=confidence,
+            threads=threads,
+            progress=True,
+        )
+    except KeyboardInterrupt as stop:
+        typer.echo("\n".join(getattr(stop, "__notes__", [])), err=True)
+        raise
+    seconds = time.perf_counter() - started
+    if output is not None:
+        write_table(result.to_arrow(), output)
+    if curve is not None:
+        write_table(result.curves(), curve)
+    if json:
+        typer.echo(result.to_json())
+    else:
+        from drstream.cli.tables import show_replays
+
+        show_replays(result)
+        events = max(one.events for one in result)
+        typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
+    if any(one.interrupted for one in result):
+        raise typer.Exit(INTERRUPTED)

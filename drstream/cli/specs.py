@@ -1,0 +1,477 @@
+"""Policies and models written as words on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drstream import models
+from drstream import policies as kinds
+from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, closest, suggest
+from drstream.log import Log, Sparse
+from drstream.models.crossfit import to_be_fitted
+from drstream.models.propensity import PropensityModel
+from drstream.models.trained import Trained
+from drstream.optimize.base import Learned
+from drstream.optimize.losses import FOLDS
+from drstream.storage import NOT_OURS
+
+POLICIES = (
+    "uniform",
+    "constant:LABEL",
+    "column:NAME",
+    "softmax:FILE.npz",
+    "linear:FILE.npz",
+    "python:MODULE:OBJECT",
+    "FILE of drstream optimize",
+)
+TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
+MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
+PROPENSITIES = ("logistic", "logistic:C", "FILE.npz", "uniform", "python:MODULE:OBJECT")
+MODEL_FILES = (".npz", ".skops")
+
+
+def learners() -> dict[str, type]:
+    """The compiled policies that learn, by the words for them on the command line."""
+    from drstream.policies import learners as found
+
+    return {_word(kind): kind for kind in (getattr(found, name) for name in found.__all__)}
+
+
+def optimizers() -> dict[str, type]:
+    """The learners of drstream.optimize that learn from losses, by the words for them."""
+    from drstream import optimize
+
+    kinds = (getattr(optimize, name) for name in optimize.__all__)
+    return {
+        _word(kind): kind
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, Learned) and kind is not optimize.ProgressivePolicy
+    }
+
+
+def _word(kind: type) -> str:
+    """What a class is called on the command line: EpsilonGreedy is epsilon-greedy, unless the class has another word.
+
+    >>> _word(kinds.SquareCB), _word(kinds.LinUCB)
+    ('square-cb', 'linucb')
+    """
+    return getattr(kind, "word", "") or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def _parameters_of(kind: type) -> list[str]:
+    """The parameters that can be written as numbers or words; others are objects, e.g. a base classifier."""
+    found = inspect.signature(kind).parameters.values()
+    return [p.name for p in found if isinstance(p.default, int | float | str) or "float" in str(p.annotation)]
+
+
+def actions(text: str | None) -> int | list[Any] | None:
+    """`10`, or `web,news,movie`."""
+    if text is None:
+        return None
+    labels: list[Any] = [_int_or_text(label.strip()) for label in text.split(",")]
+    if len(labels) == 1 and isinstance(labels[0], int):
+        return labels[0]
+    return labels if all(isinstance(label, int) for label in labels) else [label.strip() for label in text.split(",")]
+
+
+def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for text in texts:
+        name, spec = _name(text)
+        _check_new(name, spec, named)
+        named[name] = _policy(spec, labels)
+    return named
+
+
+def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Policies that learn, as `epsilon-greedy` or `a=linucb:alpha=0.5,ridge=2`, and fixed ones as above.
+
+    `given` are parameters for all policies that have them, e.g. of --epsilon.
+    """
+    named: dict[str, Any] = {}
+    unused = set(given)
+    for text in texts:
+        name, spec = _name(text)
+        _check_new(name, spec, named)
+        kind, _, _ = spec.partition(":")
+        if kind in learners():
+            known = _parameters_of(learners()[kind])
+            unused -= set(known)
+            named[name] = _online(spec, {key: value for key, value in given.items() if key in known})
+        else:
+            named[name] = _policy(spec, labels, (*learners(), *POLICIES))
+    if unused:
+        option = "--" + min(unused).replace("_", "-")
+        raise PolicyError(f"{option} is a parameter of none of the policies {', '.join(named)}")
+    return named
+
+
+def _online(spec: str, given: dict[str, Any], option: str = "--policy") -> Any:
+    kind, _, rest = spec.partition(":")
+    made = learners()[kind]
+    return made(**{**given, **_parameters(rest, made, spec, option)})
+
+
+def _parameters(text: str, kind: type, spec: str, option: str) -> dict[str, Any]:
+    """`alpha=0.5,ridge=2`."""
+    found: dict[str, Any] = {}
+    known, usual = _parameters_of(kind), inspect.signature(kind).parameters
+    for part in text.split(",") if text else ():
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if key in found:
+            raise PolicyError(f"{option} {spec!r}: {key} is given twice")
+        if not equals or key not in known:
+            raise PolicyError(f"{option} {spec!r}: {key!r} is not a parameter of it: {suggest(key, known)}")
+        try:
+            found[key] = value if isinstance(usual[key].default, str) else _number_or_truth(value)
+        except ValueError:
+            raise PolicyError(f"{option} {spec!r}: {key}={value!r} is not a number") from None
+    return found
+
+
+def _number_or_truth(text: str) -> float | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
+    """`0,0.01,0.05`."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
+
+
+def _check_new(name: str, spec: str, named: dict[str, Any]) -> None:
+    if name in named:
+        raise PolicyError(f"two policies are called {name!r}: name one of them, e.g. --policy other={spec}")
+
+
+def _name(text: str) -> tuple[str, str]:
+    """`new=softmax:w.npz` is called new; without a name, a policy is called as it is written."""
+    name, equals, spec = text.partition("=")
+    if Path(text).is_file():
+        return text, text
+    return (name, spec) if equals and ":" not in name and name and spec else (text, text)
+
+
+def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIES) -> Any:
+    kind, _, rest = spec.partition(":")
+    made: dict[str, Callable[[], Any]] = {
+        "uniform": kinds.Uniform,
+        "constant": lambda: kinds.Constant(_label(rest, labels)),
+        "column": lambda: kinds.Column(rest),
+        "softmax": lambda: kinds.Softmax(**_weights(rest, ("temperature",))),
+        "linear": lambda: kinds.Linear(**_weights(rest)),
+        "python": lambda: _python(rest, PolicyError),
+    }
+    if kind not in made or bool(rest) == (kind == "uniform"):
+        if Path(spec).suffix in MODEL_FILES or Path(spec).is_file():
+            return _learned(spec)
+        if kind in learners():
+            raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
+        raise _unknown("policy", spec, all_forms)
+    return made[kind]()
+
+
+def _unknown(option: str, text: str, forms: Sequence[str]) -> PolicyError:
+    meant = closest(text.partition(":")[0], [form.partition(":")[0] for form in forms])
+    hint = f", did you mean {' or '.join(map(repr, meant))}?" if meant else "."
+    return PolicyError(f"--{option} {text!r} is not a {option}{hint} A {option} is one of: {', '.join(forms)}")
+
+
+def _learned(path: str) -> Any:
+    """A policy of drstream optimize."""
+    from drstream import optimize
+
+    try:
+        return optimize.load(path)
+    except PolicyError as error:
+        if Path(path).is_file() and error.kind == NOT_OURS:
+            error = PolicyError(f"{error}. An .npz of weights is written as linear:{path} or softmax:{path}")
+        raise error from None
+
+
+def _label(text: str, labels: Sequence[Any]) -> Any:
+    """The label that is written so."""
+    for label in labels if not isinstance(labels, range) else ():
+        if str(label) == text:
+            return label
+    return _int_or_text(text)
+
+
+def _int_or_text(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+
+
+def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Arrays `weights` (K, d) and perhaps `intercept` (K) of an .npz file."""
+    if not Path(path).is_file():
+        raise PolicyError(f"no such file: {path!r}")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except Exception:
+        raise PolicyError(f"{path} is not an .npz file of numeric arrays, as numpy.savez writes them") from None
+    if "weights" not in found:
+        raise PolicyError(f"{path} holds no array 'weights' (actions x features): {suggest('weights', found)}")
+    known = {"weights", "intercept", *others}
+    unknown = sorted(set(found) - known)
+    if unknown:
+        raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {suggest(unknown[0], known)}")
+    for name in set(others) & set(found):
+        if found[name].size != 1:
+            raise PolicyError(f"{path}: {name!r} must be one number")
+        found[name] = found[name].item()
+    return found
+
+
+def _python(spec: str, kind: type[DrstreamError]) -> Any:
+    """`module:object`, imported with the current folder on the path. What is imported is trusted."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise kind(f"python:{spec}: write python:MODULE:OBJECT")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise kind(f"python:{spec} cannot be imported: {error}") from None
+    if isinstance(found, type):
+        try:
+            return found()
+        except TypeError as error:
+            raise kind(f"python:{spec} is a class that cannot be made without arguments: {error}") from None
+    return found
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How models that are named by a word are fitted: by fold, or on a share of the log, which is then left out."""
+
+    share: float
+    seed: int
+    crossfit: int | None
+    cluster: str | None
+    fold_seed: int
+    threads: int | None
+
+
+def fitted_models(
+    model_text: str | None,
+    propensity_text: str | None,
+    inflation: float | None,
+    floor: float | None,
+    clamped: str | None,
+    log: Log,
+    how: Fitting,
+) -> tuple[dict[str, Any], Log]:
+    """What `evaluate` and `replay` are told of models, and the log that is left for them."""
+    limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
+    model = None if model_text is None else _model(model_text)
+    propensity = None if propensity_text is None else _propensity(propensity_text, limits)
+    if limits and propensity is None:
+        raise ModelError(f"--{min(limits).replace('_', '-')} is about --propensity-model, and there is none")
+    log = without_training_rows((model, propensity), log)
+    waiting: list[Any] = [m for m in (model, propensity) if to_be_fitted(m)]
+    if waiting and how.crossfit is None:
+        train, log = log.split(how.share, how.seed, how.cluster)
+        for one in waiting:
+            if isinstance(one, Trained):
+                one.fit(train, threads=how.threads, progress=True)
+            else:  # a model of the user's own need not know of threads
+                one.fit(train)
+    told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}
+    if how.crossfit is not None:
+        told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
+    return told, log
+
+
+def without_training_rows(users: Iterable[Any], log: Log) -> Log:
+    """The rest of a log on splits of which models were fitted, or policies learned: for those from files."""
+    origins = [o for user in users for o in (getattr(user, "fitted_on", None), *getattr(user, "models_of", ()))]
+    for origin in origins:
+        if origin is None or origin.keys != log.origin.keys or not origin.shares_rows_with(log.origin):
+            continue
+        if origin.splits:
+            log = log.part_of(origin.splits[-1].complement)
+    return log
+
+
+def learner(text: str, horizon: int | None, q: float | None, c_max: float | None) -> Any:
+    """For `drstream optimize`: dlm, filter-tree, offset-tree, or an online policy to replay."""
+    from drstream import optimize
+
+    kind, _, rest = text.partition(":")
+    if kind in learners():
+        options = ("horizon", horizon), ("q", q), ("c_max", c_max)
+        given: dict[str, Any] = {key: value for key, value in options if value is not None}
+        return optimize.ProgressivePolicy(_online(text, {}, "--learner"), **given)
+    if kind not in optimizers():
+        raise _unknown("learner", text, (*optimizers(), *learners()))
+    for option, value in (("horizon", horizon), ("q", q), ("c-max", c_max)):
+        if value is not None:
+            raise PolicyError(f"--{option} {value} is for learners that are replayed: {', '.join(learners())}")
+    made = optimizers()[kind]
+    return made(**_parameters(rest, made, text, "--learner"))
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What `drstream optimize` was told, but for the learner."""
+
+    losses: str | None
+    model: str | None
+    propensity_model: str | None
+    crossfit: int | None
+    cluster: str | None
+    fold_seed: int | None
+    clamp: str | None
+    share: float
+    seed: int
+
+    @property
+    def estimator(self) -> str:
+        return self.losses or "dr"
+
+    def check(self, made: Any) -> None:
+        """Are these options about this learner?"""
+        from drstream import optimize
+
+        if self.estimator not in ("ips", "dr", "dm"):
+            raise DrstreamError(f"--losses {self.losses!r}: {suggest(self.estimator, ('dr', 'ips', 'dm'))}")
+        if not 0 < self.share <= 1:
+            raise DrstreamError(f"--share {self.share:g}: there is nothing to learn from")
+        options = ("losses", "model", "propensity_model", "crossfit", "fold_seed", "clamp")
+        given = {name: getattr(self, name) for name in options if getattr(self, name) is not None}
+        if isinstance(made, optimize.OffsetTree):
+            self._refuse(given, options, "offset-tree, which learns from logged rewards without a model")
+        if isinstance(made, optimize.ProgressivePolicy) and self.losses == "dm":
+            raise DrstreamError("--losses dm: the replay of a policy that learns takes dr or ips")
+        if self.estimator == "ips":
+            self._refuse(given, ("model", "clamp"), "--losses ips, which needs no reward model")
+        if self.estimator == "ips" and self.propensity_model is None:
+            self._refuse(given, ("crossfit", "fold_seed"), "--losses ips, as there is no model to fit")
+        if self.cluster is not None and self.share == 1 and self.estimator == "ips":
+            raise DrstreamError(
+                f"--cluster {self.cluster} is about the split of --share and about folds: there are none"
+            )
+
+    @staticmethod
+    def _refuse(given: dict[str, Any], options: Sequence[str], why: str) -> None:
+        for name in options:
+            if name in given:
+                raise DrstreamError(f"--{name.replace('_', '-')} {given[name]} is of no use for {why}: leave it out")
+
+
+def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
+    """The learner, fitted on its share of the log."""
+    from drstream import optimize
+
+    asked.check(made)
+    model = None if asked.estimator == "ips" else _model(asked.model or "ridge")
+    propensity = None if asked.propensity_model is None else _propensity(asked.propensity_model, {})
+    log = without_training_rows((model, propensity), log)
+    if asked.share < 1:
+        log = log.split(asked.share, asked.seed, asked.cluster)[0]
+    if isinstance(made, optimize.OffsetTree):
+        return made.fit(log, **how)
+    folds = {
+        "crossfit": FOLDS if asked.crossfit is None else asked.crossfit,
+        "cluster": asked.cluster,
+        "fold_seed": asked.fold_seed or 0,
+    }
+    models = {"propensity": propensity, **folds, "clamp": _clamp(asked.clamp)}
+    if isinstance(made, optimize.ProgressivePolicy):
+        return made.fit(log, model, **models, **how)
+    return made.fit(optimize.impute(log, model, estimator=asked.estimator, **models, **how), **how)
+
+
+def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:
+    """For `drstream fit`: ridge, logistic or propensity."""
+    kind, _, rest = text.partition(":")
+    if kind == "ridge":
+        return models.Ridge(_number(rest, text) if rest else 1.0, shared=shared, weights=weights)
+    if weights is not None or shared:
+        raise ModelError(f"--{'shared' if shared else 'weights'} is for --model ridge")
+    if kind in ("logistic", "propensity"):
+        made = models.Logistic if kind == "logistic" else models.Propensity
+        return made(_number(rest, text) if rest else 1.0)
+    raise ModelError(f"--model {text!r} cannot be fitted: one of {', '.join(TO_FIT)}")
+
+
+def _model(text: str) -> Any:
+    kind, _, rest = text.partition(":")
+    if kind in ("ridge", "logistic"):
+        return model_to_fit(text)
+    if kind == "constant" and rest:
+        return models.Constant(_number(rest, text))
+    if kind == "column" and rest:
+        return models.Column(*rest.split(","))
+    if kind == "python":
+        return _python(rest, ModelError)
+    if Path(text).suffix in MODEL_FILES or Path(text).is_file():
+        found = models.load(text)
+        if isinstance(found, PropensityModel):
+            raise ModelError(f"--model {text}: a {type(found).__name__} is for --propensity-model")
+        return found
+    raise ModelError(f"--model {text!r} is not a model: one of {', '.join(MODELS)}")
+
+
+def _propensity(text: str, limits: dict[str, Any]) -> Any:
+    kind, _, rest = text.partition(":")
+    if kind in ("logistic", "propensity"):
+        return models.Propensity(_number(rest, text) if rest else 1.0, **limits)
+    if Path(text).suffix in MODEL_FILES or Path(text).is_file():
+        found = models.load(text)
+        if not isinstance(found, PropensityModel):
+            raise ModelError(f"--propensity-model {text}: a {type(found).__name__} is for --model")
+        found.set_limits(limits.get("inflation", found.inflation), limits.get("floor", found.floor))
+        return found
+    if limits:
+        raise ModelError(f"--propensity-model {text}: inflation and floor are for models that are fitted")
+    if kind == "uniform" and not rest:
+        return kinds.Uniform()
+    if kind == "python":
+        return _python(rest, ModelError)
+    raise ModelError(f"--propensity-model {text!r} is not a model: one of {', '.join(PROPENSITIES)}")
+
+
+def sparse(text: str) -> Sparse:
+    """`indices,values,47236`, or `indices,47236`."""
+    *columns, dim = text.split(",")
+    if not 1 <= len(columns) <= 2 or not dim.strip().isdigit():
+        raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
+    names = [name.strip() for name in columns]
+    return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
+
+
+def _clamp(text: str | None) -> Any:
+    """`0,1`, or `range`: that of the rewards that the model was fitted on."""
+    if text is None or text == "range":
+        return None if text is None else True
+    pair = numbers(text, "--clamp")
+    if len(pair) != 2:
+        raise DrstreamError(f"--clamp {text!r}: write LOW,HIGH or range")
+    return tuple(pair)
+
+
+def _number(text: str, spec: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ModelError(f"model {spec!r}: {text!r} is not a number") from None

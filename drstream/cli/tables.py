@@ -1,0 +1,132 @@
+"""Results as tables on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from drstream.evaluation.result import Evaluation
+    from drstream.log import Log
+    from drstream.replaying.comparison import Replays
+
+
+def show_head(log: Log) -> None:
+    roles = log.roles
+    scalars = (roles.action, roles.reward, roles.propensity)
+    names = [name for name in (*scalars, *roles.context[:6]) if name is not None]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in names:
+        table.add_column(Text(name))
+    for row in log.head(5).select(names).to_pylist():
+        table.add_row(*(Text(_cell(row[name])) for name in names))
+    _console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(_cell(v) for v in value[:4]) + (", ..." if len(value) > 4 else "")
+    return str(value)
+
+
+def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
+    """A table that fits 80 columns for short names; with the true values beside the estimates, where they are known."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    interval = f"{100 * result.confidence:.6g} % interval"
+    last_column = "truth" if truth else "vs logging"
+    rows = result.rows()
+    heads = ["policy", "estimator", "value", interval, last_column, "ess", "max w"]
+    for name in [*heads, "capped"] if _any_reduced(rows) else heads:
+        table.add_column(name, justify="left" if name in ("policy", "estimator") else "right", no_wrap=True)
+    last = None
+    for row in rows:
+        if last not in (None, row["policy"]):
+            table.add_section()
+        gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
+        cells = [
+            row["policy"] if row["policy"] != last else "",
+            row["estimator"],
+            _number(row["value"]),
+            f"{_number(row['low'])} .. {_number(row['high'])}",
+            _number(truth[row["policy"]]) if truth else gain,
+            _count(row["ess"]),
+            "" if row["max_weight"] != row["max_weight"] else f"{row['max_weight']:.4g}",
+        ]
+        if _any_reduced(rows):
+            cells.append(f"{row['capped']:.2%}" if row["capped"] else "")
+        table.add_row(*map(Text, cells))
+        last = row["policy"]
+    console = _console()
+    actions = f", {len(result.labels)} actions" if result.labels else ""
+    console.print(
+        f"{result.n:,} events{actions}; the logging policy's mean reward: {result.baseline}",
+        highlight=False,
+        markup=False,
+    )
+    console.print(table)
+    if how := result.how():
+        console.print(how, highlight=False, markup=False)
+    if result.skipped:
+        console.print(f"bad rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
+
+
+def show_replays(result: Replays) -> None:
+    """A table that fits 80 columns for short names; T stands above it."""
+    first, console = result.runs[0], _console()
+    several, wide = len(result.seeds) > 1, console.width >= 110
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
+    heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted"]
+    for head in [*heads, *(["c w > 1", "left over"] if wide else [])]:
+        table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
+    last = None
+    for one in result:
+        row = one.row()
+        interval = f"{_short(row['low'])} .. {_short(row['high'])}" if row["low"] == row["low"] else "none"
+        cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
+        cells += [*([str(one.seed)] if several else []), _short(row["value"]), interval]
+        cells += [*([f"{one.horizon:,}"] if wide else []), f"{one.complete:,}"]
+        cells += [f"{one.acceptance:.2%}", *([f"{one.violations:.2%}", f"{one.left_over:,}"] if wide else [])]
+        table.add_row(*map(Text, cells))
+        last = one.policy
+    events, actions = max(one.events for one in result), len(first.labels)
+    head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
+    console.print(head, highlight=False, markup=False)
+    console.print(table)
+    if how := first.how():
+        console.print(how, highlight=False, markup=False)
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _short(value: float) -> str:
+    """Five decimals, or four digits of what is smaller."""
+    return _number(value) if value != value or value == 0 or abs(value) >= 0.01 else f"{value:.4g}"
+
+
+def reasons(skipped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} ({why})" for why, count in skipped.items())
+
+
+def _any_reduced(rows: list[dict[str, Any]]) -> bool:
+    return any(row["capped"] for row in rows)
+
+
+def _console() -> Console:
+    """Wide enough for whole tables in a pipe, where there is no terminal to fit."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _count(value: float) -> str:
+    return "" if value != value else f"{value:,.0f}"
+
+
+def _number(value: float) -> str:
+    return "undefined" if value != value else f"{value:.5f}"

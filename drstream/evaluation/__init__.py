@@ -1,0 +1,1 @@
+"""Evaluation of fixed policies: one pass over the log for all policies and estimators."""

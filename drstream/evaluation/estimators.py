@@ -1,0 +1,243 @@
+"""The estimators. Each is one entry of `ALL`; nothing else in the package knows its name.
+
+An estimator is a smooth function of the means of a few terms, and so has a standard error (the delta method). For a
+policy ν and event k, with weight w, the terms are
+
+    weight     w                              robust    r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
+    reward     w r                            residual  w (r - r̂(x, a))
+    centred    w (r - c), c a typical reward  predicted r̂(x, ν), which has no weight
+
+and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, whose
+standard error is a difference of their co-moments: about a typical reward, not about 0, these do not cancel where
+rewards are far from 0.
+
+The terms that an estimator combines form one group, whose covariances are gathered: among the terms of one policy, and
+with those of every other policy and with the reward, so that differences are paired.
+
+To add an estimator, add an entry to `ALL`; one of your own is passed to `evaluate` as an object:
+
+    estimators=["dr", Estimator("half", ("predicted", "robust"), IMPORTANCE, value=..., gradient=...)]
+
+This module imports no NumPy and no kernels, so that `drstream evaluate --help` can list what is here at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drstream.errors import DrstreamError, parameter, phrase, suggest
+
+if TYPE_CHECKING:
+    from drstream.types import Floats
+
+PREDICTED = "predicted"
+WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
+WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A way to weigh events, from ν(a_k|x_k) and p_k.
+
+    kernel      a function (pi, p, *parameters, out) that fills `out`, or the name of one in `drstream.kernels.terms`
+    parameters  of `evaluate` that the kernel takes, each with the value that changes nothing; one must be given
+    """
+
+    name: str
+    kernel: str | Callable[..., None]
+    parameters: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def reduced(self) -> bool:
+        """Whether some weights are smaller than ν / p."""
+        return self != IMPORTANCE
+
+
+IMPORTANCE = Weight("w", "importance")
+CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)))
+SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),))
+SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
+
+
+class Sample(NamedTuple):
+    """What an estimator is computed from: the means of its terms, their covariances, and the typical reward."""
+
+    mean: Floats
+    covariance: Floats
+    pivot: float
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A function of the means of `terms`, with weights of one kind.
+
+    value     of a `Sample`, the estimate
+    gradient  of a `Sample`, the derivative of the value by each mean (the delta method's influence of each term)
+    default   whether it is computed when no estimators are named
+    headline  whether it is the one to compare policies by, where none is named
+    """
+
+    name: str
+    terms: tuple[str, ...]
+    weight: Weight | None
+    value: Callable[[Sample], float]
+    gradient: Callable[[Sample], Sequence[float]]
+    default: bool = True
+    headline: bool = False
+
+    def __post_init__(self) -> None:
+        for term in self.terms:
+            if term not in (PREDICTED, *WITH_WEIGHT):
+                names = (PREDICTED, *WITH_WEIGHT)
+                raise DrstreamError(f"estimator {self.name!r}: there is no term {term!r}: {suggest(term, names)}")
+            if term != PREDICTED and self.weight is None:
+                raise DrstreamError(f"estimator {self.name!r}: the term {term!r} needs a weight, and it has none")
+
+    def __reduce__(self) -> tuple[Callable[..., Estimator], tuple[Any, ...]]:
+        if ALL.get(self.name) is self:
+            return named, (self.name,)
+        return Estimator, tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def needs_model(self) -> bool:
+        return not WITH_MODEL.isdisjoint(self.terms)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its terms among those of all estimators."""
+        return tuple(map(self.column, self.terms))
+
+    def column(self, term: str) -> str:
+        return term if term == PREDICTED or self.weight is None else f"{self.weight.name}.{term}"
+
+
+def _mean(name: str, term: str, weight: Weight | None, **more: Any) -> Estimator:
+    return Estimator(name, (term,), weight, lambda s: s.mean[0], lambda s: [1.0], **more)
+
+
+def _control(s: Sample) -> float:
+    """β = Cov(w r, w) / Var(w), about the pivot; 0 where all weights are the same, up to rounding."""
+    spread = s.covariance[0, 0]
+    return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else 0.0
+
+
+ALL: dict[str, Estimator] = {
+    e.name: e
+    for e in (
+        _mean("dm", PREDICTED, None),
+        _mean("ips", "reward", IMPORTANCE),
+        Estimator(
+            "snips",
+            ("weight", "centred"),
+            IMPORTANCE,
+            lambda s: s.pivot + s.mean[1] / s.mean[0],
+            lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+        ),
+        _mean("dr", "robust", IMPORTANCE, headline=True),
+        Estimator(
+            "sndr",
+            ("weight", PREDICTED, "residual"),
+            IMPORTANCE,
+            lambda s: s.mean[1] + s.mean[2] / s.mean[0],
+            lambda s: [-s.mean[2] / s.mean[0] ** 2, 1.0, 1 / s.mean[0]],
+            default=False,
+        ),
+        _mean("ips-capped", "reward", CAPPED),
+        _mean("dr-capped", "robust", CAPPED),
+        # IPS with the optimal control variate w, whose mean is known to be 1: mean(w r) - β (mean(w) - 1)
+        Estimator(
+            "ips-cv",
+            ("weight", "centred"),
+            IMPORTANCE,
+            lambda s: s.pivot + s.mean[1] - _control(s) * (s.mean[0] - 1),
+            lambda s: [-_control(s), 1.0],
+            default=False,
+        ),
+        _mean("dros", "robust", SHRUNK),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
+        _mean("switch-dr", "robust", SWITCHED),  # Wang, Agarwal, Dudík 2017
+    )
+}
+
+
+def named(name: str) -> Estimator:
+    return ALL[name]
+
+
+@dataclass(frozen=True)
+class Available:
+    """What there is to estimate with."""
+
+    model: bool
+    propensities: bool
+    parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
+
+    def lacks(self, estimator: Estimator) -> str | None:
+        """What keeps an estimator from being used: "model", "propensities", "parameters", or nothing."""
+        if estimator.needs_model and not self.model:
+            return "model"
+        if estimator.weight is None:
+            return None
+        if not self.propensities:
+            return "propensities"
+        names = [name for name, _ in estimator.weight.parameters]
+        return "parameters" if names and all(self.parameters.get(name) is None for name in names) else None
+
+
+def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:
+    """The estimators asked for; by default, all of the default set that can be used.
+
+    no_propensities  what to say where they are missing
+    """
+    if names is None:
+        possible = [e for e in ALL.values() if e.default and available.lacks(e) is None]
+        if not possible:
+            raise DrstreamError(f"estimators without a reward model need propensities, {no_propensities}")
+        return possible
+    found: dict[str, Estimator] = {}
+    for name in [names] if isinstance(names, str | Estimator) else names:
+        estimator = name if isinstance(name, Estimator) else ALL.get(str(name).lower())
+        if estimator is None:
+            raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), ALL)}")
+        if lacking := available.lacks(estimator):
+            raise _MESSAGES[lacking](estimator, no_propensities)
+        if found.setdefault(estimator.name, estimator) is not estimator:
+            raise DrstreamError(f"two estimators are called {estimator.name!r}: give one of them another name")
+    if not found:
+        raise DrstreamError(f"{parameter('estimators')} is empty: name at least one of {', '.join(ALL)}")
+    return list(found.values())
+
+
+def _no_model(estimator: Estimator, _: str) -> DrstreamError:
+    model = phrase("drs.models.Ridge().fit(other_events)", "a file of drstream fit")
+    unfitted = f"{parameter('model', option='model')}{phrase('drs.models.Ridge()', ' ridge')}"
+    return DrstreamError(
+        f"estimator {estimator.name!r} needs a reward model: pass {parameter('model')}, e.g. {model}, or "
+        f"{unfitted} with {parameter('crossfit', 5)}"
+    )
+
+
+def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
+    return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
+
+
+LIMITS = {
+    "cap": "the largest weight",
+    "floor": "the smallest propensity",
+    "lambda_": "how large a weight may be before it counts less",
+}
+
+
+def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
+    assert estimator.weight is not None
+    wanted = " or ".join(f"{parameter(name)} ({LIMITS.get(name, name)})" for name, _ in estimator.weight.parameters)
+    return DrstreamError(f"estimator {estimator.name!r} needs a limit: pass {wanted}")
+
+
+_MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
+    "model": _no_model,
+    "propensities": _no_propensities,
+    "parameters": _no_parameters,
+}

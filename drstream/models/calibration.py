@@ -1,0 +1,72 @@
+"""How well a reward model predicts the rewards that were logged: R², and means by decile of its predictions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from drstream.kernels import calibration as kernels
+from drstream.types import Floats
+
+if TYPE_CHECKING:
+    pass
+
+
+class Calibration:
+    """A tally of predictions r̂(x_k, a_k) and rewards; tallies of parts merge."""
+
+    def __init__(self, pivot: float) -> None:
+        self.pivot = pivot  # a typical reward
+        self.table = np.zeros((3, kernels.BUCKETS))
+        self.sums = np.zeros(4)  # events, r - pivot, its square, (r - r̂)²
+        self.predictions = 0  # of any action ...
+        self.clamped = 0  # ... of which so many were outside of the range
+        self.least_propensity = math.inf  # of those that were not in the log
+
+    def add(self, prediction: Floats, reward: Floats) -> None:
+        kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
+
+    def merge(self, other: Calibration) -> None:
+        self.table += other.table
+        self.sums += other.sums
+        self.predictions += other.predictions
+        self.clamped += other.clamped
+        self.least_propensity = min(self.least_propensity, other.least_propensity)
+
+    @property
+    def clamped_share(self) -> float:
+        return self.clamped / self.predictions if self.predictions else 0.0
+
+    @property
+    def r2(self) -> float:
+        """1 - Σ(r - r̂)² / Σ(r - mean r)² over the logged events; NaN where all rewards are the same."""
+        events, first, second, misses = self.sums
+        if not events:
+            return math.nan
+        spread = second - first**2 / events
+        mean = self.pivot + first / events
+        rounding = max(1e-11 * second, events * (1e-14 * mean) ** 2)  # of sums about the pivot, and of the pivot itself
+        return float(1 - misses / spread) if spread > rounding else math.nan
+
+    def deciles(self) -> pa.Table:
+        """Events in the order of r̂, in ten parts about equally large: mean prediction and mean reward of each.
+
+        Bounds are right to 3 % of their distance from a typical reward. Where many predictions are the same, some of
+        the ten are empty and left out.
+        """
+        events, predicted, reward = self.table
+        middle = np.cumsum(events) - events / 2
+        decile = np.minimum((10 * middle / max(events.sum(), 1)).astype(np.int64), 9)
+        count, prediction, found = (np.bincount(decile, row, 10) for row in (events, predicted, reward))
+        some = count > 0
+        return pa.table(
+            {
+                "decile": np.flatnonzero(some) + 1,
+                "events": count[some].astype(np.int64),
+                "predicted": prediction[some] / count[some],
+                "reward": found[some] / count[some],
+            }
+        )

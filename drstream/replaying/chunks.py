@@ -1,0 +1,121 @@
+"""Events made ready for all lanes: contexts, random numbers, propensities, predictions, fixed probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import sampling
+from drstream.buffers import check_predictions, fill_by_pieces
+from drstream.kernels import replay as kernels
+from drstream.kernels import sparse
+from drstream.log import Block, Csr
+from drstream.models.binding import BoundModels
+from drstream.models.calibration import Calibration
+from drstream.policies.base import FixedPolicy
+from drstream.types import Floats, Ints
+
+SPARSE_FEATURES = 100  # that are not 0 in a sparse context, for the size of chunks
+
+
+@dataclass
+class Chunk:
+    """Events that were made ready for all lanes, with read-only arrays."""
+
+    block: Block
+    rows: Ints
+    action: NDArray[np.int32]
+    reward: Floats
+    contexts: NDArray[Any] | Csr  # as `contexts_of` makes them; (n, 0) where no compiled policy looks at them
+    uniforms: dict[int, Floats]  # by seed
+    propensity: Floats
+    predictions: Floats  # r̂, (n, K) or (n, 0)
+    fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
+    calibration: Calibration  # of the predictions
+
+    def events(self, seed: int) -> kernels.Events:
+        columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
+        columns += [self.rows, self.predictions]
+        return kernels.Events(*map(read_only, columns))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What lanes need of every event. It can be pickled if models and policies can."""
+
+    models: BoundModels
+    fixed: dict[str, FixedPolicy]
+    seeds: frozenset[int]
+    n_actions: int
+    n_features: int
+    sparse: bool
+    for_compiled: bool  # some compiled policy looks at contexts
+    for_python: bool  # some policy is Python code
+    typical_reward: float
+
+    @property
+    def event_bytes(self) -> int:
+        """Memory for an event made ready. How many features of a sparse one are not 0 is not known ahead."""
+        features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
+        matrices = (self.models.model is not None) + len(self.fixed)
+        return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
+
+    def chunk(self, block: Block) -> Chunk:
+        rows, action, reward = block.rows, block.action, block.reward
+        uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
+        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(rows), 0)))
+        if self.for_python:
+            block.matrix  # noqa: B018  # made here, on the thread that reads, and not once for each lane
+        calibration = Calibration(self.typical_reward)
+        predictions = np.empty((len(rows), 0))
+        if self.models.model is not None:
+            predictions = self._predict(block, len(rows), calibration)
+            calibration.add(predictions[np.arange(len(rows)), action], reward)
+        propensity = self.models.propensities_of_many(block, self.n_actions)
+        if self.models.logger is not None:
+            calibration.least_propensity = float(propensity.min())
+        fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
+        return Chunk(block, rows, action, reward, contexts, uniforms, propensity, predictions, fixed, calibration)
+
+    def _predict(self, block: Block, events: int, calibration: Calibration) -> Floats:
+        """r̂ (n, K), event by event."""
+        assert self.models.model is not None
+        out = np.empty((events, self.n_actions))
+        self.models.model.fill_rows(block, out)
+        self.models.clamp_predictions(out, calibration)
+        check_predictions(out, block, by_event=True)
+        return read_only(out)
+
+    def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
+        """ν (n, K) of a fixed policy."""
+        out = np.empty((len(block), self.n_actions))
+        fill_by_pieces(policy, block, out)
+        return read_only(out)
+
+
+def contexts_of(block: Block) -> NDArray[Any] | Csr:
+    """For compiled policies: (n, d), float32 or float64, row after row; or sparse rows in which no index stands twice.
+
+    All arrays are read-only, as kernels are compiled for such arrays.
+
+    An index that stands twice counts twice, which a policy that squares its values would get wrong.
+    """
+    rows = block.sparse
+    if rows is None:
+        return read_only(block.by_row)
+    if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
+        return Csr(read_only(rows.indptr), read_only(rows.indices), read_only(rows.values), rows.dim)
+    size = int(rows.indptr[-1] - rows.indptr[0])
+    starts, at, sums = np.empty(len(rows) + 1, np.int64), np.empty(size, np.int32), np.empty(size)
+    sparse.add_up(rows.indptr, rows.indices, rows.values, np.zeros(rows.dim, np.int64), starts, at, sums)
+    return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view; Numba tells tuples of writable arrays from those of read-only ones."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

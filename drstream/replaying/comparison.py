@@ -1,0 +1,146 @@
+"""What a replay of several policies, q or seeds returns: the runs beside each other, and their differences."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from drstream.errors import suggest
+from drstream.intervals import student, t_score
+from drstream.replaying.result import Replay
+from drstream.results import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Replays:
+    """Several simulations over the same events and random numbers: `runs["new", 0.01]`, or `runs["new", 0.01, seed]`.
+
+    Omit any part of the key that has a single value. Iterating gives each `Replay`.
+    """
+
+    def __init__(self, runs: Sequence[Replay]) -> None:
+        self.runs = list(runs)
+        self.policies = list(dict.fromkeys(run.policy for run in self.runs))
+        self.q = list(dict.fromkeys(run.q for run in self.runs))
+        self.seeds = list(dict.fromkeys(run.seed for run in self.runs))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Replay]:
+        return iter(self.runs)
+
+    def __getitem__(self, key: Any) -> Replay:
+        """By policy, q and seed, in this order; a number alone is a q, unless only the seeds differ."""
+        parts = key if isinstance(key, tuple) else (key,)
+        numbers = [part for part in parts if not isinstance(part, str)]
+        wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))
+        names = ("seed",) if len(numbers) == 1 and len(self.q) == 1 and len(self.seeds) > 1 else ("q", "seed")
+        wanted |= dict(zip(names, numbers, strict=False))
+        found = [run for run in self.runs if all(getattr(run, name) == value for name, value in wanted.items())]
+        if len(found) == 1 and len(parts) == len(wanted):
+            return found[0]
+        policy = wanted.get("policy", self.policies[0])
+        if policy not in self.policies:
+            raise KeyError(f"no policy {policy!r} was replayed: {suggest(policy, self.policies)}")
+        raise KeyError(
+            f"runs[{key!r}] is {'no' if not found else 'more than one'} simulation: give policy, q and seed, of "
+            f"policies {self.policies}, q {self.q}, seeds {self.seeds}"
+        )
+
+    def difference(self, policy: Any, other: Any) -> Estimate:
+        """Value per step of one simulation less that of another; keys as for `runs[...]`.
+
+        With several shards the pairs are shards, whose events and random numbers both saw. Without, replicates are two
+        samples (Welch): their rows do not match one by one, so the interval does not gain from what they share.
+        """
+        a, b = self[policy], self[other]
+        for run in (a, b):
+            if not run.complete:
+                raise run.failure
+        one, two = (_by_shard(run) for run in (a, b))
+        both = sorted(one.keys() & two.keys())
+        if len(both) > 1:
+            return Estimate(*student(np.array([one[s] - two[s] for s in both]), a.confidence), n=len(both))
+        return _welch(a, b)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [run.row() for run in self.runs]
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each simulation."""
+        return pa.Table.from_pylist(self.rows())
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_arrow().to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"runs": [run.to_dict() for run in self.runs]}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __repr__(self) -> str:
+        first = self.runs[0]
+        width = max(len("policy"), *map(len, self.policies))
+        events = max(run.events for run in self.runs)
+        count = f"{len(self)} replay{'s' * (len(self) > 1)}"
+        columns = f"{'q' if first.adaptive else 'c':>6} {'seed':>5} {'value':>11}  {'interval':<24} {'T':>7}"
+        lines = [
+            f"{count} by {first.method}, T = {first.horizon:,} steps, of {events:,} events",
+            f"  {'policy':<{width}}  {columns} {'replicates':>10} {'accepted':>9} {'violations':>10}",
+        ]
+        for run in self.runs:
+            row = run.row()
+            interval = f"[{row['low']:.5g}, {row['high']:.5g}]" if row["low"] == row["low"] else "none"
+            lines.append(
+                f"  {run.policy:<{width}}  {run.q if run.adaptive else run.c_max:>6.3g} {run.seed:>5} "
+                f"{row['value']:>11.5g}  {interval:<24} "
+                f"{run.horizon:>7,} {run.complete:>10,} {run.acceptance:>9.3%} {run.violations:>10.3%}"
+            )
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> list[str]:
+        """What should be known about the results; a note that holds for all of them is given once."""
+        said = {note: [run for run in self.runs if note in run.notes] for run in self.runs for note in run.notes}
+        found = []
+        for note, runs in said.items():
+            names = "; ".join(f"{r.policy}, q = {r.q:g}" if r.adaptive else r.policy for r in runs)
+            alike = len(runs) == len(self.runs) or not runs[0].complete  # a failure names its policy
+            found.append(note if alike else f"{names}: {note}")
+        return found
+
+    def curves(self) -> pa.Table:
+        """The learning curves of all simulations: policy, q and seed, and the columns of `Replay.curve`."""
+        tables = []
+        for run in self.runs:
+            if run.complete:
+                key = {"policy": run.policy, "q": run.q, "seed": run.seed}
+                constants = {name: pa.array([value] * len(run.curve)) for name, value in key.items()}
+                tables.append(pa.table({**constants, **dict(zip(run.curve.column_names, run.curve, strict=True))}))
+        return pa.concat_tables(tables)
+
+
+def _by_shard(run: Replay) -> dict[int, float]:
+    """The mean of the replicates of each shard."""
+    shards, averages = run._outcome.shard, run._outcome.replicates["average"]
+    return {int(s): float(averages[shards == s].mean()) for s in np.unique(shards)}
+
+
+def _welch(a: Replay, b: Replay) -> Estimate:
+    value, n = a.value - b.value, min(a.complete, b.complete)
+    variances = a.stderr**2, b.stderr**2
+    total = sum(variances)
+    if not total > 0:
+        return Estimate(value, math.nan, math.nan, math.nan, n)
+    freedom = total**2 / sum(v**2 / (run.complete - 1) for v, run in zip(variances, (a, b), strict=True))
+    half = t_score(a.confidence, freedom) * math.sqrt(total)
+    return Estimate(value, math.sqrt(total), value - half, value + half, n)

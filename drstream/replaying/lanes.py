@@ -1,0 +1,309 @@
+"""One simulation of a policy: its state, and how a chunk of the log passes through it.
+
+A lane is a policy with a q and a seed. What differs between policies is who gives the probabilities: compiled code for
+every event, a Python policy for the events ahead, or a fixed policy for the whole chunk.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.buffers import check_shape, invalid_probabilities
+from drstream.errors import PolicyError
+from drstream.kernels import replay as kernels
+from drstream.log import Csr
+from drstream.policies.online import Compiled, Fixed
+from drstream.replaying.chunks import Chunk, Preparation, read_only
+from drstream.replaying.options import LaneOptions
+from drstream.replaying.outcome import Outcome
+from drstream.replaying.quantiles import Exact, Sketch
+from drstream.replaying.snapshots import Recorded, Recorder
+from drstream.types import Floats
+
+EXACT_VALUES = 1 << 23  # that an exact tracker keeps before "auto" turns it into a sketch: 64 MB, with spare room 96
+LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which a Python policy is asked at once
+SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # of a compiled policy's states to a call; a call takes 0.1 ms, a state 5 µs
+KINDS = {
+    "dr-ns": kernels.DOUBLY_ROBUST,
+    "dr-ns-wc": kernels.DOUBLY_ROBUST,
+    "rs": kernels.REJECTION,
+    "dm": kernels.DIRECT,
+}
+
+
+@dataclass
+class Lane:
+    """The state of one simulation: a policy, a q and a seed. Kinds of policies differ in `_walk`."""
+
+    options: LaneOptions
+    policy: Any
+    preparation: Preparation  # of the chunks
+    stop: threading.Event = field(default_factory=threading.Event)
+    debug: bool = False
+    sketch_from: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        options = self.options
+        state = np.zeros(1, kernels.LANE).view(np.recarray)
+        state.horizon, state.c_max, state.c = options.horizon, options.c_max, options.c_max
+        state.kind, state.adaptive, state.carry = KINDS[options.method], options.adaptive, options.carry
+        state.most_replicates = -1 if options.most_replicates is None else options.most_replicates
+        state.bin_steps = options.bin_steps
+        state.sketch = options.tracker == "sketch"
+        state.least_reward, state.largest_reward = np.inf, -np.inf
+        self.state = state
+        kind = Sketch if options.tracker == "sketch" else Exact
+        self.tracker: Exact | Sketch = kind(options.q, options.c_max)
+        self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
+        self.curve.least_c = np.inf
+        self.complete: list[NDArray[np.void]] = []
+        self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
+        self.snapshot: Any = None  # for the recorder: the policy as the last step found it, or the one under way
+        self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.state[0].replicates == self.state[0].most_replicates)
+
+    def take(self, chunk: Chunk) -> None:
+        """Replay the chunk, unless the lane is done."""
+        if self.done:
+            return
+        self._reserve(chunk)
+        state, before = self.state[0], int(self.state[0].all_events)
+        arrays = self.state, self.tracker.state, self.tracker.low, self.tracker.high, self.curve, self._replicates
+        try:
+            self._walk(chunk, chunk.events(self.options.seed), kernels.LaneArrays(*arrays))
+        finally:
+            if new := state.replicates - state.reported:
+                self.complete.append(np.array(self._replicates[:new], kernels.REPLICATE))
+                state.reported = state.replicates
+        if self.recorder is not None:
+            taken = int(state.all_events) - before
+            complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
+            self.recorder.pass_over(chunk.propensity[:taken], chunk.reward[:taken], complete)
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+        raise NotImplementedError
+
+    def _reserve(self, chunk: Chunk) -> None:
+        """Make space for what the chunk may bring, as kernels cannot allocate."""
+        if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._replicates):
+            self._replicates = np.zeros(most, kernels.REPLICATE).view(np.recarray)
+        if not self.options.adaptive:
+            return
+        if self.options.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
+            self.tracker = self.tracker.as_sketch()
+            self.state.sketch = 1
+            self.sketch_from = int(chunk.rows[0])
+        self.tracker.reserve(len(chunk.rows))
+
+    def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
+        """An error about invalid probabilities."""
+        where = f"t = {self.state[0].t + 1}, {chunk.block.where(event)}"
+        raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where)
+
+    def outcome(self, shard: int, interrupted: bool) -> Outcome:
+        state = self.state[0]
+        replicates = np.concatenate([np.empty(0, kernels.REPLICATE), *self.complete])
+        return Outcome(
+            replicates=replicates,
+            shard=np.full(len(replicates), shard),
+            curve=np.array(self.curve, kernels.CURVE),
+            events=int(state.all_events),
+            accepted=int(state.all_accepted),
+            violations=int(state.all_violations),
+            left_over=int(state.events),
+            steps_left_over=int(state.t),
+            rewards=(float(state.least_reward), float(state.largest_reward)),
+            largest_weight=float(state.largest_weight),
+            sketch_from=self.sketch_from,
+            interrupted=interrupted,
+            recorded=self._recorded(replicates),
+        )
+
+    def _recorded(self, replicates: NDArray[np.void]) -> Recorded | None:
+        """With the sums of the one replicate, complete or not."""
+        state = self.state[0]
+        if self.recorder is None or not state.all_accepted:
+            return None
+        if len(replicates):
+            _, value, weight, steps, *_ = replicates[0]
+        else:
+            weight = state.weight + state.weight_carry
+            value, steps = (state.value + state.value_carry) / weight, state.t
+        return self.recorder.recorded(float(value), float(weight), int(steps))
+
+
+@dataclass
+class CompiledLane(Lane):
+    """The policy is compiled: the whole chunk is one call, or a few where its states are recorded.
+
+    For debugging, its functions check the bounds of arrays.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name, actions = self.options.policy, self.preparation.n_actions
+        features = self.preparation.n_features if self.policy.uses_context else 0
+        self.sparse = self.preparation.sparse and features > 0
+        self.functions = self.policy.functions(name, self.sparse, self.debug)
+        initial = self.policy.checked_state(name, actions, features)
+        x = np.empty(0 if self.sparse else features)
+        size = len(initial) + 1
+        space = 0 if self.recorder is None else max(min(SNAPSHOTS, SNAPSHOT_BYTES // (8 * size)), 1)
+        self.state.snapshot_space = space
+        snapshots = np.empty((space, size))
+        self.learner = kernels.Learner(initial.copy(), read_only(initial), x, np.zeros(actions), snapshots)
+
+    def _learn(self, chunk: Chunk, first: int, events: kernels.Events, lane: kernels.LaneArrays) -> int:
+        """Replay the chunk from its first-th event on; how many events were taken."""
+        contexts = chunk.contexts
+        events = kernels.Events(*(column[first:] for column in events))
+        if not isinstance(contexts, Csr):
+            return int(kernels.learn(events, contexts[first:], lane, self.learner, *self.functions))
+        if not self.sparse:  # others look at the contexts, this policy does not
+            none = read_only(np.empty((len(chunk.rows) - first, 0)))
+            return int(kernels.learn(events, none, lane, self.learner, *self.functions))
+        if not first and (most := int(np.diff(contexts.indptr).max())) > len(self.learner.x):
+            self.learner = self.learner._replace(x=np.empty(most))
+        rows = kernels.Rows(contexts.indptr[first:], contexts.indices, contexts.values)
+        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+        state = self.state[0]
+        before, first = int(state.all_events), 0
+        while first < len(chunk.rows) and not self.done:  # once, unless states are recorded
+            try:
+                first += self._learn(chunk, first, events, lane)
+            except Exception as error:
+                i = min(int(state.all_events) - before, len(chunk.rows) - 1)
+                where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"
+                error.add_note(f"raised by the compiled policy {self.options.policy!r} at {where}")
+                raise
+            if state.improper:
+                self._refuse(self.learner.pi, first, chunk)
+            if self.recorder is not None:
+                self._record(self.recorder)
+
+    def _record(self, recorder: Recorder) -> None:
+        for row in self.learner.snapshots[: int(self.state[0].snapshots)]:
+            state, weight = row[:-1], float(row[-1])
+            if not np.array_equal(self.snapshot, state):
+                self.snapshot = state.copy()
+            recorder.add(self.snapshot, weight)
+        self.state[0].snapshots = 0
+
+
+class FixedLane(Lane):
+    """The policy does not change: its probabilities for the whole chunk are known."""
+
+    policy: Fixed
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+        pi = chunk.fixed[self.options.policy]
+        taken = kernels.replay_given(events, lane, pi, 0, 0)
+        if self.state[0].improper:
+            self._refuse(pi[taken], taken, chunk)
+
+
+@dataclass
+class PythonLane(Lane):
+    """The policy is Python code. It is asked for the events ahead at once, and again when its version has moved."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ahead = 64.0  # events that a version lasts, on average
+        self.since = 0  # events since the version moved
+        self._call("reset")
+        self._keep()
+
+    def _keep(self) -> None:
+        """A copy for the recorder, if there is one."""
+        if self.recorder is None:
+            return
+        try:
+            self.snapshot = copy.deepcopy(self.policy)
+        except Exception as error:
+            raise PolicyError(
+                f"policy {self.options.policy!r} cannot be copied: {error}. What it was when it gave its "
+                "probabilities is recorded as a copy of it. Give it a __deepcopy__"
+            ) from error
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+        state = self.state[0]
+        first = 0
+        while first < len(chunk.rows) and not self.done and not self.stop.is_set():
+            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), len(chunk.rows))
+            version = getattr(self.policy, "version", None)
+            pi = self._ask(chunk, first, last)
+            start = first
+            while first < last:
+                accepted, before = state.all_accepted, first
+                first = int(kernels.replay_given(events, lane, pi[first - start :], first, 1))
+                if state.improper:
+                    self._refuse(pi[first - start], first, chunk)
+                self.since += first - before
+                if state.all_accepted > accepted and self._learn(chunk, first - 1, version):
+                    self.ahead += 0.1 * (self.since - self.ahead)
+                    self.since = 0
+                    break
+                if self.debug and first < last:
+                    self._check_version(chunk, first, last, pi[first - start :])
+            else:
+                self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all of it was of use
+
+    def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
+        """Tell the policy of an accepted event; whether its probabilities are to be asked for again."""
+        block = chunk.block
+        if self.recorder is not None:
+            self.recorder.add(self.snapshot, float(self.state[0].last_weight))
+        x = block.matrix[event] if block.sparse is None else block.matrix[event : event + 1]  # sparse ones are (1, d)
+        self._call("update", x, int(block.action[event]), float(block.reward[event]), at=(chunk, event))
+        if self.state[0].t == 0:  # the replicate is complete
+            if not self.done:
+                self._call("reset")
+            return True
+        moved = version is None or self.policy.version != version
+        if moved:
+            self._keep()
+        return moved
+
+    def _ask(self, chunk: Chunk, first: int, last: int) -> Floats:
+        values = np.asarray(self._call("probabilities", chunk.block.matrix[first:last], at=(chunk, first)))
+        where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
+        wanted = last - first, self.preparation.n_actions
+        check_shape(values, wanted, f"policy {self.options.policy!r}", PolicyError, where)
+        return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may use its array again
+
+    def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
+        try:
+            return getattr(self.policy, method)(*values)
+        except Exception as error:
+            t = self.state[0].t
+            t = t or self.options.horizon if method == "update" else t + 1  # an update is about the step just taken
+            where = f", {at[0].block.where(at[1])}" if at else ""
+            error.add_note(f"raised by {method} of policy {self.options.policy!r} at t = {t}{where}")
+            raise
+
+    def _check_version(self, chunk: Chunk, first: int, last: int, pi: Floats) -> None:
+        """For debugging: do the probabilities stand as long as the version does?"""
+        now = self._ask(chunk, first, last)
+        if not np.allclose(now, pi, rtol=1e-9, atol=1e-12):
+            i = int(np.argmax(~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)))
+            raise PolicyError(
+                f"policy {self.options.policy!r} changed its probabilities while its version stayed "
+                f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.where(first + i)}: from "
+                f"{pi[i].tolist()} to {now[i].tolist()}. Change version whenever the probabilities change"
+            )
+
+
+def make_lane(options: LaneOptions, policy: Any, preparation: Preparation, stop: threading.Event, debug: bool) -> Lane:
+    kind = CompiledLane if isinstance(policy, Compiled) else FixedLane if isinstance(policy, Fixed) else PythonLane
+    return kind(options, policy, preparation, stop, debug)

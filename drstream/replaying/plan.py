@@ -1,0 +1,166 @@
+"""What a replay needs to know: policies and models bound to the log, its lanes, and what to read."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from drstream import execution
+from drstream.errors import LogError, ModelError, PolicyError, parameter
+from drstream.execution import Workers
+from drstream.log import Block, Log, Reader
+from drstream.log.batch import ROWS as BATCH_ROWS
+from drstream.log.source import ParquetSource, Part
+from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
+from drstream.policies.base import warn_if_learned_here
+from drstream.policies.online import Compiled, Fixed, as_online
+from drstream.replaying.chunks import Chunk, Preparation
+from drstream.replaying.lanes import Lane, make_lane
+from drstream.replaying.options import ADAPTIVE, LaneOptions, ReplayOptions
+
+CHUNK_BYTES = 1 << 24  # of contexts, probabilities and predictions made ready at a time
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a replay needs to know, bound to the log. It can be pickled if the policies can."""
+
+    policies: dict[str, Any]
+    lane_options: list[LaneOptions]
+    preparation: Preparation
+    reader: Reader
+    shards: int
+    debug: bool
+
+    def lanes(self, stop: threading.Event, shard: int) -> list[Lane]:
+        lanes = []
+        several = len(self.lane_options) > 1 or self.shards > 1
+        for options in self.lane_options:
+            policy = self.policies[options.policy]
+            if several and not isinstance(policy, Compiled | Fixed):
+                policy = _copy_of(policy, options.policy)
+            most = options.most_replicates
+            if most is not None:  # the shards share what was asked for
+                options = replace(options, most_replicates=most // self.shards + (shard < most % self.shards))
+            lanes.append(make_lane(options, policy, self.preparation, stop, self.debug))
+        return lanes
+
+    @property
+    def chunk_rows(self) -> int:
+        """A function of what is asked for, so that every run has the same chunks."""
+        rows = CHUNK_BYTES // self.preparation.event_bytes
+        return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
+
+    def chunks(self, part: Part) -> Iterator[Chunk | Counter[str]]:
+        """The part's events, made ready; and at the end the bad rows that were left out."""
+        skipped: Counter[str] = Counter()
+        for batch in self.reader.batches(part, skipped):
+            for block in batch.blocks(self.chunk_rows):
+                yield self.preparation.chunk(block)
+        yield skipped
+
+
+def make_plan(
+    log: Log, named: Mapping[Any, Any], inputs: ModelInputs, options: ReplayOptions, workers: Workers, debug: bool
+) -> Plan:
+    """Bind policies and models to the log, and find out what must be read of it."""
+    policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
+    if len(policies) < len(named):
+        raise PolicyError(f"two policies have the same name: {', '.join(map(repr, named))}")
+    if not policies:
+        raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
+    if options.method == "dm" and inputs.model is None:
+        raise ModelError(f"{parameter('method', 'dm')} is r̂ alone: pass a reward model with {parameter('model')}")
+    if log.roles.propensity is None and inputs.propensity is None:
+        raise LogError(f"replay needs propensities, {no_propensities()}")
+    fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
+    most = [getattr(p, "n_actions", None) or 0 for p in (*fixed, *policies.values())]
+    log = log.with_actions_up_to(max(inputs.n_actions, *most))
+    bound = {name: _bind(policy, name, log) for name, policy in policies.items()}
+    for_compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
+    for_python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
+    models = bind_models(log, inputs, workers)
+    users: list[Any] = [*fixed, models]
+    reader = log.reader(
+        context=for_compiled or for_python or any(u.uses_context for u in users),
+        action=True,
+        columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+        folds=models.folds,
+    )
+    c_max = float(options.c_max)
+    if options.method not in ADAPTIVE:
+        c_max = min(c_max, smallest_propensity(log, reader, models, workers))
+    preparation = Preparation(
+        models=models,
+        fixed={name: policy.policy for name, policy in bound.items() if isinstance(policy, Fixed)},
+        seeds=frozenset(map(int, options.seeds)),
+        n_actions=log.n_actions,
+        n_features=log.n_features if reader.with_context else 0,
+        sparse=reader.roles.sparse is not None,
+        for_compiled=for_compiled,
+        for_python=for_python,
+        typical_reward=log.typical_reward,
+    )
+    lanes = list(options.lanes(bound.items(), c_max))
+    return Plan(bound, lanes, preparation, reader, int(options.shards), debug)
+
+
+def _bind(policy: Any, name: str, log: Log) -> Any:
+    """The policy for this log, after a check that they fit."""
+    if isinstance(policy, Fixed):
+        warn_if_learned_here(policy.policy, name, log)
+        bound = Fixed(policy.policy.bind(log, name))
+        if bound.policy.only_logged:
+            raise PolicyError(
+                f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
+            )
+        return bound
+    if not isinstance(policy, Compiled) and hasattr(policy, "bind"):
+        return policy.bind(log) or policy
+    return policy
+
+
+def _copy_of(policy: Any, name: str) -> Any:
+    try:
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise PolicyError(
+            f"policy {name!r} cannot be copied: {error}. Several q, seeds or shards have a copy each. "
+            "Give it a __deepcopy__, or replay one q and seed at a time"
+        ) from error
+
+
+def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: Workers) -> float:
+    """The smallest propensity of the log's events.
+
+    It comes from the statistics of Parquet files if all rows count, else from a pass over the column. Where bad rows
+    are skipped or propensities are estimated, the pass reads all columns that the replay will.
+    """
+    everything = log.filter is None and not log._splits and log.on_bad_row == "error"
+    column = log.roles.propensity
+    if everything and column is not None and isinstance(log.source, ParquetSource):
+        known = log.source.minimum_maximum(column)
+        if known is not None and known[0] > 0:
+            return float(known[0])
+    held = log._but(source=log.source.peek())  # a stream that can be read once is kept for the pass to come
+    reader = reader if log.on_bad_row == "skip" or models.logger else held.reader()
+    smallest = 1.0
+    for least in execution.run(_Smallest(reader, models), held, reader.columns, Workers(workers.threads)):
+        smallest = min(smallest, least)
+    return smallest
+
+
+@dataclass(frozen=True)
+class _Smallest:
+    reader: Reader
+    models: BoundModels
+
+    def __call__(self, part: Part) -> float:
+        batches = self.reader.batches(part, Counter())
+        blocks = (Block(batch, 0, len(batch)) for batch in batches)
+        actions = len(self.reader.labels)
+        return min((float(self.models.propensities_of_many(block, actions).min()) for block in blocks), default=1.0)

@@ -1,0 +1,176 @@
+"""The one pass for policies that learn: log -> chunks -> lanes (a policy, a q and a seed each) -> replicates -> result.
+
+Algorithm 1 of the paper (DR-ns, section 5.3) and its kin. Chunks are read and made ready ahead, on threads; a lane
+takes them in the order of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any, Unpack, overload
+
+from drstream.execution import Workers
+from drstream.intervals import z_score
+from drstream.log import Log, as_log
+from drstream.models.binding import ModelInputs
+from drstream.replaying import shards as sharding
+from drstream.replaying.comparison import Replays
+from drstream.replaying.options import Keywords, ReplayOptions, are_several, listed
+from drstream.replaying.plan import make_plan
+from drstream.replaying.result import Replay
+from drstream.replaying.snapshots import Recorded
+
+
+@overload
+def replay(
+    log: Any,
+    policies: Mapping[Any, Any],
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float | Sequence[float] = ...,
+    seed: int | Sequence[int] = ...,
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: Sequence[float],
+    seed: int | Sequence[int] = ...,
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float = ...,
+    seed: Sequence[int],
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    q: float = ...,
+    seed: int = ...,
+    **options: Unpack[Keywords],
+) -> Replay: ...
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    method: str = "dr-ns",
+    q: float | Sequence[float] = 0.01,
+    c_max: float = 1.0,
+    seed: int | Sequence[int] = 0,
+    carry: bool = False,
+    replicates: int | None = None,
+    shards: int = 1,
+    tracker: str = "auto",
+    propensity: Any = None,
+    crossfit: int | None = None,
+    cluster: str | None = None,
+    fold_seed: int = 0,
+    clamp: Any = None,
+    confidence: float = 0.95,
+    on_bad_row: str | None = None,
+    threads: int | None = None,
+    executor: Executor | None = None,
+    progress: Any = False,
+    debug: bool = False,
+) -> Replay | Replays:
+    """Estimate the reward that a policy would have had in its first `horizon` steps, learning as it went.
+
+    policies    A policy, or a mapping of names to policies. A policy is a compiled one of `drs.policies`, a Python
+                object with reset(), probabilities(X), update(x, action, reward) and perhaps version, or a fixed policy.
+    horizon     T: the number of events that the policy is to see. They are simulated again and again, until the log
+                ends; each simulation is a replicate.
+    model       A reward model. Either it was fitted on other events, or it is unfitted and crossfit= is given. Without
+                one, r̂ is 0.
+    method      "dr-ns" (Algorithm 1), "dr-ns-wc" (the multiplier c is the smallest propensity of the log), "rs" (the
+                same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
+    q           Quantile level of the multiplier c, 0 <= q <= 1. A larger q accepts more events and brings more bias.
+    c_max       The largest c, and the first.
+    seed        Random seed: event k is accepted by the number u_k = drs.uniforms(seed, k, 1).
+    carry       Keep the set Q from one replicate to the next.
+    replicates  Maximum number of replicates.
+    shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
+    tracker     How the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
+                holds 8 million values.
+    debug       Check that a Python policy's version moves whenever its probabilities do, and that a compiled policy
+                keeps within its arrays.
+
+    Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
+    is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
+    crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
+
+    >>> import drstream as drs
+    >>> table = drs.synth.World(n_actions=3, n_features=2).table(5000)
+    >>> run = drs.replay(drs.Log(table), drs.policies.EpsilonGreedy(epsilon=0.1), horizon=100, q=0.05)
+    >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
+    (100, True, True)
+    """
+    log = as_log(log, propensities=propensity is None)
+    log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
+    several = isinstance(policies, Mapping) or are_several(q, seed)
+    named = policies if isinstance(policies, Mapping) else {"policy": policies}
+    z_score(confidence)
+    levels, seeds = listed("q", q), listed("seed", seed)
+    options = ReplayOptions(method, horizon, levels, c_max, seeds, carry, replicates, shards, tracker)
+    options.check()
+    workers = Workers.of(threads, executor, progress)
+    inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+    inputs = inputs.needed(model=method != "rs", propensity=True)
+    plan = make_plan(log, named, inputs, options, workers, debug)
+    outcomes, sums = sharding.run(plan, log, workers)
+    models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
+    runs = [
+        Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards)
+        for lane, outcome in zip(plan.lane_options, outcomes, strict=True)
+    ]
+    if not any(run.complete for run in runs):
+        if any(run.interrupted for run in runs):
+            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
+        raise runs[0].failure
+    return Replays(runs) if several else runs[0]
+
+
+def _interrupted(note: str) -> KeyboardInterrupt:
+    stop = KeyboardInterrupt()
+    stop.add_note(note)
+    return stop
+
+
+def record(
+    log: Log, policy: Any, options: ReplayOptions, inputs: ModelInputs, workers: Workers, *, to_the_end: bool
+) -> tuple[Replay, Recorded]:
+    """One replicate of DR-ns, with the states of the policy, step by step.
+
+    to_the_end  there is no horizon: the replicate goes on to the end of the log, and is never complete
+
+    The executor, if any, is for the fit of models.
+    """
+    plan = make_plan(log, {"policy": policy}, inputs, options, workers, False)
+    (outcome,), sums = sharding.run(plan, log, replace(workers, executor=None))
+    lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
+    models = plan.preparation.models.summary(sums.calibration)
+    run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1)
+    if run.interrupted:
+        raise _interrupted(f"before the replay had ended: {run.how_far}")
+    if outcome.recorded is None or (not to_the_end and not run.complete):
+        raise run.failure
+    return run, outcome.recorded

@@ -1,0 +1,187 @@
+"""The walk of the chunks through the lanes, in one shard or in several side by side."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from drstream import execution
+from drstream.errors import LogError, parameter
+from drstream.execution import Workers
+from drstream.log import Log
+from drstream.log.source import Part
+from drstream.models.calibration import Calibration
+from drstream.progress import reporter
+from drstream.replaying.chunks import Chunk
+from drstream.replaying.lanes import Lane
+from drstream.replaying.outcome import Outcome
+from drstream.replaying.plan import Plan
+
+AHEAD_BYTES = 1 << 28  # made ready and waiting, in all
+PATIENCE = 2.0  # s, for shards in an executor to end after Ctrl-C
+
+
+@dataclass
+class Sums:
+    """What is summed over the events read, whatever the lane."""
+
+    calibration: Calibration
+    skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
+
+    def merge(self, other: Sums) -> None:
+        self.skipped += other.skipped
+        self.calibration.merge(other.calibration)
+
+
+def run(plan: Plan, log: Log, workers: Workers) -> tuple[list[Outcome], Sums]:
+    """The outcome of each lane, and what is summed over all events."""
+    with reporter(workers.progress, log.rows) as report, execution.one_blas_thread():
+        return _run(plan, log, workers, report)
+
+
+def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) -> tuple[list[Outcome], Sums]:
+    parts = log.parts(plan.reader.columns)
+    executor = workers.executor
+    if plan.shards == 1 and executor is None:
+        return _replay(plan, parts, workers.threads, threading.Event(), report, 0)
+    if log.rows is None and plan.shards > 1:
+        raise LogError(
+            f"{parameter('shards', plan.shards)}: a {log.source.name} cannot be cut into shards; pass a Parquet path "
+            "or a Table"
+        )
+    runs = _cut(list(parts), plan.shards)
+    stop = threading.Event()
+    with ExitStack() as stack:
+        if executor is None:
+            pool = stack.enter_context(
+                ThreadPoolExecutor(min(workers.threads, plan.shards), thread_name_prefix="drstream")
+            )
+            totals = _Totals(report)
+            futures = [
+                pool.submit(_replay, plan, run, 1, stop, totals.of(shard), shard) for shard, run in enumerate(runs)
+            ]
+        else:
+            futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
+        try:
+            done = [execution.result_of(future) for future in futures]
+        except BaseException as error:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            if executor is not None:
+                wait(futures, timeout=PATIENCE)  # Ctrl-C reaches the processes of a terminal, too
+            done = _what_is_left(futures, all_of_them=executor is None)
+            if not done:
+                error.add_note("no shard had ended")
+                raise
+            for outcome in done[-1][0]:
+                outcome.interrupted = True
+    merged = [Outcome.merge([outcomes[i] for outcomes, _ in done]) for i in range(len(plan.lane_options))]
+    total = Sums(Calibration(plan.preparation.typical_reward))
+    for _, sums in done:
+        total.merge(sums)
+    return merged, total
+
+
+def _what_is_left(futures: list[Future[Any]], all_of_them: bool) -> list[tuple[list[Outcome], Sums]]:
+    """The results of shards that were complete, or that end now because they were told to."""
+    ended = [f for f in futures if not f.cancelled() and (all_of_them or f.done()) and f.exception() is None]
+    return [future.result() for future in ended]
+
+
+def _cut(parts: list[Part], shards: int) -> list[list[Part]]:
+    """Contiguous runs of parts; the first ones have one more, where they cannot all have the same number."""
+    if shards > len(parts):
+        raise LogError(
+            f"{parameter('shards', shards)}: the log has {len(parts)} row group{'s' * (len(parts) != 1)} (or segments "
+            "of 131,072 rows), and a shard needs one at least"
+        )
+    each, over = divmod(len(parts), shards)
+    cuts = [i * each + min(i, over) for i in range(shards + 1)]
+    return [parts[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+class _Totals:
+    """Adds up what the shards report."""
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        self.report = report
+        self.rows: Counter[int] = Counter()
+        self.lock = threading.Lock()
+
+    def of(self, shard: int) -> Callable[..., None]:
+        def told(done: int, text: str) -> None:
+            with self.lock:
+                self.rows[shard] = done
+                self.report(self.rows.total(), text)
+
+        return told
+
+
+def _replay_elsewhere(plan: Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Sums]:
+    """A shard in a worker of the user's executor."""
+    with execution.one_blas_thread():
+        return _replay(plan, parts, 1, threading.Event(), lambda *_: None, shard)
+
+
+def _replay(
+    plan: Plan,
+    parts: Sequence[Part] | Iterator[Part],
+    threads: int,
+    stop: threading.Event,
+    report: Callable[..., None],
+    shard: int,
+) -> tuple[list[Outcome], Sums]:
+    """One shard through all lanes, from its first part to its last."""
+    lanes = plan.lanes(stop, shard)
+    sums = Sums(Calibration(plan.preparation.typical_reward))
+    interrupted = False
+    first_row: int | None = None
+    ahead = max(2, AHEAD_BYTES // (threads * plan.chunk_rows * plan.preparation.event_bytes))
+    try:
+        with ExitStack() as stack:
+            chunks = stack.enter_context(closing(execution.stream(plan.chunks, parts, threads, ahead)))
+            pool = None
+            if len(lanes) > 1 and threads > 1:
+                pool = stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="drstream-lane"))
+                stack.callback(stop.set)  # before the pool is waited for
+            for item in chunks:
+                if isinstance(item, Counter):
+                    sums.skipped += item
+                    continue
+                sums.calibration.merge(item.calibration)
+                _feed(lanes, item, pool)
+                first_row = item.block.batch.place.first_row if first_row is None else first_row
+                report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
+                if stop.is_set() or all(lane.done for lane in lanes):
+                    break
+            interrupted = stop.is_set()
+    except KeyboardInterrupt:
+        interrupted = True
+    return [lane.outcome(shard, interrupted) for lane in lanes], sums
+
+
+def _feed(lanes: list[Lane], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:
+    if pool is None:
+        for lane in lanes:
+            lane.take(chunk)
+    else:
+        for future in [pool.submit(lane.take, chunk) for lane in lanes]:
+            execution.result_of(future)
+
+
+def _progress_text(lanes: list[Lane]) -> str:
+    events = sum(int(lane.state[0].all_events) for lane in lanes)
+    accepted = sum(int(lane.state[0].all_accepted) for lane in lanes)
+    replicates = [int(lane.state[0].replicates) for lane in lanes]
+    least, most = min(replicates), max(replicates)
+    done = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{done} replicates, {accepted / max(events, 1):.2%} accepted"

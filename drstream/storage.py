@@ -1,0 +1,200 @@
+"""Files: written whole or not at all; and what was fitted to a log, saved and loaded without a pickle.
+
+Models and policies are arrays and JSON in an .npz; estimators of scikit-learn are kept by skops.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from drstream.errors import DrstreamError, suggest
+from drstream.log.rows import Origin
+
+if TYPE_CHECKING:
+    from drstream.models.trained import Trained
+
+FORMAT = 1
+SEVERAL = {"model": "models", "policy": "policies"}
+AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # if a file cannot be read
+NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
+
+
+def save(model: Trained, path: str | os.PathLike[str]) -> None:
+    """Write what was fitted; the file appears when it is complete."""
+    model.require_fit()
+    kept = {name: getattr(model, name) for name in model.kept}
+    if model.estimators:
+        data = _skops(model.error).dumps({**_about(model), **kept})
+        _write(path, lambda file: file.write(data), model.error)
+    else:
+        about = np.array(json.dumps(_about(model)))
+        _write(path, lambda file: np.savez(file, about=about, **kept), model.error)
+
+
+def check_savable(model: Trained) -> None:
+    """An error, before anything is fitted, if what is needed to save it is not installed."""
+    if model.estimators:
+        _skops(model.error)
+
+
+def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type[DrstreamError]) -> None:
+    try:
+        with atomic_path(path) as unfinished, unfinished.open("wb") as file:
+            write(file)
+    except OSError as error:
+        raise kind(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+
+
+def _about(model: Trained) -> dict[str, Any]:
+    """All but arrays and estimators."""
+    return {
+        "format": FORMAT,
+        "kind": type(model).__name__,
+        "parameters": model.kept_parameters(),
+        "labels": [label if isinstance(label, str) else int(label) for label in model.labels_],
+        "features": None if model.features_ is None else list(model.features_),
+        "n_features": model.n_features_,
+        "reward": model.reward_,
+        "n_events": model.n_events_,
+        "reward_range": list(model.reward_range_),
+        "skipped": model.skipped_,
+        "fitted_on": None if model.fitted_on is None else model.fitted_on.to_dict(),
+        "models_of": [origin.to_dict() for origin in model.models_of],
+    }
+
+
+class Shelf:
+    """The kinds of one sort, "model" or "policy", that can be read from a file."""
+
+    def __init__(
+        self, sort: str, kinds: Sequence[type[Trained]], error: type[DrstreamError], checked: Sequence[str] = ()
+    ) -> None:
+        self.sort, self.error = sort, error
+        self.kinds = {kind.__name__: kind for kind in kinds}
+        self.again = AGAIN[sort]
+        self.checked = checked  # types that skops does not know as harmless, and that `check_loaded` looks into
+
+    def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
+        """What `save` wrote. Types that skops does not know as harmless are refused unless named in `trusted`."""
+        name = os.fspath(path)
+        if not Path(path).is_file():
+            raise self.error(f"no such file: {name!r}")
+        try:
+            with zipfile.ZipFile(path) as file:
+                ours = "about.npy" in file.namelist()
+                theirs = "schema.json" in file.namelist()
+        except Exception:  # BadZipFile, OSError, NotImplementedError, ...: a damaged file meets many in zipfile
+            ours = theirs = False
+        if theirs:
+            trusted = [trusted] if isinstance(trusted, str) else list(trusted)
+            state, left = self._read_skops(name, trusted)
+            model = self._restore(name, state, state, estimators=True)
+            model.check_loaded(name, left)
+            return model
+        if not ours:
+            raise self.error(
+                f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
+                f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged",
+                kind=NOT_OURS,
+            )
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            about = json.loads(str(arrays.pop("about")))
+        except Exception as error:  # as above
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        return self._restore(name, about, arrays, estimators=False)
+
+    def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
+        try:
+            return self._model(name, about, values, estimators)
+        except DrstreamError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise self.error(
+                f"{name} lacks what a saved {self.sort} has ({error}): it is damaged. {self.again}"
+            ) from None
+
+    def _model(self, name: str, about: Any, values: dict[str, Any], estimators: bool) -> Trained:
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            found = about.get("format") if isinstance(about, dict) else None
+            raise self.error(
+                f"{name} has format {found!r} of saved {SEVERAL[self.sort]}, and this drstream reads {FORMAT}: "
+                f"{self.again[0].lower()}{self.again[1:]}, or use the drstream that wrote it"
+            )
+        kinds = {key: kind for key, kind in self.kinds.items() if kind.estimators == estimators}
+        if about["kind"] not in kinds:
+            raise self.error(
+                f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {suggest(about['kind'], kinds)}"
+            )
+        kind = kinds[about["kind"]]
+        model = kind.from_parameters(about["parameters"])
+        missing = [key for key in kind.kept if key not in values]
+        if missing:
+            raise self.error(f"{name} lacks {missing[0]!r}: it is damaged. {self.again}")
+        for key in kind.kept:
+            setattr(model, key, values[key])
+        model.labels_, model.n_actions = about["labels"], len(about["labels"])
+        model.features_ = None if about["features"] is None else tuple(about["features"])
+        model.n_features_, model.n_events_ = int(about["n_features"]), int(about["n_events"])
+        model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
+        model.skipped_, model.reward_ = about["skipped"], about["reward"]
+        model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
+        model.models_of = tuple(map(Origin.from_dict, about.get("models_of", ())))
+        return model
+
+    def _read_skops(self, name: str, trusted: list[str]) -> tuple[dict[str, Any], list[str]]:
+        """What stands in the file, and the types that are yet to be checked."""
+        skops = _skops(self.error)
+        data = Path(name).read_bytes()
+        try:
+            unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
+        except Exception as error:
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        if not set(unknown) <= set(self.checked):
+            raise untrusted(name, unknown, self.error)
+        try:
+            state = skops.loads(data, trusted=[*trusted, *unknown])
+        except Exception as error:
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        if not isinstance(state, dict):
+            raise self.error(f"{name} was not written by {self.sort}.save()")
+        return state, unknown
+
+
+def untrusted(name: str, types: Sequence[str], kind: type[DrstreamError]) -> DrstreamError:
+    return kind(
+        f"{name} holds types that could do harm in a file from someone else: {', '.join(types)}. If you trust who "
+        f"wrote it, pass trusted={list(types)} to load()"
+    )
+
+
+def _skops(kind: type[DrstreamError]) -> Any:
+    try:
+        return importlib.import_module("skops.io")
+    except ImportError:
+        raise kind(
+            "estimators of scikit-learn are saved and loaded with skops only, as a pickle can run any code when it is "
+            "read: pip install skops"
+        ) from None
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to. At the end, the file is renamed to `path`; after an error, it is deleted."""
+    unfinished = Path(f"{os.fspath(path)}.part")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

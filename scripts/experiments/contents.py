@@ -1,0 +1,32 @@
+"""The list of experiments. Each has a function that runs it, and one that writes its section of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from scripts.experiments.adaptive import page as adaptive_page
+from scripts.experiments.adaptive import run as adaptive
+from scripts.experiments.classification import page as classification_page
+from scripts.experiments.classification import run as classification
+from scripts.experiments.slotting import page as slotting_page
+from scripts.experiments.slotting import run as slotting
+from scripts.experiments.summary import Results
+from scripts.experiments.trials import Setting
+from scripts.experiments.visits import page as visits_page
+from scripts.experiments.visits import run as visits
+
+
+class Experiment(NamedTuple):
+    run: Callable[[Setting], Path]  # writes the results, and returns their path
+    section: Callable[[Results, Path], str]  # writes the figure to the path, and returns the text
+
+
+EXPERIMENTS = {  # in the order of the page
+    "figure1": Experiment(classification.figure1, classification_page.figure1),
+    "figure2": Experiment(classification.figure2, classification_page.figure2),
+    "figure3": Experiment(visits.figure3, visits_page.figure3),
+    "table2": Experiment(slotting.table2, slotting_page.table2),
+    "table3": Experiment(adaptive.table3, adaptive_page.table3),
+}
