@@ -121,7 +121,7 @@ class Replay(WithModels):
     def pooled(self) -> Estimate:
         """The ratio of sums ΣV / ΣC, with the delta method's t interval.
 
-        `value` is a mean of ratios, which is biased if C varies much between replicates. The ratio of sums is less biased.
+        `value` is a mean of ratios, which is biased if C varies much between replicates. The ratio of sums is less so.
         """
         if not self.complete:
             raise self.failure

@@ -19,6 +19,7 @@ from drstream.execution import Workers
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, world
+from tests.helpers.passes import not_plain
 
 SEED = 3  # of the folds
 
@@ -156,6 +157,7 @@ def test_the_smallest_propensity_is_that_of_the_model(table, method):
 # The same bits
 
 
+@not_plain
 @pytest.mark.parametrize("cluster", [None, "user"])
 def test_batches_and_threads_change_no_bit(table, tmp_path, cluster):
     path = tmp_path / "log.parquet"

@@ -2,4 +2,7 @@
 
 import os
 
+import pytest
+
 PLAIN = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # kernels run as plain Python
+not_plain = pytest.mark.skipif(PLAIN, reason="slow in plain Python, and the two compiled passes prove it")

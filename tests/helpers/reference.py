@@ -378,7 +378,8 @@ def mrdr_weights(pi, a, p):
 
 
 def r_squared(predicted, r):
-    spread = math.fsum((v - mean(r)) ** 2 for v in r)
+    centre = mean(r)
+    spread = math.fsum((v - centre) ** 2 for v in r)
     misses = math.fsum((v - q) ** 2 for v, q in zip(r, predicted, strict=True))
     return 1 - misses / spread if spread > 0 else math.nan
 

@@ -18,6 +18,7 @@ import drstream as drs
 from drstream.log.rows import split_seed
 from drstream.log.source import SEGMENT
 from tests.helpers.logs import world
+from tests.helpers.passes import not_plain
 
 ROWS = 2_000
 
@@ -139,6 +140,7 @@ def test_polars_and_pandas_text_actions(table):
     assert results[0] == drs.evaluate(table, drs.policies.Constant(2), estimators="ips")["ips"].value
 
 
+@not_plain
 def test_more_rows_than_a_segment():
     rows = SEGMENT * 2 + 17
     column = np.arange(rows) % 2

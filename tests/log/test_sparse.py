@@ -17,6 +17,7 @@ import drstream as drs
 from drstream.buffers import Weights
 from drstream.log import Block
 from tests.helpers import reference
+from tests.helpers.passes import not_plain
 from tests.helpers.sparse_forms import (
     ACTIONS,
     CONTEXT,
@@ -119,6 +120,7 @@ def test_any_log_equals_the_dense_one(rows, form, data):
 # sources, batches, threads
 
 
+@not_plain
 @pytest.mark.parametrize("form", FORMS)
 def test_same_bits_for_every_batch_size_and_thread(form, tmp_path):
     table, context = sparse_table(pairs(), form)

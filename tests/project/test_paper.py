@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from threadpoolctl import threadpool_limits
 
 from scripts.experiments import data, page
 from scripts.experiments.adaptive import run as adaptive
@@ -45,8 +46,9 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def setting(made, tmp_path):
-    """On the data itself, where it is at hand."""
-    return Setting(DATA if HERE else made, tmp_path, quick=True, workers=1)
+    """On the data itself, where it is at hand; with one BLAS thread, as the experiments' processes have."""
+    with threadpool_limits(1):
+        yield Setting(DATA if HERE else made, tmp_path, quick=True, workers=1)
 
 
 def columns(path, *names):

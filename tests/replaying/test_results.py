@@ -96,7 +96,7 @@ def test_bias_mass_and_bound_by_hand(monkeypatch):
 
 
 def test_replays_are_found_by_policy_q_and_seed():
-    log = drs.Log(small_log(0, 3000, 2, 1), actions=2)
+    log = drs.Log(small_log(0, 600, 2, 1), actions=2)
     policies = {"a": drs.policies.UCB1(), "b": drs.policies.Exp3()}
     runs = drs.replay(log, policies, 20, q=[0.0, 0.1])
     assert runs["a", 0.1].q == 0.1

@@ -130,7 +130,8 @@ def test_lanes_give_what_each_gives_alone():
 
 
 def test_chunks_of_a_sparse_log_do_not_shrink_with_its_dimension(monkeypatch):
-    sparse, *_ = both_logs(0, 5000, actions=1, dim=300_000, most=3)
+    *_, table = both_logs(0, 5000, actions=1)
+    sparse = drs.Log(table, context=drs.Sparse("at", "value", dim=300_000), actions=1)
     sizes = []
     walk = lanes.CompiledLane._walk
     monkeypatch.setattr(
