@@ -121,9 +121,12 @@ def _mean(name: str, term: str, weight: Weight | None, **more: Any) -> Estimator
 
 
 def _control(s: Sample) -> float:
-    """β = Cov(w r, w) / Var(w), about the pivot; 0 if all weights are equal, up to rounding."""
+    """β = Cov(w r, w) / Var(w), minus the pivot, as rewards are about the pivot here.
+
+    Where all weights are the same, up to rounding, w controls nothing: β is 0, and the estimate is that of IPS.
+    """
     spread = s.covariance[0, 0]
-    return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else 0.0
+    return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else -s.pivot
 
 
 ALL: dict[str, Estimator] = {
@@ -199,17 +202,30 @@ def choose(names: Any, available: Available, no_propensities: str) -> list[Estim
             raise DrstreamError(f"estimators without a reward model need propensities, {no_propensities}")
         return possible
     found: dict[str, Estimator] = {}
+    weights: dict[str, Weight] = {}
     for name in [names] if isinstance(names, str | Estimator) else names:
         estimator = name if isinstance(name, Estimator) else ALL.get(str(name).lower())
         if estimator is None:
             raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), ALL)}")
+        _check_parameters(estimator.weight, available)
         if lacking := available.lacks(estimator):
             raise _MESSAGES[lacking](estimator, no_propensities)
         if found.setdefault(estimator.name, estimator) is not estimator:
             raise DrstreamError(f"two estimators are called {estimator.name!r}: give one of them another name")
+        weight = estimator.weight
+        if weight is not None and weights.setdefault(weight.name, weight) != weight:
+            raise DrstreamError(f"two weights are called {weight.name!r}: give one of them another name")
     if not found:
         raise DrstreamError(f"{parameter('estimators')} is empty: name at least one of {', '.join(ALL)}")
     return list(found.values())
+
+
+def _check_parameters(weight: Weight | None, available: Available) -> None:
+    for name, _ in () if weight is None else weight.parameters:
+        if name not in available.parameters:
+            assert weight is not None
+            known = suggest(name, available.parameters)
+            raise DrstreamError(f"weight {weight.name!r} has the parameter {name!r}, which evaluate has not: {known}")
 
 
 def _no_model(estimator: Estimator, _: str) -> DrstreamError:

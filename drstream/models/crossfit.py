@@ -61,8 +61,8 @@ def check_to_be_fitted(*models: Any) -> None:
     known = [type(model).__name__ for model in models if model is not None]
     found = f"{' and '.join(known)} can be used as it is" if known else "there is none"
     raise ModelError(
-        f"{parameter('crossfit')} fits models that are not yet fitted, and {found}: leave it out, or pass an unfitted "
-        f"model, e.g. {phrase('drs.models.Ridge()', 'ridge')}"
+        f"{parameter('crossfit')} fits models that are not yet fitted, and {found}: leave {parameter('crossfit')} out, "
+        f"or pass an unfitted model, e.g. {phrase('drs.models.Ridge()', 'ridge')}"
     )
 
 

@@ -195,7 +195,8 @@ def test_what_ips_cv_lacks(table):
 
 @pytest.mark.parametrize("value", [0, 0.0, -1, math.nan, math.inf, "1", True])
 def test_lambdas_that_are_none(table, value):
-    with pytest.raises(drs.DrstreamError, match=f"lambda_={value!r} must be a number above 0"):
+    what = "a finite number" if value == math.inf else "a number"
+    with pytest.raises(drs.DrstreamError, match=f"lambda_={value!r} must be {what} above 0"):
         drs.evaluate(table, POLICY, MODEL, ["dros"], lambda_=value)
 
 
