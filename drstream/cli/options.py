@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from drstream.errors import DrstreamError, LogError
 
 if TYPE_CHECKING:
     from drstream.log import Log
@@ -71,7 +74,6 @@ def open_log(
     on_bad_row: str,
 ) -> Log:
     from drstream.cli import specs
-    from drstream.errors import LogError
     from drstream.log import Log
 
     named = {"context": context, "action": action, "reward": reward, "propensity": propensity}
@@ -87,17 +89,21 @@ def open_log(
     return Log(log[0] if len(log) == 1 else log, actions=specs.actions(actions), on_bad_row=on_bad_row, **given)
 
 
-def check_output(path: Path, log: Log) -> None:
-    from drstream.errors import DrstreamError
+def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
+    """Parse numbers, e.g. `0,0.01,0.05`."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
 
+
+def check_output(path: Path, log: Log) -> None:
     check_folder(path, log)
     if path.suffix not in (".parquet", ".csv"):
         raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
 
 
 def check_folder(path: Path, log: Log) -> None:
-    from drstream.errors import DrstreamError
-
     if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
         raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
     if not path.parent.is_dir():
@@ -111,7 +117,6 @@ def write_table(table: Any, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from drstream.errors import DrstreamError
     from drstream.storage import atomic_path
 
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table

@@ -29,6 +29,7 @@ from drstream.cli.options import (
     SparseContext,
     Threads,
     check_output,
+    numbers,
     open_log,
     write_table,
 )
@@ -89,7 +90,7 @@ def replay(
     from drstream.cli import specs
     from drstream.errors import DrstreamError
 
-    levels, seeds = specs.numbers(q, "--q"), specs.numbers(seed, "--seed", int)
+    levels, seeds = numbers(q, "--q"), numbers(seed, "--seed", int)
     opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     for path in (output, curve):
         if path is not None:

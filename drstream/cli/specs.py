@@ -15,6 +15,7 @@ import numpy as np
 
 from drstream import models
 from drstream import policies as kinds
+from drstream.cli.options import numbers
 from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, closest, suggest
 from drstream.log import Log, Sparse
 from drstream.models.crossfit import to_be_fitted
@@ -147,14 +148,6 @@ def _number_or_truth(text: str) -> float | bool:
     except ValueError:
         value = float(text)
         return int(value) if value.is_integer() else value
-
-
-def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
-    """Parse numbers, e.g. `0,0.01,0.05`."""
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
 
 
 def _check_new(name: str, spec: str, named: dict[str, Any]) -> None:

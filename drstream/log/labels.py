@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from drstream.errors import LogError, parameter, phrase
 from drstream.log.columns import floats_or_nan
+from drstream.log.parquet import ParquetSource
 from drstream.log.schema import Roles, is_string
-from drstream.log.source import ParquetSource, Source
+from drstream.log.source import Source
 
 MOST = 1_000_000  # a column with more values is an identifier, not a set of actions
 SCAN_ROWS = 1 << 16

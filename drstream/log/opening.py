@@ -10,7 +10,8 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, MissingFileError
 from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
-from drstream.log.source import ParquetSource, Same, Source, StreamSource, TableSource, schema_difference
+from drstream.log.parquet import ParquetSource, schema_difference
+from drstream.log.source import Same, Source, StreamSource, TableSource
 
 
 def open_source(source: Any) -> Source:

@@ -1,29 +1,24 @@
-"""From files and streams to parts: the row groups of Parquet files, or segments of 131,072 rows.
+"""What a source and its parts are; and the sources that are in memory, or arrive as streams.
 
-A part is the unit of parallel work and of merging. `files.py` finds the files that a name stands for.
+A part is the unit of parallel work and of merging. It is a row group of a Parquet file (`parquet.py`), or a segment of
+131,072 rows. `files.py` says what a name on disk means.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from drstream.errors import LogError, parameter
-from drstream.log.files import arrow_says, unreadable
-from drstream.log.schema import is_list
+from drstream.log.files import arrow_says
 
 SEGMENT = 131_072
 HOLD_BYTES = 1 << 30  # most that is held of a stream that can be read once, to find its labels
-DECODE_BYTES = 1 << 25  # most that each thread decodes of a row group at a time
-LIST_ROWS = 1 << 16  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
 
 
 @dataclass(frozen=True)
@@ -98,144 +93,6 @@ class Same:
 
     def __reduce__(self) -> tuple[type[Same], tuple[None]]:
         return Same, (None,)
-
-
-# Parquet
-
-
-@dataclass
-class RowGroup:
-    """One row group of a Parquet file."""
-
-    path: str
-    filesystem: pa.fs.FileSystem
-    index: int
-    first_row: int
-    rows: int
-    columns: tuple[str, ...]
-    constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
-    dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
-    metadata: pq.FileMetaData  # of the file; without it, each row group would read it again
-    row_bytes: int  # approximate size of a decoded row
-    lists: bool  # some column holds lists
-
-    @property
-    def place(self) -> Place:
-        return Place(self.first_row, self.path, self.index)
-
-    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        stored = [name for name in self.columns if name not in self.constants]
-        rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
-        try:
-            with self._open() as file:
-                if rows >= self.rows:  # a third faster than in batches, for 20 columns
-                    whole = file.read_row_group(self.index, columns=stored, use_threads=False)
-                    batches = iter(whole.to_batches())
-                else:
-                    batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
-                for batch in batches:
-                    yield self._with_constants(batch)
-        except (pa.ArrowException, OSError) as error:
-            raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
-
-    def _open(self) -> pq.ParquetFile:
-        options = {"metadata": self.metadata, "read_dictionary": self.dictionaries}
-        if isinstance(self.filesystem, pa.fs.LocalFileSystem):
-            return pq.ParquetFile(self.path, memory_map=True, **options)
-        return pq.ParquetFile(self.filesystem.open_input_file(self.path), pre_buffer=True, **options)
-
-    def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name, value in self.constants.items():
-            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
-        return batch
-
-
-class ParquetSource:
-    """Parquet files of one schema, in the order given."""
-
-    def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
-        self.name = name
-        self.filesystem = dataset.filesystem
-        self.schema = dataset.schema
-        self.fragments = list(dataset.get_fragments())
-        self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
-
-    @cached_property
-    def _row_groups(self) -> list[list[tuple[int, int]]]:
-        """Number and size of each row group of each file. Reads every footer once and compares the schemas."""
-        groups = []
-        for fragment in self.fragments:
-            try:
-                groups.append([(group.id, group.num_rows) for group in fragment.row_groups])
-                difference = schema_difference(fragment, self.schema)
-            except (pa.ArrowException, OSError) as error:
-                raise unreadable(fragment.path, error) from None
-            if difference is not None:
-                name, wanted, found = difference
-                raise LogError(
-                    f"files differ: column {name!r} is {wanted} in {self.fragments[0].path}, but {found} in "
-                    f"{fragment.path}. Give files of one schema, or a pyarrow dataset with the schema you want"
-                )
-        return groups
-
-    @property
-    def rows(self) -> int:
-        return sum(rows for groups in self._row_groups for _, rows in groups)
-
-    def peek(self, rows: int | None = None) -> Source:
-        return self
-
-    def parts(
-        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
-    ) -> Iterator[RowGroup]:
-        kinds = [self.schema.field(n).type for n in columns]
-        size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
-        text = [n for n in text if n in columns and pa.types.is_string(self.schema.field(n).type)]
-        first_row = 0
-        for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
-            constants = {
-                name: pa.scalar(value, self.schema.field(name).type)
-                for name, value in ds.get_partition_keys(fragment.partition_expression).items()
-                if name in columns
-            }
-            kept = {index for index, _ in groups}
-            if filter is not None:
-                pieces = fragment.split_by_row_group(filter=filter, schema=self.schema)
-                kept = {group.id for piece in pieces for group in piece.row_groups}
-            form = tuple(columns), constants, tuple(n for n in text if n not in constants)
-            for index, rows in groups:
-                if index in kept and rows:
-                    where = fragment.path, self.filesystem, index, first_row, rows
-                    yield RowGroup(*where, *form, fragment.metadata, *size)
-                first_row += rows
-
-    def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
-        """Return the range of a column from the row groups' statistics; None if a row group has none."""
-        lows, highs = [], []
-        for fragment in self.fragments if self._row_groups else []:  # _row_groups reads and checks the footers
-            for group in fragment.row_groups:
-                statistics = (group.statistics or {}).get(column)
-                if not statistics or "min" not in statistics:
-                    return None
-                lows.append(statistics["min"])
-                highs.append(statistics["max"])
-        return (min(lows), max(highs)) if lows else None
-
-
-def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:
-    """Return the first column whose type differs in a file: its name, the wanted type and the found type."""
-    constants = ds.get_partition_keys(fragment.partition_expression)
-    stored = {column.name: column.type for column in fragment.physical_schema}
-    for wanted in schema:
-        found = stored.get(wanted.name, "missing")
-        if wanted.name not in constants and found != wanted.type:
-            return wanted.name, wanted.type, found
-    return None
-
-
-def _bytes(kind: pa.DataType) -> int:
-    """Return the approximate size of a value of this type in memory."""
-    return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else 16
 
 
 # Tables: in memory, or Arrow IPC files mapped into it

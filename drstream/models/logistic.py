@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drstream.kernels.logistic import logistic
 from drstream.models.linear import LinearModel
-from drstream.models.regression import Regression
+from drstream.models.logistic_fit import Regression
 from drstream.types import Floats
 
 

@@ -13,7 +13,7 @@ from drstream.execution import Workers
 from drstream.kernels.terms import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
-from drstream.models.regression import NEVER, Regression
+from drstream.models.logistic_fit import NEVER, Regression
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import number, whole

@@ -16,8 +16,8 @@ from drstream.errors import NoEventsError
 from drstream.execution import Workers
 from drstream.kernels import dlm
 from drstream.log import Batch, Block, Log
+from drstream.models.logistic_fit import NEVER
 from drstream.models.passes import Passes
-from drstream.models.regression import NEVER
 from drstream.moments import Layout
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Completion, Losses, as_losses

@@ -14,7 +14,8 @@ from drstream.errors import LogError, ModelError, PolicyError, parameter
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.log.source import ParquetSource, Part
+from drstream.log.parquet import ParquetSource
+from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online

@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
 from drstream.execution import Workers
-from drstream.models import passes, regression
+from drstream.models import logistic_fit as regression
+from drstream.models import passes
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
