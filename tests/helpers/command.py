@@ -24,7 +24,7 @@ import pyarrow.dataset
 from drstream.cli import main
 from tests.helpers import kernels
 
-kernels.load()
+kernels.compile_all()
 gc.freeze()  # else a child would copy all of it where it collects garbage
 for line in sys.stdin:
     asked = json.loads(line)
