@@ -60,14 +60,19 @@ def evaluate(
     estimator: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Estimators, separated by commas: {', '.join(ESTIMATORS)}. By default, all that apply, without "
-            f"{', '.join(name for name, e in ESTIMATORS.items() if not e.default)}."
+            help=f"Estimators, separated by commas: {', '.join(ESTIMATORS)}. By default, all that apply. Only "
+            f"on request: {', '.join(name for name, e in ESTIMATORS.items() if not e.default)}."
         ),
     ] = None,
-    cap: Annotated[float | None, typer.Option(help="Largest weight of the capped estimators.")] = None,
-    floor: Annotated[float | None, typer.Option(help="Smallest propensity of the capped estimators.")] = None,
+    cap: Annotated[
+        float | None, typer.Option(help="For the capped estimators: lower larger weights to this value.")
+    ] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="For the capped estimators: raise smaller propensities to this value.")
+    ] = None,
     lambda_: Annotated[
-        float | None, typer.Option("--lambda", help="Limit of estimators that shrink or drop large weights.")
+        float | None,
+        typer.Option("--lambda", help="Limit of the estimators that shrink weights, or drop those above it."),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     context: Context = None,

@@ -11,7 +11,6 @@ import typer
 from drstream.cli.options import (
     Action,
     Actions,
-    Cluster,
     Context,
     LogPath,
     OnBadRow,
@@ -38,10 +37,13 @@ def fit(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write the model to, e.g. model.npz.")],
     share: Annotated[
-        float, typer.Option(min=0, max=1, help="Fit on this share of the rows. evaluate will use the others.")
+        float, typer.Option(min=0, max=1, help="Fit on this share of the rows. evaluate then uses the other rows.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Random seed of the --share split.")] = 0,
-    cluster: Cluster = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Column, e.g. the user. Rows with the same value stay on one side of the --share split."),
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Weights of the events, for ridge: 1/p.")] = None,
     shared: Annotated[
         bool, typer.Option("--shared", help="Fit one set of weights for all actions, for ridge.")

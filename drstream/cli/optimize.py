@@ -33,8 +33,9 @@ def optimize(
     learner: Annotated[
         str,
         typer.Option(
-            help="Learner: dlm (direct loss minimisation), filter-tree, offset-tree, or a policy that learns, as for "
-            "drstream replay, whose progressive validation policy is made. Parameters follow a colon, as in "
+            help="Learner: dlm (direct loss minimisation), filter-tree, offset-tree, or an online policy of "
+            "drstream replay, such as epsilon-greedy. The result is then the mixture of all states that this policy "
+            "goes through in a replay. Parameters follow a colon, as in "
             "dlm:restarts=5,epochs=100."
         ),
     ],
@@ -52,7 +53,7 @@ def optimize(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Column, e.g. the user. Rows with one value stay together in split and folds."),
+        typer.Option(help="Column, e.g. the user. Rows with the same value stay together in split and folds."),
     ] = None,
     fold_seed: Annotated[int | None, typer.Option(help="Random seed of the folds.")] = None,
     clamp: Clamp = None,

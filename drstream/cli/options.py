@@ -39,23 +39,27 @@ RewardModel = Annotated[
 PropensityModel = Annotated[
     str | None,
     typer.Option(
-        help="Model that replaces the propensities of the log: logistic[:C] (fitted like the reward model), a file of "
-        "drstream fit, or the logging policy itself, uniform or python:module:object."
+        help="Model that replaces the propensities of the log: logistic[:C], fitted like the reward model; a file that "
+        "drstream fit wrote; or, if you know the logging policy, uniform or python:module:object."
     ),
 ]
-Inflation = Annotated[float | None, typer.Option(help="Factor on the propensity model's probabilities.")]
-PropensityFloor = Annotated[float | None, typer.Option(help="Smallest probability of the propensity model.")]
+Inflation = Annotated[float | None, typer.Option(help="Multiply estimated propensities by this factor.")]
+PropensityFloor = Annotated[float | None, typer.Option(help="Raise smaller estimated propensities to this value.")]
 Crossfit = Annotated[
     int | None,
     typer.Option(help="Number of folds. Events of each fold are scored by models fitted on the other folds."),
 ]
 Cluster = Annotated[
-    str | None, typer.Option(help="Column, e.g. the user. Rows with one value stay in one fold. Intervals ignore it.")
+    str | None,
+    typer.Option(
+        help="Column, e.g. the user. Rows with the same value stay together, in the --fit split or in a fold. "
+        "Intervals still treat rows as independent."
+    ),
 ]
 FoldSeed = Annotated[int, typer.Option(help="Random seed of the folds.")]
 Clamp = Annotated[
     str | None,
-    typer.Option(help="Hold predictions within LOW,HIGH. 'range' takes the rewards that the model was fitted on."),
+    typer.Option(help="Limit predictions to LOW,HIGH, e.g. 0,1. 'range' means the rewards of the model's fit."),
 ]
 FIT_HELP = "Share of the log that models are fitted on, without --crossfit. The rest is used for the result."
 Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]

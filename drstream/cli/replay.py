@@ -43,19 +43,29 @@ def replay(
     policy: Annotated[
         list[str],
         typer.Option(
-            help="Policy that learns, e.g. epsilon-greedy or, with parameters, linucb:alpha=0.5 (a name that is not "
-            "known lists all); a fixed policy, as for drstream evaluate; or python:module:object. NAME=... gives it "
+            help="Online policy, e.g. epsilon-greedy or, with parameters, linucb:alpha=0.5 (write '--policy ?' for a "
+            "list); a fixed policy, as for drstream evaluate; or python:module:object. NAME=... gives it "
             "another name. Repeat the option for more policies."
         ),
     ],
-    horizon: Annotated[int, typer.Option(help="T: steps of a replicate. Replicates follow until the log ends.")],
+    horizon: Annotated[
+        int, typer.Option(help="T: number of steps in one replicate. New replicates start until the log ends.")
+    ],
     method: Annotated[str, typer.Option(help="Method: dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
-    q: Annotated[str, typer.Option(help="Quantile level of the multiplier c. Separate several by commas.")] = "0.01",
+    q: Annotated[
+        str,
+        typer.Option(
+            help="Quantile level: c is the q-quantile of p/π so far. A larger q accepts more events and adds bias. "
+            "Separate several by commas."
+        ),
+    ] = "0.01",
     c_max: Annotated[float, typer.Option(help="Largest multiplier c.")] = 1.0,
     seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
-    carry: Annotated[bool, typer.Option("--carry", help="Keep the set Q from one replicate to the next.")] = False,
+    carry: Annotated[bool, typer.Option("--carry", help="Keep the values p/π from one replicate to the next.")] = False,
     replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
-    shards: Annotated[int, typer.Option(help="Number of parts of the log that are replayed independently.")] = 1,
+    shards: Annotated[
+        int, typer.Option(help="Number of contiguous pieces of the log that are replayed independently.")
+    ] = 1,
     tracker: Annotated[str, typer.Option(help="How the quantile is tracked: auto, exact or sketch.")] = "auto",
     epsilon: Annotated[float | None, typer.Option(help="Sets epsilon of every policy that has this parameter.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Sets temperature, likewise.")] = None,
