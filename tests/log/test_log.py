@@ -453,6 +453,7 @@ def test_bad_contexts_are_skipped_and_counted():
     assert result.skipped == {"context is null": 1, "context is not finite": 1}
 
 
+@pytest.mark.jit_only
 def test_import_is_lazy():
     code = "import sys, drstream; print([m for m in ('numba', 'pyarrow', 'numpy', 'scipy') if m in sys.modules])"
     assert (

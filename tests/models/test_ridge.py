@@ -189,6 +189,7 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
     assert pickle.loads(pickle.dumps(wanted)).predict(events[0]).tolist() == wanted.predict(events[0]).tolist()
 
 
+@pytest.mark.jit_only
 @FORMS
 def test_other_processes_change_no_bit(events, tmp_path, sparse):
     log = log_of(*events, sparse=sparse, path=tmp_path / "log.parquet")
