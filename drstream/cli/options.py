@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from drstream.errors import DrstreamError, LogError
 
 if TYPE_CHECKING:
-    from drstream.log import Log
+    from drstream.log import Log, Sparse
 
 
 BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
@@ -77,7 +78,6 @@ def open_log(
     actions: str | None,
     on_bad_row: str,
 ) -> Log:
-    from drstream.cli import specs
     from drstream.log import Log
 
     named = {"context": context, "action": action, "reward": reward, "propensity": propensity}
@@ -87,10 +87,35 @@ def open_log(
     if sparse:
         if context:
             raise LogError("--sparse and --context are two ways to name the context: give one of them")
-        given["context"] = specs.sparse(sparse)
+        given["context"] = parse_sparse(sparse)
     if propensity == "none":
         given["propensity"] = None
-    return Log(log[0] if len(log) == 1 else log, actions=specs.actions(actions), on_bad_row=on_bad_row, **given)
+    return Log(log[0] if len(log) == 1 else log, actions=parse_actions(actions), on_bad_row=on_bad_row, **given)
+
+
+def parse_actions(text: str | None) -> int | list[Any] | None:
+    """Parse --actions, e.g. `10` or `web,news,movie`."""
+    if text is None:
+        return None
+    labels: list[Any] = [int_or_text(label.strip()) for label in text.split(",")]
+    if len(labels) == 1 and isinstance(labels[0], int):
+        return labels[0]
+    return labels if all(isinstance(label, int) for label in labels) else [label.strip() for label in text.split(",")]
+
+
+def int_or_text(text: str) -> int | str:
+    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+
+
+def parse_sparse(text: str) -> Sparse:
+    """Parse --sparse, e.g. `indices,values,47236` or `indices,47236`."""
+    from drstream.log import Sparse
+
+    *columns, dim = text.split(",")
+    if not 1 <= len(columns) <= 2 or not dim.strip().isdigit():
+        raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
+    names = [name.strip() for name in columns]
+    return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:

@@ -15,9 +15,9 @@ import numpy as np
 
 from drstream import models
 from drstream import policies as kinds
-from drstream.cli.options import numbers
-from drstream.errors import DrstreamError, LogError, ModelError, PolicyError, closest, suggest
-from drstream.log import Log, Sparse
+from drstream.cli.options import int_or_text, numbers
+from drstream.errors import DrstreamError, ModelError, PolicyError, closest, suggest
+from drstream.log import Log
 from drstream.models.crossfit import to_be_fitted
 from drstream.models.propensity import PropensityModel
 from drstream.models.trained import Trained
@@ -72,16 +72,6 @@ def _parameters_of(kind: type) -> list[str]:
     """Return the parameters that can be written as numbers or words. Others are objects, e.g. a base classifier."""
     found = inspect.signature(kind).parameters.values()
     return [p.name for p in found if isinstance(p.default, int | float | str) or "float" in str(p.annotation)]
-
-
-def actions(text: str | None) -> int | list[Any] | None:
-    """Parse --actions, e.g. `10` or `web,news,movie`."""
-    if text is None:
-        return None
-    labels: list[Any] = [_int_or_text(label.strip()) for label in text.split(",")]
-    if len(labels) == 1 and isinstance(labels[0], int):
-        return labels[0]
-    return labels if all(isinstance(label, int) for label in labels) else [label.strip() for label in text.split(",")]
 
 
 def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
@@ -205,11 +195,7 @@ def _label(text: str, labels: Sequence[Any]) -> Any:
     for label in labels if not isinstance(labels, range) else ():
         if str(label) == text:
             return label
-    return _int_or_text(text)
-
-
-def _int_or_text(text: str) -> int | str:
-    return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
+    return int_or_text(text)
 
 
 def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -445,15 +431,6 @@ def _propensity(text: str, limits: dict[str, Any]) -> Any:
     if kind == "python":
         return _python(rest, ModelError)
     raise ModelError(f"--propensity-model {text!r} is not a model: one of {', '.join(PROPENSITIES)}")
-
-
-def sparse(text: str) -> Sparse:
-    """Parse --sparse, e.g. `indices,values,47236` or `indices,47236`."""
-    *columns, dim = text.split(",")
-    if not 1 <= len(columns) <= 2 or not dim.strip().isdigit():
-        raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
-    names = [name.strip() for name in columns]
-    return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
 
 
 def _clamp(text: str | None) -> Any:

@@ -135,7 +135,7 @@ def test_chunks_of_a_sparse_log_do_not_shrink_with_its_dimension(monkeypatch):
     sizes = []
     walk = lanes.CompiledLane._walk
     monkeypatch.setattr(
-        lanes.CompiledLane, "_walk", lambda self, *given: sizes.append(len(given[0])) or walk(self, *given)
+        lanes.CompiledLane, "_walk", lambda self, *given: sizes.append(len(given[0].rows)) or walk(self, *given)
     )
     drs.replay(sparse, drs.policies.EpsilonGreedy(), 100, q=0.1)
     assert sizes == [5000]
