@@ -75,12 +75,13 @@ def copy(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def full(tmp_path):
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
     """The cache of this test run, with the kernels of the programs below; those it has not are compiled here."""
-    cache = Path(os.environ.get("NUMBA_CACHE_DIR", tmp_path / "cache"))
-    run(tmp_path, cache, EVALUATE)
-    run(tmp_path, cache, GREEDY)
+    folder = tmp_path_factory.mktemp("full")
+    cache = Path(os.environ.get("NUMBA_CACHE_DIR", folder / "cache"))
+    run(folder, cache, EVALUATE)
+    run(folder, cache, GREEDY)
     return cache
 
 

@@ -5,6 +5,8 @@ standard error is at most 2 % of the truth. The truth is the mean over true onli
 drawn from the world, the policy chooses, the world rewards.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,9 @@ def logs(place):
     return [drs.Log(place.table(ROWS, seed=1000 + i)) for i in range(LOGS)]
 
 
+@functools.cache
 def online(place, policy, horizon, runs, seed=0):
-    """Cumulative rewards of true runs."""
+    """Cumulative rewards of true runs; several tests ask for the same."""
     rng = np.random.default_rng(seed)
     probabilities, update = policy.functions("policy")
     initial = policy.initial_state(3, 2 if policy.uses_context else 0)
