@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import drstream as drs
 from bench.common import logs
 
-DATA = Path(os.environ.get("DRSTREAM_DATA", logs.ROOT.parent / "shared" / "data"))  # as tests/test_real_data.py
+DATA = Path(os.environ.get("DRSTREAM_DATA", logs.ROOT.parent / "shared" / "data"))  # as tests/helpers/places.py
 SOURCE = DATA / "rcv1_top4.parquet"
 DOCUMENTS, DIM, ACTIONS = 27_613, 47_236, 4
 NONZEROS = 78  # of a document, on average

@@ -33,7 +33,7 @@ FLAGS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     # 'contract' fuses a*b+c into one rounding; unlike 'reassoc' it cannot delete the compensation term of a sum,
-    # which has no products (tests/test_precision.py).
+    # which has no products (tests/kernels/test_precision.py).
     "fastmath": {"contract"},
     "boundscheck": bool(config.BOUNDSCHECK),
 }
