@@ -121,7 +121,7 @@ def test_a_warning_points_to_the_innermost_of_the_users_lines():
 
 
 def test_a_users_folder_may_begin_like_the_package():
-    """As /work/drstream-experiments/run.py beside /work/drstream."""
+    """As in a folder drstream-experiments beside the folder drstream."""
     made_up = library("made_up.py", FRAMES)
     path = f"{PACKAGE}-experiments/run.py"
     mine = {"outer": made_up["outer"]}
