@@ -45,7 +45,7 @@ def room(module):
 
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
-BASICS = {"errors", "types"}
+BASICS = {"errors", "types", "findings"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage"}
 POLICIES = {*TOOLS, "buffers"}
@@ -71,6 +71,7 @@ MAY_IMPORT = {
     "parameters": {"errors"},
     "kernels": set(),
     "errors": set(),
+    "findings": set(),
     "types": set(),
 }
 EXCEPTIONS = {
