@@ -352,7 +352,7 @@ class Replay(WithModels):
             lines += [
                 f"  reward per step    {_with_interval(self.value, self.low, self.high)}",
                 f"  cumulative reward  {_with_interval(self.cumulative, self.cumulative_low, self.cumulative_high)}",
-                f"  replicates         {self.complete:,} of {self.horizon:,} steps",
+                f"  replicates         {self.complete:,}, each of {self.horizon:,} steps",
             ]
         lines += [
             f"  events             {self.events:,}, {self.acceptance:.3%} accepted, {self.left_over:,} left over",
