@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pyarrow as pa
@@ -11,7 +11,13 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated value with its interval. Undefined numbers are NaN."""
+    """An estimated value with its interval. Undefined numbers are NaN.
+
+    low, high  The interval that is shown, by `method`.
+    intervals  (low, high) by the name of each method that was asked for.
+    method     How the shown interval was made; empty if there is none.
+    warning    A finding that says not to use the number; empty if there is none.
+    """
 
     value: float
     stderr: float
@@ -21,9 +27,13 @@ class Estimate:
     ess: float = math.nan  # effective sample size (Σw)² / Σw²; n if no weights are used
     max_weight: float = math.nan
     capped: float = 0.0  # share of the weights that the estimator reduced
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    method: str = ""
+    warning: str = ""
 
     def __str__(self) -> str:
-        return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
+        shown = f"{self.value:.6g}" if math.isnan(self.low) else f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}]"
+        return f"{shown} ({self.warning})" if self.warning else shown
 
 
 class Note(str):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from drstream.cli.options import Action, Actions, Context, LogPath, Propensity, Reward, SparseContext, open_log
-
-if TYPE_CHECKING:
-    pass
 
 
 def describe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -32,9 +32,6 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def fit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,9 +23,6 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def optimize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,9 +33,6 @@ from drstream.cli.options import (
     open_log,
     write_table,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def replay(

@@ -5,11 +5,12 @@ policy ν and event k, with weight w, the terms are
 
     weight     w                              robust    r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
     reward     w r                            residual  w (r - r̂(x, a))
-    centred    w (r - c), c a typical reward  predicted r̂(x, ν), which has no weight
+    centred    w (r - r₀), r₀ the pivot       predicted r̂(x, ν), which has no weight
 
 and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, and its
 standard error is a difference of co-moments. If rewards are far from 0, co-moments of w r would cancel. So SNIPS uses
-rewards about a typical reward.
+rewards about the pivot: a typical reward if rewards are far from 0, else 0. IPS uses the same terms, so the two share
+their sums.
 
 The terms that an estimator combines form one group. The covariances of a group are gathered: between the terms of one
 policy, with the terms of every other policy, and with the reward. So differences are paired.
@@ -45,11 +46,13 @@ class Weight:
     kernel      A function (pi, p, *parameters, out) that fills `out`, or the name of one in `drstream.kernels.terms`.
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
+    fixed       Values of the parameters, if the caller does not give them: the points of a grid.
     """
 
     name: str
     kernel: str | Callable[..., None]
     parameters: tuple[tuple[str, float], ...] = ()
+    fixed: tuple[float, ...] | None = None
 
     @property
     def reduced(self) -> bool:
@@ -62,9 +65,16 @@ CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)))
 SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),))
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 
+# What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
+SCORES: dict[str, dict[str, float | None]] = {
+    "reward": {"weight": None, "centred": 1.0},  # w r = r₀ w + w (r - r₀); None stands for the pivot r₀
+    "robust": {"robust": 1.0, PREDICTED: 1.0, "residual": 1.0},
+    "predicted": {PREDICTED: 1.0},
+}
+
 
 class Sample(NamedTuple):
-    """The input of an estimator: the means of its terms, their covariances, and the typical reward."""
+    """The input of an estimator: the means of its terms, their covariances, and the pivot."""
 
     mean: Floats
     covariance: Floats
@@ -78,6 +88,7 @@ class Estimator:
     value     Computes the estimate from a `Sample`.
     gradient  Computes the derivative of the value by each mean from a `Sample` (the delta method's influence of each
               term).
+    score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
     default   Whether `evaluate` computes it when no estimators are named.
     headline  Whether policies are compared by it when no estimator is named.
     """
@@ -87,6 +98,7 @@ class Estimator:
     weight: Weight | None
     value: Callable[[Sample], float]
     gradient: Callable[[Sample], Sequence[float]]
+    score: str | None = None
     default: bool = True
     headline: bool = False
 
@@ -108,6 +120,18 @@ class Estimator:
         return not WITH_MODEL.isdisjoint(self.terms)
 
     @property
+    def given_the_model(self) -> bool:
+        """Whether it trusts the reward model: its interval leaves out the error of the model."""
+        return self.weight is None
+
+    def score_coefficients(self, pivot: float) -> list[float] | None:
+        """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
+        if self.score is None or (self.weight is not None and self.weight.reduced):
+            return None
+        parts = [SCORES[self.score].get(term, 0.0) for term in self.terms]
+        return [pivot if part is None else part for part in parts]
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The names of its terms among those of all estimators."""
         return tuple(map(self.column, self.terms))
@@ -116,8 +140,14 @@ class Estimator:
         return term if term == PREDICTED or self.weight is None else f"{self.weight.name}.{term}"
 
 
-def _mean(name: str, term: str, weight: Weight | None, **more: Any) -> Estimator:
-    return Estimator(name, (term,), weight, lambda s: s.mean[0], lambda s: [1.0], **more)
+def _second(name: str, term: str, weight: Weight, score: str | None = None, **more: Any) -> Estimator:
+    """The mean of a term. The weight is beside it in its group, as intervals use that its expectation is 1."""
+    return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
+
+
+def _ips(name: str, weight: Weight) -> Estimator:
+    terms = ("weight", "centred")
+    return Estimator(name, terms, weight, lambda s: s.pivot * s.mean[0] + s.mean[1], lambda s: [s.pivot, 1.0], "reward")
 
 
 def _control(s: Sample) -> float:
@@ -132,26 +162,27 @@ def _control(s: Sample) -> float:
 ALL: dict[str, Estimator] = {
     e.name: e
     for e in (
-        _mean("dm", PREDICTED, None),
-        _mean("ips", "reward", IMPORTANCE),
+        _ips("ips", IMPORTANCE),
         Estimator(
             "snips",
             ("weight", "centred"),
             IMPORTANCE,
             lambda s: s.pivot + s.mean[1] / s.mean[0],
             lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+            "reward",
         ),
-        _mean("dr", "robust", IMPORTANCE, headline=True),
+        _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
             "sndr",
             ("weight", PREDICTED, "residual"),
             IMPORTANCE,
             lambda s: s.mean[1] + s.mean[2] / s.mean[0],
             lambda s: [-s.mean[2] / s.mean[0] ** 2, 1.0, 1 / s.mean[0]],
+            "robust",
             default=False,
         ),
-        _mean("ips-capped", "reward", CAPPED),
-        _mean("dr-capped", "robust", CAPPED),
+        _ips("ips-capped", CAPPED),
+        _second("dr-capped", "robust", CAPPED),
         # IPS with the optimal control variate w, whose mean is known to be 1: mean(w r) - β (mean(w) - 1)
         Estimator(
             "ips-cv",
@@ -159,10 +190,13 @@ ALL: dict[str, Estimator] = {
             IMPORTANCE,
             lambda s: s.pivot + s.mean[1] - _control(s) * (s.mean[0] - 1),
             lambda s: [-_control(s), 1.0],
+            "reward",
             default=False,
         ),
-        _mean("dros", "robust", SHRUNK),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
-        _mean("switch-dr", "robust", SWITCHED),  # Wang, Agarwal, Dudík 2017
+        _second("dros", "robust", SHRUNK),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
+        _second("switch-dr", "robust", SWITCHED),  # Wang, Agarwal, Dudík 2017
+        # DM is last: its interval leaves out the error of the model, so it looks surer than it is
+        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted"),
     )
 }
 
@@ -178,6 +212,7 @@ class Available:
     model: bool
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
+    grid: bool = False  # parameters of weights are chosen from a grid
 
     def lacks(self, estimator: Estimator) -> str | None:
         """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
@@ -188,7 +223,8 @@ class Available:
         if not self.propensities:
             return "propensities"
         names = [name for name, _ in estimator.weight.parameters]
-        return "parameters" if names and all(self.parameters.get(name) is None for name in names) else None
+        given = self.grid or any(self.parameters.get(name) is not None for name in names)
+        return "parameters" if names and not given else None
 
 
 def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from drstream import execution
-from drstream.errors import DrstreamError, LogError
+from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
+from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.plan import Plan, make_plan
-from drstream.evaluation.result import Evaluation, Group, Sums
-from drstream.evaluation.terms import Tally, Workspace, block_terms
+from drstream.evaluation.plan import Gather, Plan, make_plan
+from drstream.evaluation.result import About, Evaluation
+from drstream.evaluation.segments import check_number, pooled, segments_of
+from drstream.evaluation.settings import Settings
+from drstream.evaluation.sums import Group, Inspected, Overlap, Sums
+from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms
+from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
 from drstream.intervals import z_score
-from drstream.log import as_log
+from drstream.log import Block, Log, Reader, as_log
+from drstream.log.batch import Batch
 from drstream.log.source import Part
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.parameters import number
 from drstream.policies.base import as_policies
+from drstream.types import Ints
 
 
 def evaluate(
@@ -36,8 +46,12 @@ def evaluate(
     clamp: Any = None,
     cap: float | None = None,
     floor: float | None = None,
-    lambda_: float | None = None,
+    lambda_: float | str | None = None,
+    interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
+    reward_range: Sequence[float] | None = None,
+    max_weight_bound: float | None = None,
+    by: str | Sequence[str] | None = None,
     on_bad_row: str | None = None,
     threads: int | None = None,
     executor: Any = None,
@@ -53,14 +67,24 @@ def evaluate(
                 allow, except those that are marked as not default.
     propensity  A model of the propensities, or the logging policy itself. It replaces the propensities of the log.
     crossfit    Number of folds. Events of each fold are scored by models fitted on the other folds.
-    cluster     A column, e.g. the user. All rows with the same value are in one fold. Intervals still treat events as
-                independent.
+    cluster     A column, e.g. the user. All rows with the same value are in one fold, and intervals allow for them to
+                depend on each other.
     fold_seed   Random seed of the folds.
     clamp       (low, high): predictions are held within this range. True takes the range of the rewards that the model
                 was fitted on.
     cap, floor  Limits of the capped estimators: w = min(cap, ν / max(floor, p)).
-    lambda_     Limit of the estimators that shrink or drop large weights.
+    lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
+                also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
+    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
+                "likelihood". The first one is shown. By default, "cluster" if cluster= is given, else "normal", or
+                "likelihood" where normal intervals would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
+    reward_range
+                (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some
+                methods need it.
+    max_weight_bound
+                The largest weight ν / p that can occur. Some methods need it.
+    by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads.
@@ -78,54 +102,167 @@ def evaluate(
     parameters = {
         "cap": _limit("cap", cap),
         "floor": _limit("floor", floor, high=1),
-        "lambda_": _limit("lambda_", lambda_),
+        "lambda_": _limit("lambda_", None if lambda_ == grids.AUTO else lambda_),
     }
     with_propensities = propensity is not None or log.roles.propensity is not None
-    available = registry.Available(model is not None, with_propensities, parameters)
+    available = registry.Available(model is not None, with_propensities, parameters, lambda_ == grids.AUTO)
     chosen = registry.choose(estimators, available, no_propensities())
-    inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+    log.check_cluster(cluster)
+    settings = Settings.of(interval, confidence, reward_range, max_weight_bound, cluster, log.roles.sample_rate)
+    columns = (by,) if isinstance(by, str) else tuple(by or ())
+    settings.check_estimators(chosen)
+    gather = _gather(settings, columns, chosen)
     workers = Workers.of(threads, executor, progress)
-    plan = make_plan(log, as_policies(policies), inputs, chosen, parameters, workers)
-    total = plan.create()
-    for tally in execution.run(partial(consume, plan), log, plan.reader.columns, workers):
-        plan.merge(total, tally)
-    if not plan.layout.count(total.moments):
-        left = f", after {total.skipped.total()} bad rows were skipped" if total.skipped else ""
+    named = as_policies(policies)
+    tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
+    plans = []
+    for reward in log.roles.rewards:
+        inputs = ModelInputs(_model_for(model, reward, log), propensity, crossfit, cluster, fold_seed, clamp)
+        plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
+    totals = [plan.create() for plan in plans]
+    reader = _reader(plans, log)
+    for tallies in execution.run(partial(consume, plans, reader), log, reader.columns, workers):
+        for total, tally in zip(totals, tallies, strict=True):
+            total.merge(tally)
+    if not totals[0].totals.count:
+        left = f", after {totals[0].skipped.total()} bad rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
-    return finish(plan, total, confidence)
+    found = {
+        reward: finish(plan, total, settings, chosen)
+        for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
+    }
+    first = found[log.roles.reward]
+    first.rewards = found
+    return first
+
+
+def _model_for(model: Any, reward: str, log: Log) -> Any:
+    """Return the model of one reward. A log with several rewards may have a mapping of models."""
+    if not isinstance(model, Mapping):
+        return model
+    if reward not in model:
+        raise DrstreamError(f"{parameter('model')} has no model of the reward {reward!r}: {suggest(reward, model)}")
+    return model[reward]
+
+
+def _gather(settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator]) -> Gather:
+    needs = settings.needs
+    bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
+    return Gather(
+        buckets="buckets" in needs or settings.cluster is not None,
+        stretches="stretches" in needs,
+        by=by,
+        cluster=settings.cluster,
+        bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
+    )
+
+
+def _reader(plans: Sequence[Plan], log: Log) -> Reader:
+    """Return a reader for all plans. They differ in their rewards, and in what their models read."""
+    readers = [plan.reader for plan in plans]
+    extra = tuple(dict.fromkeys(name for reader in readers for name in reader.extra))
+    context = any(reader.with_context for reader in readers)
+    first = readers[0]
+    features = max(reader.n_features for reader in readers)
+    return replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
 
 
 def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
     return None if value is None else number(name, value, 0, high, above=True, error=DrstreamError)
 
 
-def consume(plan: Plan, part: Part) -> Tally:
-    """Read one part and return its state."""
-    tally = plan.create()
-    space = Workspace(plan.job, plan.block_rows)
-    for batch in plan.reader.batches(part, tally.skipped):
-        for block in batch.blocks(plan.block_rows):
-            execution.raise_if_stopped()
-            plan.layout.update(tally.moments, block_terms(plan.job, block, space, tally))
-    return tally
+def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
+    """Read one part and return its state, for each reward."""
+    tallies = [plan.create() for plan in plans]
+    skipped = tallies[0].skipped
+    spaces = [Workspace(plan.job, plan.block_rows) for plan in plans]
+    for batch in reader.batches(part, skipped):
+        for plan, tally, space in zip(plans, tallies, spaces, strict=True):
+            _add_batch(plan, batch.for_reward(plan.reward), space, tally)
+    for tally in tallies[1:]:
+        tally.skipped.update(skipped)
+    return tallies
 
 
-def finish(plan: Plan, total: Tally, confidence: float) -> Evaluation:
+def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
+    gather, segments = plan.gather, tally.segments
+    bucket = _buckets(batch) if gather.buckets else None
+    for block in batch.blocks(plan.block_rows):
+        execution.raise_if_stopped()
+        events = block_terms(plan.job, block, space, tally)
+        if bucket is not None:
+            events.bucket = bucket[block.start : block.stop]
+        if gather.stretches:
+            events.rows = block.rows
+        if segments is not None:
+            segments.hold(block.start, events)
+        tally.totals.add(events)
+    if segments is not None:
+        segment, keys = segments_of(batch.columns, gather.by)
+        rows = Block(batch, 0, len(batch)).rows if gather.stretches else None
+        segments.divide(segment, keys, bucket, rows)
+        check_number(len(segments.totals), gather.by)
+
+
+def _buckets(batch: Batch) -> Ints:
+    keys = batch.keys
+    return buckets_of(Block(batch, 0, len(batch)).rows.astype(np.uint64) if keys is None else keys)
+
+
+def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]) -> Evaluation:
     """Make the result from the final state."""
-    job, layout, state = plan.job, plan.layout, total.moments
+    _refuse_outside(tally, settings)
+    job = plan.job
+    overlap = Overlap(tally.mass, tally.logged, tally.other_than_clicks == 0)
+    whole = _sums(plan, tally.totals, tally.reduced, overlap)
+    about = About(
+        policies=[policy.name for policy in job.policies],
+        labels=list(plan.reader.labels),
+        estimators=plan.estimators,
+        chosen=chosen,
+        models=job.models.summary(tally.calibration),
+        skipped=dict(tally.skipped),
+        settings=settings,
+        reward=plan.reward,
+    )
+    segments = {}
+    if tally.segments is not None:
+        check_number(len(tally.segments.totals), plan.gather.by)
+        no_counts = np.full(tally.reduced.shape, -1)
+        unknown = replace(overlap, mass=np.full_like(tally.mass, np.nan))
+        for key, totals in pooled(tally.segments.totals, plan.gather.by).items():
+            segments[key] = _sums(plan, totals, no_counts, unknown)
+    return Evaluation(about, whole, plan.gather.by, segments)
+
+
+def _sums(plan: Plan, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:
+    """Read means, co-moments and sums by bucket and stretch off a state."""
+    layout, state = plan.layout, totals.moments
     means = layout.means(state)
     groups = {}
     for terms in plan.groups:
         members = plan.group(terms)
-        groups[terms] = Group(means[list(members)], layout.comoment(state, members))
-    weights = [f"{group.weight.name}.weight" for group in job.terms.weighted]
-    sums = Sums(layout.count(state), groups, weights, total.largest, total.reduced, job.typical_reward)
-    return Evaluation(
-        policies=[policy.name for policy in job.policies],
-        labels=list(plan.reader.labels),
-        estimators=plan.estimators,
-        sums=sums,
-        models=job.models.summary(total.calibration),
-        skipped=dict(total.skipped),
-        confidence=confidence,
-    )
+        place = list(members)
+        comoment = layout.comoment(state, members)
+        groups[terms] = Group(means[place], comoment, totals.buckets(place), totals.by_stretch(members))
+    weights = [f"{group.weight.name}.weight" for group in plan.job.terms.weighted]
+    job = plan.job
+    inspected = Inspected(*np.moveaxis(totals.inspected, -1, 0))
+    return Sums(totals.count, groups, weights, inspected, reduced, job.pivot, job.down_sampled, overlap)
+
+
+def _refuse_outside(tally: Tally, settings: Settings) -> None:
+    """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave."""
+    for (what, policy), found in tally.outside.items():
+        many = f"{found.count:,} {what}{'s' * (found.count != 1)}"
+        whose = f" of policy {policy!r}" if policy else ""
+        bound = parameter("reward_range", settings.reward_range)
+        todo = "Give the range that rewards can have, or repair these rows"
+        if what == "weight":
+            bound = parameter("max_weight_bound", settings.max_weight_bound)
+            todo = f"Give a bound that holds, or cap the weights: {parameter('cap')} and the capped estimators"
+        elif what == "prediction":
+            todo = f"Hold predictions within the range: {parameter('clamp', settings.reward_range)}"
+        raise DrstreamError(
+            f"{many}{whose} outside of {bound}: the first is {found.first:.6g}, at {found.where}. {todo}"
+        )

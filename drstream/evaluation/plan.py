@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from drstream.errors import PolicyError
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.terms import Job, Tally, Terms
+from drstream.evaluation.segments import check_columns
+from drstream.evaluation.terms import Bounds, Job, Tally, Terms
+from drstream.evaluation.totals import Segments, Shape
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
@@ -23,6 +25,17 @@ CACHE = 1 << 19  # bytes of a (K, n) buffer: small enough for cache, long enough
 
 
 @dataclass(frozen=True)
+class Gather:
+    """What a pass gathers beside moments of the terms."""
+
+    buckets: bool = False
+    stretches: bool = False
+    by: tuple[str, ...] = ()  # columns whose values make segments
+    cluster: str | None = None  # the column that buckets are made from; None: from row numbers
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(frozen=True)
 class Plan:
     """All that a pass needs to know, bound to the log. It can be pickled."""
 
@@ -30,17 +43,27 @@ class Plan:
     estimators: list[Estimator]
     reader: Reader
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
+    gather: Gather = field(default_factory=Gather)
+    reward: str = ""  # the column
+    typical_reward: float = 0.0
 
     @cached_property
     def layout(self) -> Layout:
         """Variable 0 is the reward. The terms of each policy follow."""
         return Layout(self.job.variables, tuple(self.group(terms) for terms in self.groups))
 
+    @cached_property
+    def shape(self) -> Shape:
+        weights = tuple(self.job.weights(j) for j in range(len(self.job.policies)))
+        return Shape(self.layout, weights, self.gather.buckets, self.gather.stretches)
+
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
-        """The reward, and these terms of every policy."""
-        columns, policies = self.job.terms.columns, len(self.job.policies)
+        """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
+        job = self.job
+        columns, first = job.terms.columns, job.first
         places = [columns.index(t) for t in terms]
-        return (0, *(1 + j * len(columns) + place for j in range(policies) for place in places))
+        of_policies = (first + j * len(columns) + place for j in range(len(job.policies)) for place in places)
+        return (*range(first), *of_policies)
 
     @property
     def block_rows(self) -> int:
@@ -55,16 +78,16 @@ class Plan:
         return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
     def create(self) -> Tally:
-        shape = len(self.job.policies), len(self.job.terms.weighted)
-        calibration = Calibration(self.job.typical_reward)
-        return Tally(self.layout.create(), np.zeros(shape), np.zeros(shape, np.int64), calibration)
-
-    def merge(self, total: Tally, other: Tally) -> None:
-        self.layout.merge(total.moments, other.moments)
-        np.maximum(total.largest, other.largest, out=total.largest)
-        total.reduced += other.reduced
-        total.calibration.merge(other.calibration)
-        total.skipped.update(other.skipped)
+        job = self.job
+        policies = len(job.policies)
+        return Tally(
+            totals=self.shape.create(),
+            reduced=np.zeros((policies, len(job.terms.weighted)), np.int64),
+            mass=np.zeros((policies, job.n_actions)),
+            logged=np.zeros(job.n_actions, np.int64),
+            calibration=Calibration(self.typical_reward),
+            segments=Segments(self.shape, BATCH_ROWS) if self.gather.by else None,
+        )
 
 
 def make_plan(
@@ -74,8 +97,11 @@ def make_plan(
     chosen: list[Estimator],
     parameters: dict[str, float | None],
     workers: Workers,
+    gather: Gather | None = None,
 ) -> Plan:
     """Bind policies and models to the log, and find out what to read from it."""
+    gather = gather or Gather()
+    check_columns(log.source.schema, gather.by)
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
@@ -90,11 +116,13 @@ def make_plan(
     reader = log.reader(
         context=any(u.uses_context for u in users),
         action=with_actions,
-        columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
+        columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by])),
         folds=models.folds,
+        cluster=gather.cluster,
     )
-    job = Job(bound, models, Terms.of(chosen, parameters), len(reader.labels), log.typical_reward)
-    return Plan(job, chosen, reader, _groups(chosen))
+    terms = Terms.of(chosen, parameters)
+    job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
+    return Plan(job, chosen, reader, _groups(chosen), gather, log.roles.reward, log.typical_reward)
 
 
 def _groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:

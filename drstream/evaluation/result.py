@@ -5,39 +5,44 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from drstream import intervals
-from drstream.errors import suggest
-from drstream.evaluation.estimators import Estimator, Sample
+from drstream.errors import DrstreamError, suggest
+from drstream.evaluation import grids
+from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of
+from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
+from drstream.evaluation.sums import Sums
+from drstream.findings import STOP, Finding, to_show
+from drstream.intervals import methods
+from drstream.intervals.methods import Method
+from drstream.intervals.resampling import jackknife_stderr
+from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain
-from drstream.types import Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class Group(NamedTuple):
-    """Means and co-moments of a group of variables: the reward, and the same terms of every policy."""
-
-    means: Floats
-    comoment: Floats
+GIVEN_THE_MODEL = "given the model"
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Sums over all events."""
+class About:
+    """What a result is about, beside the sums."""
 
-    n: int  # events
-    groups: dict[tuple[str, ...], Group]  # by the columns of the terms
-    weights: list[str]  # columns of the weights, in the order of `largest` and `reduced`
-    largest: Floats  # the largest weight, by policy and kind of weight
-    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
-    typical_reward: float
+    policies: Sequence[str]
+    labels: Sequence[Any]
+    estimators: Sequence[Estimator]  # as the pass computed them: with all forms of a grid
+    chosen: Sequence[Estimator]  # as the caller named them
+    models: ModelSummary
+    skipped: dict[str, int]
+    settings: Settings
+    reward: str
 
 
 class Evaluation(WithModels):
@@ -47,6 +52,9 @@ class Evaluation(WithModels):
     n                     Number of events.
     labels                Labels of the actions.
     baseline              Mean reward of the logging policy, with an interval.
+    findings              What the result found out about itself.
+    segments              The same estimates for each segment.
+    rewards               The evaluation of each reward, by its column.
     skipped               Number of bad rows that were left out, by reason.
     confidence            Confidence level of the intervals.
     r2, calibration       Quality of the reward model on the logged events.
@@ -54,23 +62,30 @@ class Evaluation(WithModels):
 
     def __init__(
         self,
-        policies: Sequence[str],
-        labels: Sequence[Any],
-        estimators: Sequence[Estimator],
+        about: About,
         sums: Sums,
-        models: ModelSummary,
-        skipped: dict[str, int],
-        confidence: float,
+        by: Sequence[str] = (),
+        segments: dict[tuple[Any, ...], Sums] | None = None,
+        chosen_limits: dict[str, int] | None = None,
     ) -> None:
-        self.policies = list(policies)
-        self.labels = list(labels)  # empty if only probabilities of logged actions were needed
-        self.estimators = [e.name for e in estimators]
+        self.policies = list(about.policies)
+        self.labels = list(about.labels)  # empty if only probabilities of logged actions were needed
+        self.estimators = [e.name for e in about.chosen]
         self.n = sums.n
-        self.skipped = skipped  # bad rows that were left out, by reason
-        self.confidence = confidence
-        self.models = models
-        self._estimators = {e.name: e for e in estimators}
+        self.skipped = about.skipped  # bad rows that were left out, by reason
+        self.confidence = about.settings.confidence
+        self.models = about.models
+        self.by = tuple(by)
+        self.reward = about.reward
+        self.rewards: dict[str, Evaluation] = {about.reward: self}
+        self._about = about
+        self._settings = about.settings
         self._sums = sums
+        self._segments = segments or {}
+        self._grids = {e.name: grids.grid_of(e) for e in about.chosen if e not in about.estimators}
+        self._chosen_limits = self._choose_limits() if chosen_limits is None else chosen_limits
+
+    # Estimates
 
     def __getitem__(self, key: tuple[str, str] | str) -> Estimate:
         """The estimate of (policy, estimator). With a single policy, the estimator is enough."""
@@ -79,16 +94,14 @@ class Evaluation(WithModels):
         if not isinstance(key, tuple) or len(key) != 2:
             raise KeyError(f"result[{key!r}]: give a policy and an estimator, e.g. result[{self.policies[0]!r}, 'dr']")
         j, estimator = self._find(*key)
-        value, gradient, comoment = self._linear(j, estimator)
-        return self._estimate(value, gradient, comoment, **self._weights(j, estimator))
+        found = self._estimate(self._sums.value(j, estimator), j, estimator)
+        return replace(found, warning=self._warning(j, estimator), **self._weights(j, estimator))
 
     @property
     def baseline(self) -> Estimate:
         """The logging policy's own mean reward."""
-        means, comoment = next(iter(self._sums.groups.values()))
-        gradient = np.zeros(len(means))
-        gradient[0] = 1
-        return self._estimate(float(means[0]), gradient, comoment, ess=float(self.n), max_weight=1.0)
+        found = self._estimate(self._sums.baseline(), None, None)
+        return replace(found, ess=float(self.n), max_weight=1.0)
 
     def difference(self, policy: str, other: str | None = None, estimator: str | None = None) -> Estimate:
         """The value of a policy minus that of another policy, or of the logging policy, with a paired interval.
@@ -97,66 +110,231 @@ class Evaluation(WithModels):
         it, else the first.
         """
         j, chosen = self._find(policy, estimator or self._headline)
-        value, gradient, comoment = self._linear(j, chosen)
-        if other is None:
-            value -= self.baseline.value
-            gradient[0] -= 1
-        else:
-            other_value, other_gradient, _ = self._linear(self._find(other, chosen.name)[0], chosen)
-            value -= other_value
-            gradient -= other_gradient
-        return self._estimate(value, gradient, comoment)
+        k = None if other is None else self._find(other, chosen.name if estimator is None else estimator)[0]
+        return self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
 
     @property
     def _headline(self) -> str:
-        return next((name for name, e in self._estimators.items() if e.headline), self.estimators[0])
+        return next((e.name for e in self._about.chosen if e.headline), self.estimators[0])
 
     def _find(self, policy: str, estimator: str) -> tuple[int, Estimator]:
         if policy not in self.policies:
             raise KeyError(f"no policy {policy!r} was evaluated: {suggest(str(policy), self.policies)}")
-        if estimator not in self._estimators:
+        if estimator not in self.estimators:
             raise KeyError(f"no estimator {estimator!r} was asked for: {suggest(str(estimator), self.estimators)}")
-        return self.policies.index(policy), self._estimators[estimator]
+        return self.policies.index(policy), self._form(estimator)
 
-    def _linear(self, j: int, estimator: Estimator) -> tuple[float, Floats, Floats]:
-        """Value, gradient over the whole group of variables, and their co-moments."""
-        means, comoment = self._sums.groups[estimator.columns]
-        size = len(estimator.terms)
-        place = slice(1 + j * size, 1 + (j + 1) * size)
-        gradient = np.zeros(len(means))
-        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            sample = Sample(means[place], comoment[place, place] / self.n, self._sums.typical_reward)
-            value = float(estimator.value(sample))
-            gradient[place] = estimator.gradient(sample)
-        if estimator.weight and self._sums.largest[j, self._kind(estimator)] == 0:
-            gradient[place] = math.nan  # no event has weight for this policy: no interval, not one of width 0
-        return value, gradient, comoment
+    def _form(self, name: str) -> Estimator:
+        """The estimator of this name; if its limit comes from a grid, with the chosen limit."""
+        if name in self._grids:
+            return self._grids[name].forms[self._chosen_limits[name]]
+        return next(e for e in self._about.chosen if e.name == name)
 
-    def _kind(self, estimator: Estimator) -> int:
-        """The index of the estimator's weight."""
-        return self._sums.weights.index(estimator.column("weight"))
-
-    def _weights(self, j: int, estimator: Estimator) -> dict[str, float]:
+    def _weights(self, j: int, estimator: Estimator) -> dict[str, Any]:
         if estimator.weight is None:
-            return {"ess": float(self.n)}
-        column, kind = estimator.column("weight"), self._kind(estimator)
-        terms = next(terms for terms in self._sums.groups if column in terms)
-        means, comoment = self._sums.groups[terms]
-        place = 1 + j * len(terms) + terms.index(column)
-        with np.errstate(all="ignore"):
-            mean = means[place] ** 2
-            squares = comoment[place, place] / self.n + mean
-            ess = float(self.n * mean / squares)  # NaN where no event has weight
+            return {}
+        kind = self._sums.kind(estimator)
+        reduced = int(self._sums.reduced[j, kind])
         return {
-            "ess": ess,
-            "max_weight": float(self._sums.largest[j, kind]),
-            "capped": float(self._sums.reduced[j, kind] / self.n),
+            "ess": self._sums.ess(j, kind),
+            "max_weight": float(self._sums.inspected.largest[j, kind]),
+            "capped": reduced / self.n if reduced >= 0 else math.nan,
         }
 
-    def _estimate(self, value: float, gradient: Floats, comoment: Floats, **weights: float) -> Estimate:
-        stderr = intervals.standard_error(gradient, comoment, self.n) if not math.isnan(value) else math.nan
-        low, high = intervals.normal(value, stderr, self.confidence)
-        return Estimate(value, stderr, low, high, self.n, **weights)
+    # Intervals
+
+    def _estimate(
+        self, statistic: Statistic, j: int | None, estimator: Estimator | None, other: int | None = None
+    ) -> Estimate:
+        chosen, limits = self._methods(j, estimator, other)
+        found = {method.name: methods.interval(method, statistic, limits) for method in chosen}
+        shown = chosen[0].name if chosen else ""
+        low, high = found.get(shown, (math.nan, math.nan))
+        name = (
+            f"{shown}, {GIVEN_THE_MODEL}" if chosen and estimator is not None and estimator.given_the_model else shown
+        )
+        return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
+
+    def _stderr(self, statistic: Statistic) -> float:
+        if math.isnan(statistic.value):
+            return math.nan
+        if self._settings.cluster is not None:
+            return jackknife_stderr(statistic)
+        return intervals.standard_error(statistic.gradient, statistic.comoment, statistic.n)
+
+    def _methods(self, j: int | None, estimator: Estimator | None, other: int | None) -> tuple[list[Method], Limits]:
+        """The methods of an estimate's intervals: those that were named, else the one that covers."""
+        settings = self._settings
+        if settings.names:
+            return settings.named(), settings.limits
+        if estimator is not None and estimator.given_the_model:
+            return [], settings.limits
+        if settings.cluster is not None:
+            return [methods.ALL[CLUSTERED]], settings.limits
+        if self._needs_care(j, estimator) or (other is not None and self._needs_care(other, estimator)):
+            return [methods.ALL[CAREFUL]], settings.for_clicks().limits
+        return [methods.ALL[DEFAULT]], settings.limits
+
+    def _needs_care(self, j: int | None, estimator: Estimator | None) -> bool:
+        """Whether a normal interval would be too narrow, and there is a method that is not."""
+        known = self._settings.reward_range is not None or self._sums.overlap.clicks
+        if not known or self._sums.down_sampled:
+            return False
+        if j is None or estimator is None:
+            return self._rare_rewards() < FEW_REWARDS
+        if estimator.score_coefficients(0.0) is None:
+            return False
+        facts = self._facts[j]
+        return facts.heavy or facts.rare < FEW_REWARDS
+
+    def _rare_rewards(self) -> float:
+        """Number of events of the rarer kind, with or without a click; infinite if rewards are not clicks."""
+        if not self._sums.overlap.clicks:
+            return math.inf
+        clicks = self.n * self._sums.baseline().value
+        return min(clicks, self.n - clicks)
+
+    # Findings
+
+    @cached_property
+    def _facts(self) -> list[Facts]:
+        return [self._facts_of(j) for j in range(len(self.policies))]
+
+    def _facts_of(self, j: int) -> Facts:
+        sums, name = self._sums, self.policies[j]
+        kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
+        unlogged, actions = self._unlogged(j)
+        if kind is None:
+            return Facts(name, self.n, unlogged=unlogged, unlogged_actions=actions)
+        mean, stderr = sums.mean_weight(j, kind)
+        total, squares = sums.weight_sums(j, kind)
+        found = sums.inspected
+        positive, positive_squares = float(found.positive[j, kind]), float(found.positive_squares[j, kind])
+        return Facts(
+            name,
+            self.n,
+            mean_weight=mean,
+            stderr=stderr,
+            ess=sums.ess(j, kind),
+            largest_share=float(found.largest[j, kind]) / total if total > 0 else math.nan,
+            unlogged=unlogged,
+            unlogged_actions=actions,
+            thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
+            rewarded=_effective(positive, positive_squares),
+            unrewarded=_effective(total - positive, squares - positive_squares) if sums.overlap.clicks else math.nan,
+            estimated_propensities=self.estimated_propensities,
+        )
+
+    def _unlogged(self, j: int) -> tuple[float, list[Any]]:
+        """The share of a policy's mass on actions that were never logged, and these actions."""
+        overlap = self._sums.overlap
+        if not len(overlap.logged) or math.isnan(overlap.mass[j].sum()):
+            return math.nan, []
+        never = overlap.logged == 0
+        mass = overlap.mass[j]
+        actions = [label for label, missing, m in zip(self.labels, never, mass, strict=True) if missing and m > 0]
+        return float(mass[never].sum() / mass.sum()), actions
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
+        found = [finding for facts in self._facts for finding in findings_of(facts)]
+        return found + self._about_intervals()
+
+    def _about_intervals(self) -> list[Finding]:
+        """Say so if an interval by default is not the normal one."""
+        if self._settings.names or self._settings.cluster is not None:
+            return []
+        found = []
+        for j, policy in enumerate(self.policies):
+            if any(self._needs_care(j, e) for e in self._forms()):
+                known = (
+                    "" if self._settings.reward_range else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
+                )
+                text = (
+                    f"The intervals of {policy} are {CAREFUL} intervals, because few events decide on them, and normal "
+                    f"intervals would be too narrow.{known}"
+                )
+                found.append(Finding("look", "interval", policy, math.nan, text))
+        return found
+
+    def _forms(self) -> list[Estimator]:
+        return [self._form(name) for name in self.estimators]
+
+    def _warning(self, j: int, estimator: Estimator) -> str:
+        """What stands beside the number of a policy whose mass lies on actions that were never logged."""
+        unlogged = self._facts[j].unlogged
+        if any(f.check == "unlogged" and f.level == STOP for f in findings_of(self._facts[j])):
+            return f"{unlogged:.0%} of its mass on actions that were never logged"
+        return ""
+
+    # Grids of limits
+
+    def _choose_limits(self) -> dict[str, int]:
+        """SLOPE's choice for each estimator with a grid: the most careful one of all policies."""
+        chosen = {}
+        for name, grid in self._grids.items():
+            places = []
+            for j in range(len(self.policies)):
+                statistics = [self._sums.value(j, form) for form in grid.forms]
+                half = intervals.z_score(self.confidence)
+                widths = [half * self._stderr(statistic) for statistic in statistics]
+                places.append(grids.slope([s.value for s in statistics], widths))
+            chosen[name] = min(places)
+        return chosen
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limit that was chosen for each estimator, with lambda_="auto"."""
+        return {name: grid.limits[self._chosen_limits[name]] for name, grid in self._grids.items()}
+
+    @property
+    def grid(self) -> pa.Table | None:
+        """All limits that were tried with lambda_="auto", with their estimates; None without it."""
+        if not self._grids:
+            return None
+        rows = []
+        for name, grid in self._grids.items():
+            for j, policy in enumerate(self.policies):
+                for i, (limit, form) in enumerate(zip(grid.limits, grid.forms, strict=True)):
+                    e = self._estimate(self._sums.value(j, form), j, form)
+                    row = {"policy": policy, "estimator": name, "lambda": limit, "value": e.value, "stderr": e.stderr}
+                    rows.append({**row, "low": e.low, "high": e.high, "chosen": i == self._chosen_limits[name]})
+        return pa.Table.from_pylist(rows)
+
+    # Segments
+
+    @property
+    def segments(self) -> pa.Table | None:
+        """One row for each segment, policy and estimator; None without by=.
+
+        The p-value is that of the difference to the logging policy in the segment. The q-value is that of Benjamini and
+        Hochberg, over all segments, for each policy and estimator.
+        """
+        if not self.by:
+            return None
+        from drstream.evaluation.breakdown import segment_table
+
+        return segment_table(self)
+
+    def segment(self, **values: Any) -> Evaluation:
+        """The evaluation of one segment, e.g. result.segment(country="DE")."""
+        if not self.by:
+            raise DrstreamError("this evaluation has no segments: pass by= to evaluate")
+        unknown = [name for name in values if name not in self.by]
+        if unknown or len(values) < len(self.by):
+            raise DrstreamError(f"segment(...): give a value for each of {', '.join(self.by)}")
+        key = tuple(values[name] for name in self.by)
+        if key not in self._segments:
+            known = [", ".join(map(str, k)) for k in self._segments]
+            raise KeyError(f"there is no segment {key}: {suggest(', '.join(map(str, key)), known)}")
+        return self._evaluation_of(key)
+
+    def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
+        about = replace(self._about, skipped={})
+        return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
+
+    # Forms of the result
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each policy and estimator, with the paired difference to the logging policy."""
@@ -164,42 +342,50 @@ class Evaluation(WithModels):
         for policy in self.policies:
             for estimator in self.estimators:
                 gain = self.difference(policy, estimator=estimator)
-                rows.append(
-                    {
-                        "policy": policy,
-                        "estimator": estimator,
-                        **asdict(self[policy, estimator]),
-                        "difference": gain.value,
-                        "difference_low": gain.low,
-                        "difference_high": gain.high,
-                    }
-                )
+                found = self[policy, estimator]
+                row = {"policy": policy, "estimator": estimator, **vars(found)}
+                of_methods = row.pop("intervals")
+                row |= {"difference": gain.value, "difference_low": gain.low, "difference_high": gain.high}
+                if len(of_methods) > 1:
+                    for name, (low, high) in of_methods.items():
+                        row |= {f"{name}_low": low, f"{name}_high": high}
+                rows.append(row)
         return rows
 
     def to_arrow(self) -> pa.Table:
-        """One row for each policy and estimator; baseline, skipped rows and confidence are in the schema's metadata."""
-        about = {key: json.dumps(value) for key, value in self._about().items()}
+        """One row for each policy and estimator; baseline, findings and the like are in the schema's metadata."""
+        about = {key: json.dumps(value) for key, value in self._described().items()}
         return pa.Table.from_pylist(self.rows()).replace_schema_metadata(about)
 
     def to_pandas(self) -> pd.DataFrame:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        return plain({**self._about(), "estimates": self.rows()})
+        found = {**self._described(), "estimates": self.rows()}
+        if self.by:
+            assert self.segments is not None
+            found["segments"] = self.segments.to_pylist()
+        if self.grid is not None:
+            found["grid"] = self.grid.to_pylist()
+        if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:
+            found["rewards"] = {name: other.to_dict() for name, other in self.rewards.items() if other is not self}
+        return plain(found)
 
     def to_json(self, indent: int | None = 2) -> str:
         """The result as JSON. Undefined values are null."""
-        return json.dumps(self.to_dict(), indent=indent)
+        return json.dumps(self.to_dict(), indent=indent, default=str)
 
-    def _about(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, Any]:
         baseline = self.baseline
         return plain(
             {
                 "events": self.n,
+                "reward": self.reward,
                 "actions": self.labels,
                 "confidence": self.confidence,
                 "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
                 "skipped": self.skipped,
+                "findings": [finding.to_dict() for finding in self.findings],
                 **self.about_models(),
             }
         )
@@ -216,7 +402,17 @@ class Evaluation(WithModels):
         width = max(len("policy"), *map(len, self.policies))
         lines.append(f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}")
         for row in self.rows():
-            interval = f"[{row['low']:.6g}, {row['high']:.6g}]"
+            interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
+            ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
             who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
-            lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {row['ess']:>12,.0f}")
+            beside = row["warning"] or (GIVEN_THE_MODEL if GIVEN_THE_MODEL in row["method"] else "")
+            lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
+        lines += [f"  {finding}" for finding in to_show(self.findings)]
+        if len(self.rewards) > 1:
+            lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")
         return "\n".join(lines)
+
+
+def _effective(total: float, squares: float) -> float:
+    """The effective number of events whose weights have this sum, and this sum of squares."""
+    return total**2 / squares if squares > 0 else 0.0

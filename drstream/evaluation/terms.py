@@ -12,11 +12,11 @@ import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.evaluation.estimators import PREDICTED, WITH_WEIGHT, Estimator, Weight
+from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import terms as kernels
 from drstream.log import Block
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
-from drstream.moments import State
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
 
@@ -67,7 +67,7 @@ class Terms:
         weighted = []
         for weight, terms in wanted.items():
             given = [(parameters.get(name), neutral) for name, neutral in weight.parameters]
-            values = tuple(neutral if value is None else value for value, neutral in given)
+            values = weight.fixed or tuple(neutral if value is None else value for value, neutral in given)
             weighted.append(WeightTerms(weight, tuple(terms), values))
         return cls(any(PREDICTED in e.terms for e in chosen), tuple(weighted))
 
@@ -79,15 +79,70 @@ class Terms:
         return len(self.columns)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What the caller said about rewards and weights. Events outside of it are counted; None: nothing was said."""
+
+    reward_range: tuple[float, float] | None = None
+    max_weight: float | None = None
+    predictions: bool = False  # whether predictions must lie in the range, too
+
+
+@dataclass
+class Outside:
+    """How many numbers are outside of a bound, and the first of them."""
+
+    count: int
+    first: float
+    where: str
+
+    def merge(self, later: Outside) -> None:
+        self.count += later.count
+
+
 @dataclass
 class Tally:
     """The state of a pass over some events."""
 
-    moments: State
-    largest: Floats  # the largest weight, by policy and kind of weight
+    totals: Totals
     reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
+    mass: Floats  # sum of ν(a|x) over events, by policy and action; empty if no policy tells it
+    logged: Ints  # number of events, by logged action
     calibration: Calibration  # of r̂
+    other_than_clicks: int = 0  # number of rewards that are neither 0 nor 1
+    outside: dict[tuple[str, str | None], Outside] = field(default_factory=dict)  # by what, and policy
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
+    segments: Segments | None = None
+
+    def note_outside(
+        self, what: str, policy: str | None, values: Floats, low: float, high: float, block: Block
+    ) -> None:
+        """Count the values outside of [low, high]. They are by event, or by action and event."""
+        first = np.zeros(1, np.int64)
+        count = kernels.count_outside(values.reshape(-1), low, high, first)
+        if count:
+            where = block.where(int(first[0]) % len(block))
+            found = Outside(count, float(values.reshape(-1)[first[0]]), where)
+            if (what, policy) in self.outside:
+                self.outside[what, policy].merge(found)
+            else:
+                self.outside[what, policy] = found
+
+    def merge(self, later: Tally) -> None:
+        self.totals.merge(later.totals)
+        self.reduced += later.reduced
+        self.mass += later.mass
+        self.logged += later.logged
+        self.calibration.merge(later.calibration)
+        self.other_than_clicks += later.other_than_clicks
+        self.skipped.update(later.skipped)
+        for key, found in later.outside.items():
+            if key in self.outside:
+                self.outside[key].merge(found)
+            else:
+                self.outside[key] = Outside(found.count, found.first, found.where)
+        if self.segments is not None and later.segments is not None:
+            self.segments.merge(later.segments)
 
 
 class PolicyRows(NamedTuple):
@@ -105,12 +160,28 @@ class Job:
     models: BoundModels
     terms: Terms
     n_actions: int
-    typical_reward: float
+    pivot: float
+    bounds: Bounds = field(default_factory=Bounds)
+    down_sampled: bool = False  # a row counts as 1 / sample rate rows
+
+    @property
+    def first(self) -> int:
+        """Where the terms of policies begin: after the reward and, in a down-sampled log, 1 / sample rate."""
+        return 1 + self.down_sampled
 
     @property
     def variables(self) -> int:
-        """Number of variables: the reward, and the terms of each policy."""
-        return 1 + len(self.policies) * len(self.terms)
+        """Number of variables: the reward, perhaps 1 / sample rate, and the terms of each policy."""
+        return self.first + len(self.policies) * len(self.terms)
+
+    def weights(self, policy: int) -> tuple[int, ...]:
+        """The variables that are the weights of a policy."""
+        place = self.first + policy * len(self.terms) + self.terms.predicted
+        found = []
+        for group in self.terms.weighted:
+            found.append(place)
+            place += len(group.terms)
+        return tuple(found)
 
 
 class Workspace:
@@ -138,7 +209,7 @@ class Workspace:
 
     def _rows(self, policy: int) -> PolicyRows:
         terms = self.job.terms
-        first = 1 + policy * len(terms)
+        first = self.job.first + policy * len(terms)
         predicted = self.terms[first] if terms.predicted else self.predicted
         first += terms.predicted
         weighted = []
@@ -148,7 +219,7 @@ class Workspace:
         return PolicyRows(predicted, weighted)
 
 
-def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Floats:
+def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Events:
     """The terms (variables, n) of a block's events: the reward, then those of each policy."""
     space.fit(len(block))
     models, r = job.models, block.reward
@@ -156,33 +227,53 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Float
     if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     space.terms[0] = r
+    tally.other_than_clicks += kernels.count_other_than_clicks(r)
+    if job.bounds.reward_range is not None:
+        tally.note_outside("reward", None, r, *job.bounds.reward_range, block)
+    if len(tally.logged):
+        kernels.count_actions(block.action, tally.logged)
     if models.model is not None:
-        models.model.fill(block, space.rhat)
-        models.clamp_predictions(space.rhat, tally.calibration)
-        first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
-        if first_bad >= 0:
-            raise invalid_prediction(first_bad, space.rhat, block)
-        tally.calibration.add(space.logged_rhat, r)
+        _predict(job, block, space, tally)
     for j, policy in enumerate(job.policies):
         rows = space.policies[j]
-        logged_pi = _logged_probabilities(policy, block, space)
+        logged_pi = _logged_probabilities(policy, block, space, tally.mass[j])
         if models.model is not None:
             kernels.expected_reward(space.pi, space.rhat, rows.predicted)
         for k, (group, out) in enumerate(zip(job.terms.weighted, rows.weighted, strict=True)):
             group.kernel(logged_pi, p, *group.parameters, out[0])
-            kernels.raise_to_largest(out[0], tally.largest[j, k:])
             if group.reduced:
                 tally.reduced[j, k] += kernels.count_reduced(out[0], logged_pi, p)
-            kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.typical_reward, out)
-    return space.terms
+            elif job.bounds.max_weight is not None:
+                tally.note_outside("weight", policy.name, out[0], 0.0, job.bounds.max_weight, block)
+            kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.pivot, out)
+    if job.down_sampled:
+        weight = block.row_weight
+        space.terms *= weight
+        space.terms[1] = weight
+    return Events(space.terms, p)
 
 
-def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace) -> Floats:
+def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
+    """Fill in r̂(x, a), and r̂ of the logged actions."""
+    models = job.models
+    assert models.model is not None
+    models.model.fill(block, space.rhat)
+    models.clamp_predictions(space.rhat, tally.calibration)
+    first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
+    if first_bad >= 0:
+        raise invalid_prediction(first_bad, space.rhat, block)
+    tally.calibration.add(space.logged_rhat, block.reward)
+    if job.bounds.predictions and job.bounds.reward_range is not None:
+        tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
+
+
+def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace, mass: Floats) -> Floats:
     """ν(a_k|x_k). If the policy knows the probabilities of all actions, they are left in `space.pi`."""
     if policy.only_logged:
+        mass[:] = np.nan
         return policy.logged(block)
     policy.fill(block, space.pi)
-    first_bad = kernels.first_improper(space.pi, space.sums)
+    first_bad = kernels.first_improper(space.pi, space.sums, mass)
     if first_bad >= 0:
         raise invalid_probabilities(f"policy {policy.name!r}", space.pi[:, first_bad], block.where(first_bad))
     kernels.logged_probability(space.pi, block.action, space.logged_pi)

@@ -61,7 +61,7 @@ def _add_pair(terms, first, last, members, i, out):
 
 
 @helper
-def _add_products(terms, first, last, members, out):
+def add_products(terms, first, last, members, out):
     """Add the products of the members' rows to the upper triangle of their matrix, which is flat in `out`.
 
     Rows are sliced one by one: a slice of the matrix is not contiguous, and its rows would not vectorise.
@@ -114,7 +114,7 @@ def update(terms, members, starts, count, sums, carries, comoments):
             group = members[starts[g] : starts[g + 1]]
             size = group.shape[0]
             out = comoments[flat : flat + size * size]
-            _add_products(terms, first, last, group, out)
+            add_products(terms, first, last, group, out)
             _add_shift(shift, _chan_factor(n, m), group, out)
             flat += size * size
         count[0] = n + m

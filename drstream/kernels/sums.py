@@ -24,6 +24,14 @@ def dot(x, y):
     return total
 
 
+@unordered_helper
+def plain_sum(x):
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    return total
+
+
 @helper
 def compensated_sum(x, high, low):
     """The sum of x, and what rounding took from it. `high` and `low` are scratch of ACCUMULATORS numbers."""

@@ -6,9 +6,9 @@ takes few calls, because each call releases the interpreter's lock and must get 
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
-from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, float64, int64, void
-from drstream.kernels.sums import ACCUMULATORS
+from drstream.kernels._jit import helper, kernel, unordered_helper
+from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
+from drstream.kernels.sums import ACCUMULATORS, plain_sum
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 # Codes of the terms, from the weight w of an event, its reward r, a typical reward (the pivot), and the model r̂
@@ -21,8 +21,8 @@ TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over
 
 
 @helper
-def _improper(pi, first, last, total):
-    """Whether any of the columns first..last is improper; `total` receives the sums of these columns."""
+def _improper(pi, first, last, total, mass):
+    """Whether any of the columns first..last is improper; `total` receives their sums, `mass` gains those of rows."""
     sums = total[first:last]
     sums[:] = 0.0
     bad = 0
@@ -31,6 +31,7 @@ def _improper(pi, first, last, total):
         for i in range(row.shape[0]):
             sums[i] += row[i]
             bad |= row[i] < 0.0
+        mass[k] += plain_sum(row)
     for i in range(sums.shape[0]):
         bad |= not abs(sums[i] - 1.0) <= TOLERANCE
     return bad != 0
@@ -44,11 +45,14 @@ def _any_negative(pi, i):
     return negative
 
 
-@kernel(int64(F8_IN2, F8))
-def first_improper(pi, total):
-    """The first event whose probabilities are negative, NaN, or do not sum to 1; `total` receives the sums."""
+@kernel(int64(F8_IN2, F8, F8))
+def first_improper(pi, total, mass):
+    """The first event whose probabilities are negative, NaN, or do not sum to 1; `total` receives the sums.
+
+    mass[k] gains the probabilities of action k.
+    """
     for first in range(0, pi.shape[1], TILE):
-        if _improper(pi, first, min(first + TILE, pi.shape[1]), total):
+        if _improper(pi, first, min(first + TILE, pi.shape[1]), total, mass):
             i = first
             while abs(total[i] - 1.0) <= TOLERANCE and not _any_negative(pi, i):
                 i += 1
@@ -115,18 +119,79 @@ def switched(pi, p, lambda_, out):
         out[i] = w if w <= lambda_ else 0.0
 
 
-@kernel(void(F8_IN, F8))
-def raise_to_largest(x, largest):
-    """largest[0] <- the largest of itself and x. It takes 64 values at a time, so that it vectorises."""
+# What is known about weights: fields of `inspected`, for each policy and kind of weight
+LARGEST = 0  # the largest weight
+THIN = 1  # sum of the weights of events with a small propensity
+POSITIVE, POSITIVE_SQUARES = 2, 3  # sums of w and w² over events with a positive reward
+INSPECTED = 4  # number of fields
+
+
+@helper
+def _largest(x):
+    """The largest of x and 0. It takes 64 values at a time, so that it vectorises."""
     found = np.zeros(ACCUMULATORS)
     whole = x.shape[0] // ACCUMULATORS * ACCUMULATORS
     for start in range(0, whole, ACCUMULATORS):
         for k in range(ACCUMULATORS):
             found[k] = max(found[k], x[start + k])
+    largest = 0.0
     for k in range(ACCUMULATORS):
-        largest[0] = max(largest[0], found[k])
+        largest = max(largest, found[k])
     for i in range(whole, x.shape[0]):
-        largest[0] = max(largest[0], x[i])
+        largest = max(largest, x[i])
+    return largest
+
+
+@unordered_helper
+def _sums_of_weights(w, p, r, thin):
+    small = 0.0
+    positive = 0.0
+    squares = 0.0
+    for i in range(w.shape[0]):
+        small += w[i] * (p[i] < thin)
+        rewarded = w[i] * (r[i] > 0.0)
+        positive += rewarded
+        squares += rewarded * rewarded
+    return small, positive, squares
+
+
+@kernel(void(F8_IN, F8_IN, F8_IN, float64, F8))
+def inspect(w, p, r, thin, inspected):
+    """Add weights to what is known about them. A propensity below `thin` is small."""
+    inspected[LARGEST] = max(inspected[LARGEST], _largest(w))
+    small, positive, squares = _sums_of_weights(w, p, r, thin)
+    inspected[THIN] += small
+    inspected[POSITIVE] += positive
+    inspected[POSITIVE_SQUARES] += squares
+
+
+@kernel(void(I4_IN, I8))
+def count_actions(action, counts):
+    for i in range(action.shape[0]):
+        counts[action[i]] += 1
+
+
+@kernel(int64(F8_IN))
+def count_other_than_clicks(r):
+    """How many rewards are neither 0 nor 1."""
+    count = 0
+    for i in range(r.shape[0]):
+        count += (r[i] != 0.0) & (r[i] != 1.0)
+    return count
+
+
+@kernel(int64(F8_IN, float64, float64, I8))
+def count_outside(x, low, high, first):
+    """How many numbers lie outside of [low, high]; first[0] receives the index of the first one."""
+    count = 0
+    for i in range(x.shape[0]):
+        count += (x[i] < low) | (x[i] > high)
+    if count > 0:
+        i = 0
+        while low <= x[i] <= high:
+            i += 1
+        first[0] = i
+    return count
 
 
 @kernel(int64(F8_IN, F8_IN, F8_IN))

@@ -30,10 +30,17 @@ class Batch:
     n_features: int
     columns: pa.RecordBatch  # columns that policies and models read
     fold: Ints | None = None  # fold of each event, if models are fitted by fold
+    keys: NDArray[np.uint64] | None = None  # key of each event's cluster, if events are clustered
+    row_weight: Floats | None = None  # number of rows that each row stands for, in a down-sampled log
+    more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # space for the features of a block
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def for_reward(self, name: str) -> Batch:
+        """Return the same events with another reward of the log."""
+        return replace(self, reward=self.more_rewards[name]) if name in self.more_rewards else self
 
     def row_number(self, i: int) -> int:
         """Return the row number of event i in the log."""
@@ -74,6 +81,12 @@ class Block:
         return self.batch.propensity[self.start : self.stop]
 
     @property
+    def row_weight(self) -> Floats:
+        """The number of rows that each row stands for. The log must be down-sampled."""
+        assert self.batch.row_weight is not None
+        return self.batch.row_weight[self.start : self.stop]
+
+    @property
     def fold(self) -> Ints:
         """The fold of each event. The pass must have folds."""
         assert self.batch.fold is not None
@@ -108,6 +121,9 @@ class Block:
             context=context,
             columns=batch.columns.take(pa.array(places)) if batch.columns.num_columns else batch.columns,
             fold=None if batch.fold is None else batch.fold[places],
+            keys=None,
+            row_weight=None,
+            more_rewards={},
             scratch=np.empty(0),
         )
         return Block(taken, 0, len(events))

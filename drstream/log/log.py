@@ -22,8 +22,10 @@ from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
+from drstream.types import Floats
 
 PEEK_ROWS = 1024
+FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
 class Log:
@@ -36,10 +38,13 @@ class Log:
                 `Sparse(...)`. By default, the log looks for columns with usual names.
     action, reward, propensity
                 Names of columns. By default, the log looks for columns with usual names, and `repr` says which it
-                found. Pass propensity=None if the log has no propensities.
+                found. Pass propensity=None if the log has no propensities. With reward=["visit", "spend"], `evaluate`
+                evaluates both rewards in one pass; everything else uses the first.
     actions     Labels of the actions, in the order of a policy's probabilities, or the number of actions. By default,
                 the log finds them itself.
     filter      A pyarrow expression. Only rows that satisfy it belong to the log.
+    sample_rate For a down-sampled log: a column with the probability with which each row was kept. In `evaluate`, a row
+                then counts as 1 / sample_rate rows.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -59,11 +64,12 @@ class Log:
         source: Any,
         context: str | Sequence[str] | Sparse | Find = FIND,
         action: str | Find = FIND,
-        reward: str | Find = FIND,
+        reward: str | Sequence[str] | Find = FIND,
         propensity: str | Find | None = FIND,
         *,
         actions: int | Sequence[Any] | None = None,
         filter: ds.Expression | None = None,
+        sample_rate: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -71,7 +77,7 @@ class Log:
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
-        self.roles = assign_roles(self.source.schema, context, action, reward, propensity)
+        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate)
         self.filter = filter
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
@@ -87,16 +93,27 @@ class Log:
         return action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
 
     @cached_property
+    def pivot(self) -> float:
+        """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
+        first = self._first_rewards
+        mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
+        return mean if abs(mean) > FAR * spread else 0.0
+
+    @property
     def typical_reward(self) -> float:
-        """Mean of the first finite rewards, or 0 if there are none. Sums of rewards are taken about it."""
+        """Mean of the first finite rewards, or 0 if there are none."""
+        first = self._first_rewards
+        mean = float(first.mean()) if len(first) else 0.0
+        return -mean if self.roles.negated else mean
+
+    @cached_property
+    def _first_rewards(self) -> Floats:
         name = self.roles.reward
         for part in self.source.peek(PEEK_ROWS).parts([name]):
             for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
                 first = floats_or_nan(batch.column(0))
-                first = first[np.isfinite(first)]
-                mean = float(first.mean()) if len(first) else 0.0
-                return -mean if self.roles.negated else mean
-        return 0.0
+                return first[np.isfinite(first)]
+        return np.empty(0)
 
     @property
     def n_actions(self) -> int:
@@ -124,6 +141,13 @@ class Log:
             return self
         return self._but(labels=range(n_actions))
 
+    def for_reward(self, name: str) -> Log:
+        """Return the same log with this one reward."""
+        other = self._but(roles=replace(self.roles, reward=name, more_rewards=()))
+        for known in ("pivot", "_first_rewards"):
+            other.__dict__.pop(known, None)
+        return other
+
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
         return self._but(roles=replace(self.roles, propensity=None))
@@ -145,7 +169,7 @@ class Log:
         """
         if not 0 <= fraction <= 1:
             raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
-        self._check_cluster(cluster)
+        self.check_cluster(cluster)
         key = split_seed(seed, len(self._splits))
         parts = Split(key, 0.0, fraction, cluster=cluster), Split(key, fraction, 1.0, cluster=cluster)
         return self.part_of(parts[0]), self.part_of(parts[1])
@@ -154,10 +178,10 @@ class Log:
         """Return `count` folds, chosen by a hash of the row number or of the value in the column `cluster`."""
         if count < 2:
             raise LogError(f"folds({count}): at least 2")
-        self._check_cluster(cluster)
+        self.check_cluster(cluster)
         return Folds(count, seed, cluster)
 
-    def _check_cluster(self, cluster: str | None) -> None:
+    def check_cluster(self, cluster: str | None) -> None:
         if cluster is not None:
             require_column(self.source.schema, cluster, "cluster")
             check_cluster(self.source.schema, cluster)
@@ -205,6 +229,7 @@ class Log:
         action: bool = False,
         columns: Sequence[str] = (),
         folds: Folds | None = None,
+        cluster: str | None = None,
     ) -> Reader:
         """Return a reader of this log's parts that decodes only what is asked for."""
         for name in columns:
@@ -222,6 +247,7 @@ class Log:
             skip_bad_rows=self.on_bad_row == "skip",
             decode_rows=self.batch_size,
             folds=folds,
+            cluster=cluster,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
@@ -245,6 +271,10 @@ class Log:
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
             f"  propensity  {'none' if roles.propensity is None else roles.propensity}",
         ]
+        if roles.more_rewards:
+            lines[3] += f"; also {', '.join(roles.more_rewards)}"
+        if roles.sample_rate is not None:
+            lines.append(f"  sample rate {roles.sample_rate}")
         if self.filter is not None:
             lines.append(f"  filter      {self.filter}")
         lines += [f"  split       {split}" for split in self._splits]

@@ -49,12 +49,15 @@ class Reader:
     skip_bad_rows: bool
     decode_rows: int | None
     folds: Folds | None = None
+    cluster: str | None = None  # the column whose values tell which events depend on each other
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that must be decoded."""
         roles = self.roles
-        names = [roles.reward, *self.extra, *self.filter_columns, *self.clusters]
+        names = [*roles.rewards, *self.extra, *self.filter_columns, *self.clusters]
+        if roles.sample_rate is not None:
+            names.append(roles.sample_rate)
         if roles.propensity is not None:
             names.append(roles.propensity)
         if self.with_action:
@@ -65,9 +68,10 @@ class Reader:
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The columns whose values, instead of row numbers, decide on splits and folds."""
+        """The columns whose values, instead of row numbers, decide on splits, folds and buckets."""
         users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
-        return tuple(dict.fromkeys(user.cluster for user in users if user.cluster is not None))
+        names = [*(user.cluster for user in users), self.cluster]
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
         """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
@@ -80,7 +84,7 @@ class Reader:
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
         row = part.first_row
-        numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds
+        numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds or self.cluster
         for batch in part.batches(self.decode_rows):
             first, row = row, row + batch.num_rows
             if numbered:
@@ -121,9 +125,15 @@ class Reader:
     def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Bools]]:
         """Yield each reason to leave rows out, with those rows."""
         roles = self.roles
-        reward = batch.column(roles.reward)
-        yield "reward is null", nulls(reward)
-        yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
+        for name in roles.rewards:
+            reward = batch.column(name)
+            yield "reward is null", nulls(reward)
+            yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
+        if roles.sample_rate is not None:
+            rate = batch.column(roles.sample_rate)
+            yield "sample rate is null", nulls(rate)
+            kept = floats_or_nan(rate)
+            yield "sample rate is not in (0, 1]", ~((kept > 0) & (kept <= 1))
         if roles.propensity is not None:
             p = batch.column(roles.propensity)
             yield "propensity is null", nulls(p)
@@ -167,9 +177,8 @@ class Reader:
         def where(i: int) -> str:
             return part.place.of_row(int(rows + i if isinstance(rows, int) else rows[i]))
 
-        reward = floats(self._whole(batch, roles.reward, "reward", where))
-        if roles.negated:
-            reward = -reward
+        reward = self._reward(batch, roles.reward, where)
+        more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
         propensity = NO_NUMBERS
         if roles.propensity is not None:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
@@ -177,6 +186,8 @@ class Reader:
         if self.with_action:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
+        for other in more.values():
+            self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
         context: list[NDArray[Any]] | NDArray[Any] | Csr = []
         if self.with_context and roles.sparse is not None:
             context = self._sparse_context(batch, where)
@@ -189,8 +200,26 @@ class Reader:
             context = columns[0] if roles.listed else columns
         extra = batch.select(list(self.extra))
         fold = None if self.folds is None else self.folds.of(self._keys(batch, self.folds.cluster, part))
+        keys = None if self.cluster is None else self._keys(batch, self.cluster, part)
         events = rows, action, reward, propensity
-        return Batch(part.place, *events, context, self.n_features, extra, fold)
+        weight = self._row_weight(batch, where)
+        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more)
+
+    def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
+        reward = floats(self._whole(batch, name, "reward", where))
+        return -reward if self.roles.negated else reward
+
+    def _row_weight(self, batch: pa.RecordBatch, where: Where) -> Floats | None:
+        """Return the number of rows that each row stands for, 1 / sample rate; None if the log is not down-sampled."""
+        name = self.roles.sample_rate
+        if name is None:
+            return None
+        rate = floats(self._whole(batch, name, "sample rate", where))
+        bad = ~((rate > 0) & (rate <= 1))
+        if bad.any():
+            i = int(np.argmax(bad))
+            raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
+        return 1 / rate
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse

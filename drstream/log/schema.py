@@ -6,7 +6,7 @@ import enum
 import fnmatch
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -43,16 +43,53 @@ class Roles:
     propensity: str | None  # None if the log has none
     negated: bool  # the reward column holds costs
     sparse: Sparse | None = None  # how to read a sparse context
+    more_rewards: tuple[str, ...] = ()  # beside `reward`, for a log with several
+    sample_rate: str | None = None  # the probability with which a row was kept, in a down-sampled log
+
+    @property
+    def rewards(self) -> tuple[str, ...]:
+        return self.reward, *self.more_rewards
 
 
 def assign_roles(
     schema: pa.Schema,
     context: str | Sequence[str] | Sparse | Find,
     action: str | Find,
-    reward: str | Find,
+    reward: str | Sequence[str] | Find,
     propensity: str | Find | None,
+    sample_rate: str | None = None,
 ) -> Roles:
     """Find each role's column and check its type."""
+    roles = _assign(schema, context, action, *_first_reward(reward), propensity, sample_rate)
+    if isinstance(reward, str | Find):
+        return roles
+    for name in reward[1:]:
+        require_column(schema, name, "reward")
+        _check(schema, name, "reward", is_number, "numbers or booleans")
+        if name in (*roles.context, roles.action, roles.propensity, sample_rate):
+            raise LogError(f"column {name!r} is a reward: it cannot have another role")
+    return replace(roles, more_rewards=tuple(reward[1:]))
+
+
+def _first_reward(reward: str | Sequence[str] | Find) -> tuple[str | Find, tuple[str, ...]]:
+    """Return the first reward, and the others."""
+    if isinstance(reward, str | Find):
+        return reward, ()
+    names = list(reward)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise LogError(f"{parameter('reward', names)}: name one column, or several different ones")
+    return names[0], tuple(names[1:])
+
+
+def _assign(
+    schema: pa.Schema,
+    context: str | Sequence[str] | Sparse | Find,
+    action: str | Find,
+    reward: str | Find,
+    more_rewards: tuple[str, ...],
+    propensity: str | Find | None,
+    sample_rate: str | None,
+) -> Roles:
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
         raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
@@ -64,20 +101,27 @@ def assign_roles(
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
     if propensity is not None:
         _check(schema, found["propensity"], "propensity", is_number, "numbers")
+    taken = {*found.values(), *more_rewards}
+    if sample_rate is not None:
+        require_column(schema, sample_rate, "sample_rate")
+        _check(schema, sample_rate, "sample_rate", is_number, "numbers")
+        taken.add(sample_rate)
     if isinstance(context, Sparse):
         for name in context.columns:
             require_column(schema, name, "context")
         check_sparse(schema, context)
         contexts = context.columns
     else:
-        contexts = _find_context(schema, context, taken=set(found.values()))
+        contexts = _find_context(schema, context, taken)
     for role, name in found.items():
         if name in contexts:
             raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
     negated = reward is FIND and found["reward"].lower() in COSTS
     places = found["action"], found["reward"], found.get("propensity")
+    if sample_rate is not None and sample_rate in (*contexts, *found.values()):
+        raise LogError(f"column {sample_rate!r} is the sample rate: it cannot have another role")
     if isinstance(context, Sparse):
-        return Roles(contexts, False, *places, negated, context)
+        return Roles(contexts, False, *places, negated, context, sample_rate=sample_rate)
     listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
     for name in contexts:
         kind = schema.field(name).type
@@ -86,7 +130,7 @@ def assign_roles(
                 f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers"
             )
         _check(schema, name, "context", lambda t: is_number(t.value_type if is_list(t) else t), "numbers or booleans")
-    return Roles(contexts, listed, *places, negated)
+    return Roles(contexts, listed, *places, negated, sample_rate=sample_rate)
 
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:

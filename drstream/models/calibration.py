@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from drstream.kernels import calibration as kernels
 from drstream.types import Floats
-
-if TYPE_CHECKING:
-    pass
 
 
 class Calibration:

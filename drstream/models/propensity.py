@@ -168,7 +168,7 @@ class Logger:
         """out[i] <- the propensity of event i; `pi` is space for (K, n)."""
         self.policy.fill(block, pi)
         sums = np.empty(len(block))
-        first_bad = first_improper(pi, sums)
+        first_bad = first_improper(pi, sums, np.empty(len(pi)))
         if first_bad >= 0:
             raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
         logged_probability(pi, block.action, out)

@@ -64,7 +64,7 @@ MAY_IMPORT = {
     "storage": {*BASICS, "log"},
     "log": LOG,
     "moments": {"types", "kernels"},
-    "intervals": BASICS,
+    "intervals": {*BASICS, "parameters"},
     "results": BASICS,
     "sampling": {"types", "kernels"},
     "progress": {"errors", "kernels"},  # kernels/_notice.py says that it compiles, and no more

@@ -1,4 +1,4 @@
-"""Intervals: by the delta method and the normal distribution from merged states, by Student's t from replicates."""
+"""Standard errors by the delta method, and intervals by the normal and by Student's t distribution."""
 
 from __future__ import annotations
 

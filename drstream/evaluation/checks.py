@@ -1,0 +1,217 @@
+"""The checks of a result: facts about each policy, and the findings that follow. Each check is one entry of `ALL`.
+
+A finding says what is seen, what it means, and what to do. Thresholds are constants of this module; docs/coverage.md
+shows what intervals do on both sides of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drstream.findings import LOOK, OK, STOP, Finding
+
+FAR, VERY_WRONG = 4.0, 0.1  # standard errors of the mean weight from 1; distance from 1
+FEW, VERY_FEW = 200.0, 20.0  # effective sample size
+LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weights
+UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
+THIN = 0.05  # mass on events with a small propensity
+FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a positive reward
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about one policy on a log. Unknown numbers are NaN."""
+
+    policy: str
+    n: int
+    mean_weight: float = math.nan
+    stderr: float = math.nan  # of the mean weight
+    ess: float = math.nan
+    largest_share: float = math.nan  # of the largest weight in the sum of all weights
+    unlogged: float = math.nan  # share of the policy's mass on actions that were never logged
+    unlogged_actions: Sequence[Any] = ()
+    thin: float = math.nan  # share of the policy's mass on events with a small propensity
+    least: float = 0.01  # what counts as a small propensity
+    rewarded: float = math.nan  # effective number of events with a positive reward
+    unrewarded: float = math.nan  # and of the others, if all rewards are 0 or 1
+    estimated_propensities: bool = False
+
+    @property
+    def z(self) -> float:
+        return (self.mean_weight - 1) / self.stderr if self.stderr > 0 else math.nan
+
+    @property
+    def rare(self) -> float:
+        """Effective number of events of the rarer kind: with a positive reward, or without one."""
+        known = [x for x in (self.rewarded, self.unrewarded) if not math.isnan(x)]
+        return min(known, default=math.nan)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether few events carry most of the weight."""
+        return self.ess < FEW or self.largest_share > LARGE_SHARE
+
+
+Check = Callable[[Facts], Finding | None]
+
+
+def _finding(level: str, check: str, facts: Facts, value: float, *sentences: str) -> Finding:
+    return Finding(level, check, facts.policy, value, " ".join(sentences))
+
+
+def unlogged_mass(facts: Facts) -> Finding | None:
+    """Mass on actions that were never logged: nothing is known about their rewards."""
+    if math.isnan(facts.unlogged):
+        return None
+    if facts.unlogged <= UNLOGGED:
+        return _finding(
+            OK, "unlogged", facts, facts.unlogged, f"{facts.policy} puts its mass on actions that the log has."
+        )
+    shown = ", ".join(map(repr, facts.unlogged_actions[:5])) + (", ..." if len(facts.unlogged_actions) > 5 else "")
+    return _finding(
+        STOP if facts.unlogged > MOSTLY_UNLOGGED else LOOK,
+        "unlogged",
+        facts,
+        facts.unlogged,
+        f"{facts.policy} puts {facts.unlogged:.2%} of its mass on actions that were never logged ({shown}).",
+        "The log says nothing about their rewards: IPS counts them as 0, SNIPS as average, and DR as the model says.",
+        "Evaluate a policy that leaves them out, or log them first.",
+    )
+
+
+def mean_weight(facts: Facts) -> Finding | None:
+    """The mean weight must be 1, up to chance, if propensities are right and the log covers the policy."""
+    if math.isnan(facts.mean_weight):
+        return None
+    if not abs(facts.z) > FAR and facts.mean_weight > 0:
+        text = f"The mean weight of {facts.policy} is {facts.mean_weight:.4g}, as it should be."
+        return _finding(OK, "mean weight", facts, facts.mean_weight, text)
+    whose = "the propensity model is" if facts.estimated_propensities else "the logged propensities are"
+    wrong = abs(facts.mean_weight - 1) > VERY_WRONG
+    return _finding(
+        STOP if wrong else LOOK,
+        "mean weight",
+        facts,
+        facts.mean_weight,
+        f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
+        f"Either {whose} wrong, or the policy takes actions that the log lacks, or rare events with large weights are "
+        "missing.",
+        "Check the propensities with an audit of the log.",
+    )
+
+
+def effective_sample(facts: Facts) -> Finding | None:
+    """A small effective sample size: few events decide on the estimate."""
+    if math.isnan(facts.ess):
+        if facts.mean_weight == 0:
+            return _finding(
+                STOP,
+                "ess",
+                facts,
+                0.0,
+                f"No event of the log has weight for {facts.policy}.",
+                "The log says nothing about this policy.",
+                "Evaluate a policy that takes the logged actions at least sometimes.",
+            )
+        return None
+    share = facts.ess / facts.n
+    seen = f"The effective sample size of {facts.policy} is {facts.ess:,.0f} of {facts.n:,} events ({share:.2%})."
+    if facts.ess >= FEW:
+        return _finding(OK, "ess", facts, facts.ess, seen)
+    return _finding(
+        STOP if facts.ess < VERY_FEW else LOOK,
+        "ess",
+        facts,
+        facts.ess,
+        seen,
+        "A few events decide on the estimate, and its interval may be wrong.",
+        "Use more events, a policy closer to the logging policy, or an estimator that limits weights (cap).",
+    )
+
+
+def largest_weight(facts: Facts) -> Finding | None:
+    """One event that carries much of the weight."""
+    if math.isnan(facts.largest_share):
+        return None
+    seen = f"The largest weight of {facts.policy} is {facts.largest_share:.2%} of the sum of all weights."
+    if facts.largest_share <= LARGE_SHARE:
+        return _finding(OK, "largest weight", facts, facts.largest_share, seen)
+    return _finding(
+        STOP if facts.largest_share > HUGE_SHARE else LOOK,
+        "largest weight",
+        facts,
+        facts.largest_share,
+        seen,
+        "One event decides on the estimate.",
+        "Limit the weights (cap), or use more events.",
+    )
+
+
+def thin_mass(facts: Facts) -> Finding | None:
+    """Mass where the logging policy hardly ever explored."""
+    if math.isnan(facts.thin):
+        return None
+    seen = f"{facts.policy} has {facts.thin:.2%} of its mass where the propensity is below {facts.least:g}."
+    if facts.thin <= THIN:
+        return _finding(OK, "small propensities", facts, facts.thin, seen)
+    return _finding(
+        LOOK,
+        "small propensities",
+        facts,
+        facts.thin,
+        seen,
+        "There the log has few events with large weights.",
+        "Expect wide intervals, and compare DR with IPS.",
+    )
+
+
+def effective_rewards(facts: Facts) -> Finding | None:
+    """Few events with a positive reward, or few without one: normal intervals are then too narrow."""
+    if math.isnan(facts.rare):
+        return None
+    what = "with a positive reward" if facts.rare == facts.rewarded else "without a positive reward"
+    seen = f"{facts.policy} has about {facts.rare:,.3g} effective events {what}."
+    if facts.rare >= FEW_REWARDS:
+        return _finding(OK, "effective rewards", facts, facts.rare, seen)
+    return _finding(
+        STOP if facts.rare < VERY_FEW_REWARDS else LOOK,
+        "effective rewards",
+        facts,
+        facts.rare,
+        seen,
+        "A normal interval would be too narrow.",
+        "Use more events, or likelihood intervals, which need the range of the rewards.",
+    )
+
+
+def estimated_propensities(facts: Facts) -> Finding | None:
+    """Intervals leave out the error of a propensity model."""
+    if not facts.estimated_propensities:
+        return None
+    return _finding(
+        LOOK,
+        "estimated propensities",
+        facts,
+        math.nan,
+        f"The propensities that weigh {facts.policy} are estimated.",
+        "Intervals leave out the error of the propensity model, which can be larger than the interval.",
+        "Use logged propensities if there are any.",
+    )
+
+
+ALL: tuple[Check, ...] = (
+    unlogged_mass,
+    mean_weight,
+    effective_sample,
+    largest_weight,
+    thin_mass,
+    effective_rewards,
+    estimated_propensities,
+)
+
+
+def findings_of(facts: Facts) -> list[Finding]:
+    return [found for check in ALL if (found := check(facts)) is not None]

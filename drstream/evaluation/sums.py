@@ -1,0 +1,198 @@
+"""What a pass leaves behind: sums over all events, and the statistics that estimates and intervals are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from drstream import intervals
+from drstream.evaluation.estimators import Estimator, Sample
+from drstream.intervals.statistic import Groups, Side, Statistic
+from drstream.types import Floats, Ints
+
+Place = slice
+
+
+@dataclass(frozen=True)
+class Group:
+    """Means and co-moments of a group of variables: the reward, perhaps 1 / sample rate, and the same terms of every
+    policy. Also their sums by bucket and by stretch, if these were gathered.
+    """
+
+    means: Floats
+    comoment: Floats
+    buckets: Groups | None = None
+    stretches: Groups | None = None
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What is known about weights, by policy and kind of weight."""
+
+    largest: Floats
+    thin: Floats  # sum of the weights of events with a small propensity
+    positive: Floats  # sum of the weights of events with a positive reward
+    positive_squares: Floats  # and of their squares
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Where policies put their mass, and where the log has events."""
+
+    mass: Floats  # sum of ν(a|x) over events, by policy and action; NaN if unknown
+    logged: Ints  # number of events, by logged action; empty if no policy needed actions
+    clicks: bool  # whether all rewards are 0 or 1
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over all events."""
+
+    n: int  # events
+    groups: dict[tuple[str, ...], Group]  # by the columns of the terms
+    weights: list[str]  # columns of the weights, in the order of `inspected` and `reduced`
+    inspected: Inspected
+    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight; -1 if unknown
+    pivot: float
+    down_sampled: bool
+    overlap: Overlap
+
+    @property
+    def first(self) -> int:
+        """Where the terms of policies begin in a group."""
+        return 1 + self.down_sampled
+
+    @cached_property
+    def _any_group(self) -> Group:
+        return next(iter(self.groups.values()))
+
+    def value(self, j: int, estimator: Estimator) -> Statistic:
+        """The estimate of policy j, as a function of means."""
+        group = self.groups[estimator.columns]
+        size = len(estimator.terms)
+        place = slice(self.first + j * size, self.first + (j + 1) * size)
+        at = self._function(group, place, estimator)
+        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
+            value, gradient = float(at(group.means)), self._gradient(group, place, estimator)
+        if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
+            gradient[:] = math.nan  # no event has weight for this policy: no interval, not one of width 0
+        return self._statistic(group, value, gradient, at, self._sides(place, estimator, len(group.means)))
+
+    def baseline(self, group: Group | None = None) -> Statistic:
+        """The logging policy's own mean reward."""
+        group = group or self._any_group
+        gradient, score = np.zeros((2, len(group.means)))
+        gradient[0] = score[0] = 1.0
+        value = float(group.means[0])
+        if self.down_sampled:
+            scale = group.means[1]
+            value /= scale
+            gradient[0], gradient[1] = 1 / scale, -value / scale
+        sides = () if self.down_sampled else (Side(1.0, "baseline", None, score),)
+        return self._statistic(group, value, gradient, self._mean_reward, sides)
+
+    def difference(self, j: int, other: int | None, estimator: Estimator) -> Statistic:
+        """The value of policy j minus that of another, or of the logging policy (None)."""
+        group = self.groups[estimator.columns]
+        left = self.value(j, estimator)
+        right = self.baseline(group) if other is None else self.value(other, estimator)
+        sides: tuple[Side, ...] = ()
+        if left.sides and right.sides:
+            mirrored = (Side(-side.sign, side.kind, side.weight, side.score) for side in right.sides)
+            sides = (*left.sides, *mirrored)
+
+        def at(means: Floats) -> float:
+            return left.at(means) - right.at(means)
+
+        return self._statistic(group, left.value - right.value, left.gradient - right.gradient, at, sides)
+
+    def _statistic(
+        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], float], sides: tuple[Side, ...]
+    ) -> Statistic:
+        return Statistic(
+            value, self.n, group.means, group.comoment, gradient, at, sides, group.buckets, group.stretches
+        )
+
+    def _mean_reward(self, means: Floats) -> float:
+        return float(means[0] / means[1] if self.down_sampled else means[0])
+
+    def _sample(self, means: Floats, covariance: Floats) -> Sample:
+        return Sample(means, covariance, self.pivot)
+
+    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], float]:
+        covariance = self._covariance(group, place)
+
+        def at(means: Floats) -> float:
+            scale = means[1] if self.down_sampled else 1.0
+            with np.errstate(all="ignore"):
+                return float(estimator.value(self._sample(means[place] / scale, covariance)))
+
+        return at
+
+    def _covariance(self, group: Group, place: Place) -> Floats:
+        """Covariances of a policy's terms; in a down-sampled log, of what they contribute to the means."""
+        if not self.down_sampled:
+            return group.comoment[place, place] / self.n
+        scale = group.means[1]
+        with np.errstate(all="ignore"):
+            ratio = group.means[place] / scale
+        pick = np.zeros((len(ratio), len(group.means)))
+        pick[:, place] = np.eye(len(ratio)) / scale
+        pick[:, 1] = -ratio / scale
+        return pick @ group.comoment @ pick.T / self.n
+
+    def _gradient(self, group: Group, place: Place, estimator: Estimator) -> Floats:
+        scale = group.means[1] if self.down_sampled else 1.0
+        ratio = group.means[place] / scale
+        inner = np.asarray(estimator.gradient(self._sample(ratio, self._covariance(group, place))), np.float64)
+        gradient = np.zeros(len(group.means))
+        gradient[place] = inner / scale
+        if self.down_sampled:
+            gradient[1] = -float(inner @ ratio) / scale
+        return gradient
+
+    def _sides(self, place: Place, estimator: Estimator, variables: int) -> tuple[Side, ...]:
+        coefficients = None if self.down_sampled else estimator.score_coefficients(self.pivot)
+        if coefficients is None:
+            return ()
+        score = np.zeros(variables)
+        score[place] = coefficients
+        weight = None if estimator.weight is None else place.start + estimator.terms.index("weight")
+        return (Side(1.0, str(estimator.score), weight, score),)
+
+    def kind(self, estimator: Estimator) -> int:
+        """The index of the estimator's weight."""
+        return self.weights.index(estimator.column("weight"))
+
+    def _weight(self, j: int, kind: int) -> tuple[Group, int]:
+        """The group that has a weight of policy j, and its place there."""
+        column = self.weights[kind]
+        terms = next(terms for terms in self.groups if column in terms)
+        return self.groups[terms], self.first + j * len(terms) + terms.index(column)
+
+    def mean_weight(self, j: int, kind: int) -> tuple[float, float]:
+        """The mean of the weights of policy j, of one kind, and its standard error."""
+        group, place = self._weight(j, kind)
+        gradient = np.zeros(len(group.means))
+        scale = float(group.means[1]) if self.down_sampled else 1.0
+        mean = float(group.means[place]) / scale
+        gradient[place] = 1 / scale
+        if self.down_sampled:
+            gradient[1] = -mean / scale
+        return mean, intervals.standard_error(gradient, group.comoment, self.n)
+
+    def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
+        """The sum of the weights of policy j, of one kind, and of their squares."""
+        group, place = self._weight(j, kind)
+        mean = float(group.means[place])
+        with np.errstate(all="ignore"):
+            return self.n * mean, float(group.comoment[place, place]) + self.n * mean**2
+
+    def ess(self, j: int, kind: int) -> float:
+        """Effective sample size; NaN where no event has weight."""
+        total, squares = self.weight_sums(j, kind)
+        return total**2 / squares if squares > 0 else math.nan

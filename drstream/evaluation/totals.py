@@ -1,0 +1,231 @@
+"""What a pass sums up over events: moments of the terms, what is known about weights, buckets, stretches of time.
+
+A bucket holds the events whose cluster (or row number) has the same hash: intervals that do without the independence of
+events are made of sums by bucket. A stretch is a part of the log in its order, short at the beginning and longer later:
+intervals that hold at all times are made of sums by stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream import sampling
+from drstream.intervals.statistic import Groups
+from drstream.kernels import groups as kernels
+from drstream.kernels import terms as weights
+from drstream.moments import Layout, State
+from drstream.types import Floats, Ints
+
+BUCKETS = 1024
+BUCKET_SEED = 0x5851F42D4C957F2D  # gives buckets other random numbers than splits and folds
+SHORT, MOST_SHORT = 8, 14  # up to row 2^14, a stretch has 2^8 rows; then each octave has 64 stretches
+THIN = 0.01  # a propensity below it is small
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is summed up. It can be pickled."""
+
+    layout: Layout
+    weights: tuple[tuple[int, ...], ...]  # for each policy, the variables that are its weights
+    buckets: bool = False
+    stretches: bool = False
+
+    def create(self) -> Totals:
+        return Totals(self)
+
+
+@dataclass
+class Events:
+    """The terms of some events, and what says where they belong."""
+
+    terms: Floats  # (variables, n); adding them to a total overwrites them
+    propensity: Floats
+    bucket: Ints | None = None
+    rows: Ints | None = None  # row numbers, which tell the stretch
+
+
+class Totals:
+    """Sums over some events. Those of parts can be merged."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        layout = shape.layout
+        self.moments: State = layout.create()
+        kinds = len(shape.weights[0]) if shape.weights else 0
+        self.inspected = np.zeros((len(shape.weights), kinds, weights.INSPECTED))
+        if shape.buckets:
+            self.bucket_counts = np.zeros(BUCKETS)
+            self.bucket_sums = np.zeros((BUCKETS, layout.variables))
+        self.stretches: dict[int, Stretch] = {}
+
+    def add(self, events: Events) -> None:
+        shape, terms = self.shape, events.terms
+        for j, rows in enumerate(shape.weights):
+            for k, row in enumerate(rows):
+                weights.inspect(terms[row], events.propensity, terms[0], THIN, self.inspected[j, k])
+        if shape.buckets:
+            assert events.bucket is not None
+            kernels.add_to_buckets(terms, events.bucket, self.bucket_counts, self.bucket_sums)
+        if shape.stretches:
+            assert events.rows is not None
+            layout = shape.layout
+            for index, first, last in stretches_of(events.rows):
+                if index not in self.stretches:
+                    self.stretches[index] = Stretch.create(layout)
+                stretch = self.stretches[index]
+                stretch.events += last - first
+                place = first, last, layout.members, layout.starts
+                kernels.add_to_stretch(terms, *place, stretch.sums, stretch.products)
+        shape.layout.update(self.moments, terms)
+
+    def merge(self, other: Totals) -> None:
+        self.shape.layout.merge(self.moments, other.moments)
+        if self.inspected.size:
+            largest = np.maximum(self.inspected[..., weights.LARGEST], other.inspected[..., weights.LARGEST])
+            self.inspected += other.inspected
+            self.inspected[..., weights.LARGEST] = largest
+        if self.shape.buckets:
+            self.bucket_counts += other.bucket_counts
+            self.bucket_sums += other.bucket_sums
+        for index, stretch in other.stretches.items():
+            if index in self.stretches:
+                self.stretches[index].merge(stretch)
+            else:
+                self.stretches[index] = stretch.copy()
+
+    def buckets(self, variables: list[int]) -> Groups | None:
+        """Return the sums of some variables by bucket."""
+        return Groups(self.bucket_counts, self.bucket_sums[:, variables], None) if self.shape.buckets else None
+
+    def by_stretch(self, group: tuple[int, ...]) -> Groups | None:
+        """Return the sums of a group's variables, and of their products, by stretch, in the order of the log."""
+        if not self.shape.stretches:
+            return None
+        stretches = [self.stretches[index] for index in sorted(self.stretches)]
+        groups = self.shape.layout.groups
+        start = sum(len(g) ** 2 for g in groups[: groups.index(group)])
+        size = len(group)
+        count = np.array([float(stretch.events) for stretch in stretches])
+        sums = np.array([stretch.sums[list(group)] for stretch in stretches])
+        upper = np.array([stretch.products[start : start + size * size].reshape(size, size) for stretch in stretches])
+        gram = np.triu(upper) + np.triu(upper, 1).swapaxes(1, 2)
+        return Groups(count, sums, gram)
+
+    @property
+    def count(self) -> int:
+        return self.shape.layout.count(self.moments)
+
+
+@dataclass
+class Stretch:
+    """Sums over the events of one stretch, and over the products of their terms by group."""
+
+    events: int
+    sums: Floats
+    products: Floats
+
+    @classmethod
+    def create(cls, layout: Layout) -> Stretch:
+        return cls(0, np.zeros(layout.variables), np.zeros(sum(len(group) ** 2 for group in layout.groups)))
+
+    def merge(self, other: Stretch) -> None:
+        self.events += other.events
+        self.sums += other.sums
+        self.products += other.products
+
+    def copy(self) -> Stretch:
+        return Stretch(self.events, self.sums.copy(), self.products.copy())
+
+
+def buckets_of(keys: NDArray[np.uint64]) -> Ints:
+    """Return the bucket of each event, given the key of its cluster, or its row number."""
+    return (sampling.at_rows(BUCKET_SEED, keys) * BUCKETS).astype(np.int64)
+
+
+def stretch_of(row: int) -> int:
+    """Return the stretch of a row.
+
+    >>> [stretch_of(row) for row in (0, 255, 256, 16_383, 16_384, 32_768, 33_280)]
+    [0, 0, 1, 63, 64, 128, 129]
+    """
+    if row < 1 << MOST_SHORT:
+        return row >> SHORT
+    octave = row.bit_length() - 1
+    return 64 * (octave - MOST_SHORT + 1) + ((row - (1 << octave)) >> (octave - 6))
+
+
+def stretch_end(index: int) -> int:
+    """Return the first row after a stretch.
+
+    >>> all(stretch_of(stretch_end(i) - 1) == i and stretch_of(stretch_end(i)) == i + 1 for i in range(300))
+    True
+    """
+    if index < 64:
+        return (index + 1) << SHORT
+    octave = index // 64 + MOST_SHORT - 1
+    return (1 << octave) + ((index % 64 + 1) << (octave - 6))
+
+
+def stretches_of(rows: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield the stretches that ascending rows belong to, each with the places of its first row and after its last."""
+    first = 0
+    while first < len(rows):
+        index = stretch_of(int(rows[first]))
+        last = int(np.searchsorted(rows, stretch_end(index)))
+        yield index, first, last
+        first = last
+
+
+class Segments:
+    """Totals for each segment: the events that agree in some columns. Terms are held for a batch, then divided up."""
+
+    def __init__(self, shape: Shape, rows: int) -> None:
+        self.shape, self.rows = shape, rows
+        self.totals: dict[tuple[object, ...], Totals] = {}
+
+    @cached_property
+    def _held(self) -> Floats:
+        return np.empty((self.shape.layout.variables + 1, self.rows))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_held"}
+
+    def hold(self, start: int, events: Events) -> None:
+        """Keep the terms of a block, which begins at this event of the batch, until the batch is over."""
+        place = slice(start, start + events.terms.shape[1])
+        self._held[:-1, place] = events.terms
+        self._held[-1, place] = events.propensity
+
+    def divide(self, segment: Ints, keys: list[tuple[object, ...]], bucket: Ints | None, rows: Ints | None) -> None:
+        """Add the events of a batch, given the segment of each, to the totals of their segments."""
+        held = self._held[:, : len(segment)] if len(segment) == self.rows else self._held[:, : len(segment)].copy()
+        order = np.argsort(segment, kind="stable")
+        bounds = np.searchsorted(segment[order], np.arange(len(keys) + 1))
+        for s, key in enumerate(keys):
+            events = order[bounds[s] : bounds[s + 1]]
+            if not len(events):
+                continue
+            taken = np.empty((len(held), len(events)))
+            kernels.take_columns(held, events, taken)
+            if key not in self.totals:
+                self.totals[key] = self.shape.create()
+            self.totals[key].add(
+                Events(
+                    taken[:-1],
+                    taken[-1],
+                    None if bucket is None else bucket[events],
+                    None if rows is None else rows[events],
+                )
+            )
+
+    def merge(self, other: Segments) -> None:
+        for key, totals in other.totals.items():
+            if key not in self.totals:
+                self.totals[key] = self.shape.create()
+            self.totals[key].merge(totals)

@@ -1,0 +1,12 @@
+"""Intervals: bounds of an estimate or of a difference, by several methods, from sums over the log.
+
+basic.py      standard errors, z and t          statistic.py  what every method takes
+methods.py    the registry: one entry a method  ranges.py     how small and how large a score can be
+delta.py, resampling.py, bernstein.py, likelihood.py, anytime.py: the methods
+"""
+
+from __future__ import annotations
+
+from drstream.intervals.basic import normal, standard_error, student, t_score, z_score
+
+__all__ = ["normal", "standard_error", "student", "t_score", "z_score"]

@@ -1,0 +1,126 @@
+"""The methods. Each is one entry of `ALL`; nothing else in the package knows its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drstream import parameters
+from drstream.errors import DrstreamError, parameter, suggest
+from drstream.intervals import anytime, bernstein, delta, likelihood, needs, resampling
+from drstream.intervals.needs import check_range
+from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
+
+__all__ = ["ALL", "Method", "check_needs", "check_range", "check_statistic", "choose", "interval"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to compute the bounds of an interval.
+
+    bounds  Computes the bounds.
+    needs   What it needs, of "reward_range", "max_weight_bound" and "cluster", which the user gives, and "buckets" and
+            "stretches", which the engine gathers.
+    about   One sentence for help texts.
+    check   Checks that the limits suffice for some sides, and raises an error otherwise.
+    """
+
+    name: str
+    bounds: Callable[[Statistic, Limits], tuple[float, float]]
+    needs: frozenset[str] = frozenset()
+    about: str = ""
+    check: Callable[[Sequence[Side], Limits], None] | None = None
+
+
+ALL: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("normal", delta.normal, about="value ± z standard errors; for large logs of independent events"),
+        Method("t", delta.student, about="value ± t standard errors; a little wider than normal in small logs"),
+        Method(
+            "bootstrap",
+            resampling.bootstrap,
+            frozenset({"buckets"}),
+            "value ± t standard errors of a Poisson bootstrap, over clusters if there is a cluster column",
+        ),
+        Method(
+            "cluster",
+            resampling.cluster,
+            frozenset({"cluster", "buckets"}),
+            "value ± t standard errors of a jackknife over clusters, for events of one user that depend on each other",
+        ),
+        Method(
+            bernstein.NAME,
+            bernstein.bernstein,
+            frozenset({"reward_range", "max_weight_bound"}),
+            "empirical Bernstein bound: guaranteed coverage for independent events, and wide",
+            bernstein.check,
+        ),
+        Method(
+            anytime.NAME,
+            anytime.anytime,
+            frozenset({"reward_range", "stretches"}),
+            "confidence sequence: guaranteed coverage at all times at once, also if the logging policy learns",
+            anytime.check,
+        ),
+        Method(
+            likelihood.NAME,
+            likelihood.likelihood,
+            frozenset({"reward_range"}),
+            "empirical likelihood: close to normal in large logs, and allows for large weights that the log missed",
+            likelihood.check,
+        ),
+    )
+}
+
+
+def choose(names: str | Sequence[str] | None) -> list[Method]:
+    """Return methods by their names, each once; the normal interval without a name.
+
+    >>> [method.name for method in choose(["t", "cluster"])]
+    ['t', 'cluster']
+    """
+    wanted = [next(iter(ALL))] if names is None else [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in ALL:
+            raise DrstreamError(f"{parameter('interval', name)}: no such interval; {suggest(str(name), ALL)}")
+    return [ALL[name] for name in dict.fromkeys(wanted)]
+
+
+def check_needs(method: Method, reward_range: Any, max_weight_bound: Any, cluster: Any) -> None:
+    """Check that the user gave what a method needs, and that it makes sense."""
+    if check_range(reward_range) is None and "reward_range" in method.needs:
+        raise needs.missing_range(method.name)
+    if max_weight_bound is not None:
+        parameters.number("max_weight_bound", max_weight_bound, 1.0, error=DrstreamError)
+    elif "max_weight_bound" in method.needs:
+        raise needs.missing_bound(method.name)
+    if cluster is None and "cluster" in method.needs:
+        raise needs.missing_cluster(method.name)
+
+
+def check_statistic(method: Method, statistic: Statistic, limits: Limits) -> None:
+    """Check that the limits suffice for a statistic: some sides need a bound on the weights, and others do not."""
+    if method.check is not None and statistic.sides:
+        method.check(statistic.sides, limits)
+
+
+def interval(method: Method, statistic: Statistic, limits: Limits) -> tuple[float, float]:
+    """Return the bounds of an interval, within what the range of the rewards allows; NaN if they are undefined."""
+    if math.isnan(statistic.value) or statistic.n < 2:
+        return UNDEFINED
+    low, high = method.bounds(statistic, limits)
+    if math.isnan(low) or math.isnan(high):
+        return UNDEFINED
+    if limits.reward_range is None or not statistic.sides:
+        return low, high
+    least, most = _possible(statistic.sides, *limits.reward_range)
+    return min(max(low, least), most), min(max(high, least), most)
+
+
+def _possible(sides: Sequence[Side], low: float, high: float) -> tuple[float, float]:
+    """Return the range of a value, or of a difference."""
+    ends = [sorted((side.sign * low, side.sign * high)) for side in sides]
+    return sum(end[0] for end in ends), sum(end[1] for end in ends)

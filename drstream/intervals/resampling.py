@@ -1,0 +1,103 @@
+"""Intervals by resampling buckets of events: the delete-a-group jackknife and the Poisson bootstrap.
+
+Events of one cluster share a bucket. So the intervals hold if events of one cluster depend on each other.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.intervals.basic import t_score
+from drstream.intervals.statistic import UNDEFINED, Groups, Limits, Statistic
+from drstream.types import Floats
+
+REPLICATES = 200
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / the golden ratio: consecutive counters land far apart
+_CDF = np.cumsum([math.exp(-1) / math.factorial(m) for m in range(19)])  # of Poisson(1); beyond is under 2^-53
+
+
+def cluster(statistic: Statistic, limits: Limits) -> tuple[float, float]:
+    """Return value ± t stderr of the jackknife, with as many degrees of freedom as there are buckets, but one."""
+    groups = _filled(statistic)
+    if groups is None:
+        return UNDEFINED
+    half = t_score(limits.confidence, len(groups.count) - 1) * jackknife_stderr(statistic)
+    return statistic.value - half, statistic.value + half
+
+
+def jackknife_stderr(statistic: Statistic) -> float:
+    """Return the standard error by the delete-a-group jackknife; NaN with fewer than two buckets that have events.
+
+    Var = (G - 1) / G Σ_g (θ_(g) - mean θ_(.))², and θ_(g) is the value without the events of bucket g (Efron and Stein
+    1981; Kott 2001).
+    """
+    groups = _filled(statistic)
+    if groups is None:
+        return math.nan
+    size = len(groups.count)
+    with np.errstate(all="ignore"):
+        means = (groups.sums.sum(axis=0) - groups.sums) / (groups.count.sum() - groups.count)[:, None]
+        values = _values(statistic, means)
+        return float(math.sqrt((size - 1) / size) * np.linalg.norm(values - values.mean()))
+
+
+def bootstrap(statistic: Statistic, limits: Limits) -> tuple[float, float]:
+    """Return the interval of the Poisson bootstrap over buckets."""
+    groups = _filled(statistic)
+    if groups is None:
+        return UNDEFINED
+    values = replicates(statistic, limits.seed)
+    half = t_score(limits.confidence, len(groups.count) - 1) * float(np.std(values, ddof=1))
+    return statistic.value - half, statistic.value + half
+
+
+def replicates(statistic: Statistic, seed: int) -> Floats:
+    """Return the values of the replicates that are defined: every bucket counts Poisson(1) times."""
+    assert statistic.buckets is not None
+    times = draws(seed, len(statistic.buckets.count)).astype(float)
+    with np.errstate(all="ignore"):  # a replicate without events is NaN
+        means = (times @ statistic.buckets.sums) / (times @ statistic.buckets.count)[:, None]
+        values = _values(statistic, means)
+    return values[np.isfinite(values)]
+
+
+@lru_cache(maxsize=4)  # the estimates of one result share their draws
+def draws(seed: int, buckets: int) -> NDArray[np.int64]:
+    """Return how often bucket g counts in replicate b (B, G). It is a function of (seed, g, b) alone.
+
+    The generator is counter-based: the finalizer of SplitMix64 (Steele, Lea and Flood 2014) hashes the seed, then the
+    bucket, then the replicate. The upper 53 bits are a uniform number. The inverse of the distribution function turns
+    it into a Poisson number.
+    """
+    with np.errstate(over="ignore"):  # arithmetic is modulo 2^64
+        key = _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN)
+        bucket = _mix(key + np.arange(1, buckets + 1, dtype=np.uint64) * _GOLDEN)
+        replicate = np.arange(1, REPLICATES + 1, dtype=np.uint64) * _GOLDEN
+        bits = _mix(bucket[None, :] + replicate[:, None])
+    found = np.searchsorted(_CDF, (bits >> np.uint64(11)) * 2.0**-53, side="right")
+    found.flags.writeable = False
+    return found
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _filled(statistic: Statistic) -> Groups | None:
+    """Return the buckets that have events; None if the interval is undefined."""
+    groups = statistic.buckets
+    if groups is None or np.isnan(statistic.gradient).any():  # no event has weight: no interval, not one of width 0
+        return None
+    filled = groups.count > 0
+    return Groups(groups.count[filled], groups.sums[filled]) if filled.sum() > 1 else None
+
+
+def _values(statistic: Statistic, means: Floats) -> Floats:
+    return np.array([statistic.at(row) for row in means], float)

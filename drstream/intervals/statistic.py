@@ -1,0 +1,87 @@
+"""What every method takes: a statistic, as a function of means over events, and the limits that the user gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drstream.types import Floats
+
+REWARD, ROBUST, PREDICTED, BASELINE = KINDS = ("reward", "robust", "predicted", "baseline")
+UNDEFINED = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the values that a statistic is a difference of.
+
+    sign    +1 or -1.
+    kind    What the score of an event is: "reward": w r; "robust": r̂(x, ν) + w (r - r̂(x, a)); "predicted": r̂(x, ν);
+            "baseline": r.
+    weight  Index of the variable w, whose expectation is 1; None without a weight.
+    score   Coefficients (V,): the score of an event is score @ x, and its expectation is the policy's value.
+    """
+
+    sign: float
+    kind: str
+    weight: int | None
+    score: Floats
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Sums over groups of events: over buckets of hashed clusters or rows, or over stretches of time in order.
+
+    count  Events (G,).
+    sums   Sums of the variables (G, V).
+    gram   Sums of the products x x' (G, V, V), for stretches of time only.
+    """
+
+    count: Floats
+    sums: Floats
+    gram: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """An estimate, or a difference of two, as a function of the means of V variables over n events.
+
+    comoment   Σ (x - mean)(y - mean) (V, V).
+    gradient   Derivative of the value by each mean (V,); NaN if no event has weight.
+    at         Computes the value at other means (V,).
+    sides      Empty if the estimator has no score of events; methods that need one give NaN.
+    buckets    For methods that resample.
+    stretches  For the method that is valid at any time.
+    """
+
+    value: float
+    n: int
+    means: Floats
+    comoment: Floats
+    gradient: Floats
+    at: Callable[[Floats], float]
+    sides: tuple[Side, ...] = ()
+    buckets: Groups | None = None
+    stretches: Groups | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The confidence level, and what the user knows about the log.
+
+    reward_range      The smallest and the largest possible reward.
+    max_weight_bound  An upper bound on the weights w.
+    seed              Random seed of the bootstrap.
+    """
+
+    confidence: float
+    reward_range: tuple[float, float] | None = None
+    max_weight_bound: float | None = None
+    seed: int = 0
+
+
+def total_score(sides: Sequence[Side]) -> Floats:
+    """Return the coefficients (V,) of the score whose expectation is the statistic."""
+    return np.sum([side.sign * side.score for side in sides], axis=0)
