@@ -10,6 +10,7 @@ import typer
 
 from drstream.cli.options import (
     FIT_HELP,
+    STOPPED,
     Action,
     Actions,
     Clamp,
@@ -23,15 +24,19 @@ from drstream.cli.options import (
     Propensity,
     PropensityFloor,
     PropensityModel,
-    Reward,
     RewardModel,
+    SampleRate,
     SparseContext,
     Threads,
     check_output,
+    numbers,
     open_log,
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
+from drstream.evaluation.grids import AUTO
+from drstream.findings import STOP, worst
+from drstream.intervals.names import NAMES as INTERVALS
 
 
 def evaluate(
@@ -68,15 +73,39 @@ def evaluate(
         float | None, typer.Option(help="For the capped estimators: raise smaller propensities to this value.")
     ] = None,
     lambda_: Annotated[
-        float | None,
-        typer.Option("--lambda", help="Limit of the estimators that shrink weights, or drop those above it."),
+        str | None,
+        typer.Option(
+            "--lambda",
+            help="Limit of the estimators that shrink weights, or drop those above it. 'auto' chooses from a grid.",
+        ),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Methods of the intervals, separated by commas: {', '.join(INTERVALS)}. The first one is shown. By "
+            "default, one that suits the log."
+        ),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    reward_range: Annotated[
+        str | None, typer.Option(help="Smallest and largest possible reward, as LOW,HIGH, e.g. 0,1.")
+    ] = None,
+    max_weight_bound: Annotated[float | None, typer.Option(help="Largest possible importance weight.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 3 if a finding says not to use a number.")
+    ] = False,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
-    reward: Reward = None,
+    reward: Annotated[
+        str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")
+    ] = None,
     propensity: Propensity = None,
+    sample_rate: SampleRate = None,
     actions: Actions = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
@@ -87,7 +116,7 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate)
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
@@ -104,8 +133,12 @@ def evaluate(
         **models,
         cap=cap,
         floor=floor,
-        lambda_=lambda_,
+        lambda_=_limit(lambda_),
+        interval=_words(interval),
         confidence=confidence,
+        reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
+        max_weight_bound=max_weight_bound,
+        by=_words(by),
         threads=threads,
         progress=True,
     )
@@ -122,5 +155,16 @@ def evaluate(
     else:
         from drstream.cli.tables import show
 
-        show(result)
+        for one in result.rewards.values():
+            show(one)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
+    if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
+        raise typer.Exit(STOPPED)
+
+
+def _words(text: str | None) -> list[str] | None:
+    return [word.strip() for word in text.split(",")] if text else None
+
+
+def _limit(text: str | None) -> float | str | None:
+    return text if text in (None, AUTO) else numbers(text, "--lambda")[0]

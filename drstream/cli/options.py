@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from drstream.log import Log, Sparse
 
 
-BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
+BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
 Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
 Action = Annotated[str | None, typer.Option(help="Column with the logged action.")]
 Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
+SampleRate = Annotated[
+    str | None,
+    typer.Option(help="For a down-sampled log: column with the probability with which each row was kept."),
+]
 Propensity = Annotated[
     str | None, typer.Option(help="Column with the logged action's probability. 'none' if the log has no such column.")
 ]
@@ -54,7 +58,7 @@ Cluster = Annotated[
     str | None,
     typer.Option(
         help="Column, e.g. the user. Rows with the same value stay together, in the --fit split or in a fold. "
-        "Intervals still treat rows as independent."
+        "The intervals of evaluate allow for them to depend on each other."
     ),
 ]
 FoldSeed = Annotated[int, typer.Option(help="Random seed of the folds.")]
@@ -77,10 +81,13 @@ def open_log(
     propensity: str | None,
     actions: str | None,
     on_bad_row: str,
+    sample_rate: str | None = None,
 ) -> Log:
     from drstream.log import Log
 
-    named = {"context": context, "action": action, "reward": reward, "propensity": propensity}
+    named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
+    rewards = reward.split(",") if reward else []
+    named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
     given: dict[str, Any] = {role: name for role, name in named.items() if name}
     if context and len(context) == 1:
         given["context"] = context[0]

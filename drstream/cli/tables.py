@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drstream.findings import to_show
+
 if TYPE_CHECKING:
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log
@@ -42,30 +44,36 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     last_column = "truth" if truth else "vs logging"
     rows = result.rows()
     heads = ["policy", "estimator", "value", interval, last_column, "ess", "max w"]
-    for name in [*heads, "capped"] if _any_reduced(rows) else heads:
+    heads += ["capped"] if _any_reduced(rows) else []
+    heads += ["note"] if any(row["warning"] for row in rows) else []
+    for name in heads:
         table.add_column(name, justify="left" if name in ("policy", "estimator") else "right", no_wrap=True)
     last = None
     for row in rows:
         if last not in (None, row["policy"]):
             table.add_section()
-        gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
+        gain = f"{row['difference']:+.5f}"
+        if row["difference_low"] == row["difference_low"]:
+            gain += f" ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
         cells = [
             row["policy"] if row["policy"] != last else "",
             row["estimator"],
             _number(row["value"]),
-            f"{_number(row['low'])} .. {_number(row['high'])}",
+            _interval(row),
             _number(truth[row["policy"]]) if truth else gain,
             _count(row["ess"]),
             "" if row["max_weight"] != row["max_weight"] else f"{row['max_weight']:.4g}",
         ]
         if _any_reduced(rows):
             cells.append(f"{row['capped']:.2%}" if row["capped"] else "")
+        if heads[-1] == "note":
+            cells.append(row["warning"])
         table.add_row(*map(Text, cells))
         last = row["policy"]
     console = _console()
     actions = f", {len(result.labels)} actions" if result.labels else ""
     console.print(
-        f"{result.n:,} events{actions}; the logging policy's mean reward: {result.baseline}",
+        f"{result.n:,} events{actions}; the logging policy's mean {_reward_name(result)}: {result.baseline}",
         highlight=False,
         markup=False,
     )
@@ -74,6 +82,38 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         console.print(how, highlight=False, markup=False)
     if result.skipped:
         console.print(f"bad rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
+    if result.by:
+        _show_segments(result, console)
+    for finding in to_show(result.findings):
+        console.print(str(finding), highlight=False, markup=False)
+
+
+def _reward_name(result: Evaluation) -> str:
+    return f"{result.reward}" if len(result.rewards) > 1 or result.reward != "reward" else "reward"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if row["low"] != row["low"]:
+        return ""
+    given = " given the model" if "given the model" in row["method"] else ""
+    return f"{_number(row['low'])} .. {_number(row['high'])}{given}"
+
+
+def _show_segments(result: Evaluation, console: Console) -> None:
+    """Print the segments, by the estimator that policies are compared with."""
+    found = result.segments
+    assert found is not None
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    heads = [*result.by, "policy", "events", result.headline, "interval", "vs logging", "q-value"]
+    for place, name in enumerate(heads):
+        table.add_column(Text(name), justify="left" if place <= len(result.by) else "right", no_wrap=True)
+    for row in found.to_pylist():
+        if row["estimator"] == result.headline:
+            gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
+            values = [str(row[name]) for name in result.by]
+            cells = [*values, row["policy"], f"{row['n']:,}", _number(row["value"]), _interval(row), gain]
+            table.add_row(*map(Text, [*cells, "" if row["q_value"] != row["q_value"] else f"{row['q_value']:.3g}"]))
+    console.print(table)
 
 
 def show_replays(result: Replays) -> None:

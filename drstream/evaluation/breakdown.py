@@ -4,48 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from drstream.evaluation.result import Evaluation
+Key = tuple[Any, ...]
 
 
-def segment_table(result: Evaluation) -> pa.Table:
-    """One row for each segment, policy and estimator."""
-    columns: dict[str, list[Any]] = {name: [] for name in result.by}
-    rows: list[dict[str, Any]] = []
-    for key in result._segments:
-        part = result._evaluation_of(key)
-        for policy in part.policies:
-            for estimator in part.estimators:
-                found = part[policy, estimator]
-                gain = part.difference(policy, estimator=estimator)
-                for name, value in zip(result.by, key, strict=True):
-                    columns[name].append(value)
-                rows.append(
-                    {
-                        "policy": policy,
-                        "estimator": estimator,
-                        "value": found.value,
-                        "low": found.low,
-                        "high": found.high,
-                        "difference": gain.value,
-                        "difference_low": gain.low,
-                        "difference_high": gain.high,
-                        "n": part.n,
-                        "ess": found.ess,
-                        "p_value": p_value(gain.value, gain.stderr),
-                        "method": found.method,
-                    }
-                )
-    _add_q_values(rows)
-    values = {name: pa.array(_of_one_type(column)) for name, column in columns.items()}
-    table = pa.Table.from_pylist(rows)
-    for place, (name, column) in enumerate(values.items()):
-        table = table.add_column(place, name, column)
+def segment_table(by: Sequence[str], rows: Sequence[tuple[Key, dict[str, Any]]]) -> pa.Table:
+    """One row for each segment, policy and estimator, with p-values and q-values of the differences."""
+    found = []
+    for _, row in rows:
+        found.append({**row, "p_value": p_value(row["difference"], row["difference_stderr"])})
+    _add_q_values(found)
+    table = pa.Table.from_pylist(found)
+    for place, name in enumerate(by):
+        table = table.add_column(place, name, pa.array(_of_one_type([key[place] for key, _ in rows])))
     return table
 
 
@@ -59,7 +33,7 @@ def p_value(difference: float, stderr: float) -> float:
     """The two-sided p-value of a difference, by the normal distribution."""
     if math.isnan(difference) or not stderr > 0:
         return math.nan
-    return 2 * NormalDist().cdf(-abs(difference) / stderr)
+    return math.erfc(abs(difference) / stderr / math.sqrt(2))
 
 
 def _add_q_values(rows: list[dict[str, Any]]) -> None:

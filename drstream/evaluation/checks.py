@@ -17,6 +17,7 @@ FAR, VERY_WRONG = 4.0, 0.1  # standard errors of the mean weight from 1; distanc
 FEW, VERY_FEW = 200.0, 20.0  # effective sample size
 LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weights
 UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
+SAME = 1e-9  # mean weights that differ by rounding only
 THIN = 0.05  # mass on events with a small propensity
 FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a positive reward
 
@@ -41,7 +42,11 @@ class Facts:
 
     @property
     def z(self) -> float:
-        return (self.mean_weight - 1) / self.stderr if self.stderr > 0 else math.nan
+        """Distance of the mean weight from 1, in standard errors."""
+        distance = self.mean_weight - 1
+        if self.stderr > 0 or math.isnan(self.stderr):
+            return distance / self.stderr
+        return 0.0 if abs(distance) < SAME else math.copysign(math.inf, distance)
 
     @property
     def rare(self) -> float:
@@ -77,7 +82,7 @@ def unlogged_mass(facts: Facts) -> Finding | None:
         facts,
         facts.unlogged,
         f"{facts.policy} puts {facts.unlogged:.2%} of its mass on actions that were never logged ({shown}).",
-        "The log says nothing about their rewards: IPS counts them as 0, SNIPS as average, and DR as the model says.",
+        "The log says nothing about their rewards.",
         "Evaluate a policy that leaves them out, or log them first.",
     )
 

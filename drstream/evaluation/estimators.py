@@ -182,7 +182,7 @@ ALL: dict[str, Estimator] = {
             default=False,
         ),
         _ips("ips-capped", CAPPED),
-        _second("dr-capped", "robust", CAPPED),
+        _second("dr-capped", "robust", CAPPED, "robust"),
         # IPS with the optimal control variate w, whose mean is known to be 1: mean(w r) - β (mean(w) - 1)
         Estimator(
             "ips-cv",
@@ -193,8 +193,8 @@ ALL: dict[str, Estimator] = {
             "reward",
             default=False,
         ),
-        _second("dros", "robust", SHRUNK),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
-        _second("switch-dr", "robust", SWITCHED),  # Wang, Agarwal, Dudík 2017
+        _second("dros", "robust", SHRUNK, "robust"),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
+        _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted"),
     )

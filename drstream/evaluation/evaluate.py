@@ -117,7 +117,8 @@ def evaluate(
     tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
     plans = []
     for reward in log.roles.rewards:
-        inputs = ModelInputs(_model_for(model, reward, log), propensity, crossfit, cluster, fold_seed, clamp)
+        of_reward = _model_for(model, reward)
+        inputs = ModelInputs(of_reward, propensity, crossfit, cluster if crossfit else None, fold_seed, clamp)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
@@ -136,7 +137,7 @@ def evaluate(
     return first
 
 
-def _model_for(model: Any, reward: str, log: Log) -> Any:
+def _model_for(model: Any, reward: str) -> Any:
     """Return the model of one reward. A log with several rewards may have a mapping of models."""
     if not isinstance(model, Mapping):
         return model

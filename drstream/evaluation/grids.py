@@ -1,7 +1,10 @@
 """Estimators whose limit is chosen from a grid in the same pass, by SLOPE (Su, Srinath, Krishnamurthy 2020).
 
-A lower limit means smaller weights: less variance, more bias. SLOPE goes from the highest limit to lower ones, as long
+A lower limit means smaller weights: less variance, more bias. SLOPE goes from no limit to lower and lower ones, as long
 as the estimates agree with all earlier ones within their widths, and takes the last.
+
+A choice from the data leaves a bias that no width shows. So the interval of the chosen estimate is that of the estimate
+without a limit, extended to the chosen value.
 """
 
 from __future__ import annotations
@@ -10,16 +13,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from drstream.evaluation.estimators import CAPPED, SHRUNK, SWITCHED, Estimator
+from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator
 
 AUTO = "auto"
-LIMITS = (1e6, *(2.0**k for k in range(10, -1, -1)))  # of weights; the first changes nothing
+LIMITS = (math.inf, *(2.0**k for k in range(10, -1, -1)))  # of weights
 SLACK = math.sqrt(6) - 1  # SLOPE's constant
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The forms of one estimator, from the highest limit to the lowest."""
+    """The forms of one estimator, from no limit to the lowest."""
 
     estimator: Estimator
     limits: tuple[float, ...]  # in the units of the parameter: a weight or, for shrinkage, its square
@@ -39,9 +42,8 @@ def grid_of(estimator: Estimator) -> Grid:
     for limit in limits:
         fixed = (0.0, limit) if weight is CAPPED else (limit,)
         name = f"@{limit:g}"
-        forms.append(
-            replace(estimator, name=estimator.name + name, weight=replace(weight, name=weight.name + name, fixed=fixed))
-        )
+        limited = replace(weight, name=weight.name + name, fixed=fixed) if limit < math.inf else IMPORTANCE
+        forms.append(replace(estimator, name=estimator.name + name, weight=limited))
     return Grid(estimator, limits, tuple(forms))
 
 

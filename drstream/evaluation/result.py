@@ -14,6 +14,7 @@ import pyarrow as pa
 from drstream import intervals
 from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids
+from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of
 from drstream.evaluation.estimators import IMPORTANCE, Estimator
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GIVEN_THE_MODEL = "given the model"
+DIFFERENCE = ("difference", "difference_stderr", "difference_low", "difference_high")  # to the logging policy
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,9 @@ class Evaluation(WithModels):
             raise KeyError(f"result[{key!r}]: give a policy and an estimator, e.g. result[{self.policies[0]!r}, 'dr']")
         j, estimator = self._find(*key)
         found = self._estimate(self._sums.value(j, estimator), j, estimator)
+        if key[1] in self._grids:
+            first = self._grids[key[1]].forms[0]
+            found = _extended(found, self._estimate(self._sums.value(j, first), j, first))
         return replace(found, warning=self._warning(j, estimator), **self._weights(j, estimator))
 
     @property
@@ -109,12 +114,18 @@ class Evaluation(WithModels):
         The terms of each event are paired. Without an estimator, the doubly robust one is used if the evaluation has
         it, else the first.
         """
-        j, chosen = self._find(policy, estimator or self._headline)
-        k = None if other is None else self._find(other, chosen.name if estimator is None else estimator)[0]
-        return self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
+        j, chosen = self._find(policy, estimator or self.headline)
+        name = estimator or self.headline
+        k = None if other is None else self._find(other, name)[0]
+        found = self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
+        if name in self._grids:
+            first = self._grids[name].forms[0]
+            found = _extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
+        return found
 
     @property
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """The estimator that policies are compared by: the doubly robust one if there is one, else the first."""
         return next((e.name for e in self._about.chosen if e.headline), self.estimators[0])
 
     def _find(self, policy: str, estimator: str) -> tuple[int, Estimator]:
@@ -313,9 +324,13 @@ class Evaluation(WithModels):
         """
         if not self.by:
             return None
-        from drstream.evaluation.breakdown import segment_table
-
-        return segment_table(self)
+        wanted = ("policy", "estimator", "value", "low", "high", *DIFFERENCE, "n", "ess", "method")
+        rows = [
+            (key, {name: row[name] for name in wanted})
+            for key in self._segments
+            for row in self._evaluation_of(key).rows()
+        ]
+        return segment_table(self.by, rows)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""
@@ -345,7 +360,7 @@ class Evaluation(WithModels):
                 found = self[policy, estimator]
                 row = {"policy": policy, "estimator": estimator, **vars(found)}
                 of_methods = row.pop("intervals")
-                row |= {"difference": gain.value, "difference_low": gain.low, "difference_high": gain.high}
+                row |= dict(zip(DIFFERENCE, (gain.value, gain.stderr, gain.low, gain.high), strict=True))
                 if len(of_methods) > 1:
                     for name, (low, high) in of_methods.items():
                         row |= {f"{name}_low": low, f"{name}_high": high}
@@ -411,6 +426,14 @@ class Evaluation(WithModels):
         if len(self.rewards) > 1:
             lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")
         return "\n".join(lines)
+
+
+def _extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
+    """The estimate with the intervals of the one without a limit, extended to its value."""
+    value = estimate.value
+    wider = {name: (min(low, value), max(high, value)) for name, (low, high) in unlimited.intervals.items()}
+    low, high = next(iter(wider.values()), (math.nan, math.nan))
+    return replace(estimate, low=low, high=high, intervals=wider, method=unlimited.method)
 
 
 def _effective(total: float, squares: float) -> float:

@@ -78,9 +78,10 @@ class Sums:
         at = self._function(group, place, estimator)
         with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
             value, gradient = float(at(group.means)), self._gradient(group, place, estimator)
+        sides = self._sides(place, estimator, len(group.means))
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
-            gradient[:] = math.nan  # no event has weight for this policy: no interval, not one of width 0
-        return self._statistic(group, value, gradient, at, self._sides(place, estimator, len(group.means)))
+            gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
+        return self._statistic(group, value, gradient, at, sides)
 
     def baseline(self, group: Group | None = None) -> Statistic:
         """The logging policy's own mean reward."""

@@ -78,6 +78,11 @@ def make_plan(
         raise ModelError(f"{parameter('method', 'dm')} is r̂ alone: pass a reward model with {parameter('model')}")
     if log.roles.propensity is None and inputs.propensity is None:
         raise LogError(f"replay needs propensities, {no_propensities()}")
+    if log.roles.sample_rate is not None:
+        raise LogError(
+            f"replay needs every event, and this log is down-sampled: {parameter('sample_rate', log.roles.sample_rate)}"
+        )
+    log = log.for_reward(log.roles.reward) if log.roles.more_rewards else log
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
     most = [getattr(p, "n_actions", None) or 0 for p in (*fixed, *policies.values())]
     log = log.with_actions_up_to(max(inputs.n_actions, *most))

@@ -223,7 +223,7 @@ def test_folds_need_something_to_fit(table):
     with pytest.raises(drs.ModelError, match=r"the propensity model Propensity.* is not fitted"):
         drs.evaluate(log, POLICY, propensity=M.Propensity())
     with pytest.raises(drs.DrstreamError, match=r"cluster='user' is about folds: pass crossfit=5"):
-        drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user")
+        drs.replay(log, drs.policies.EpsilonGreedy(), horizon=5, model=M.Constant(0.0), cluster="user")
 
 
 def test_models_that_no_estimator_needs_are_not_fitted(table):

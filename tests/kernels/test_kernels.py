@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import drstream
-from drstream.kernels import checks, scores, terms
+from drstream.kernels import checks, groups, scores, terms
 from drstream.sampling import uniforms
 from tests.helpers import reference
 
@@ -44,13 +44,15 @@ def test_terms_of_an_event(rows):
         "switched": ((0.8,), np.where(w <= 0.8, w, 0.0)),
     }
     for name, (parameters, v) in weights.items():
-        terms_out, largest = np.empty((len(codes), rows)), np.zeros(2)
+        terms_out, inspected = np.empty((len(codes), rows)), np.zeros(terms.INSPECTED)
         getattr(terms, name)(chosen, p, *parameters, out)
         np.testing.assert_allclose(out, v, rtol=1e-15 if name == "shrunk" else 0)
-        terms.raise_to_largest(out, largest)
-        assert largest.tolist() == [out.max(), 0]
-        terms.raise_to_largest(out / 2, largest)
-        assert largest.tolist() == [out.max(), 0]
+        terms.inspect(out, p, r, 0.3, inspected)
+        positive = out[r > 0]
+        once = [out.max(), out[p < 0.3].sum(), positive.sum(), (positive**2).sum()]
+        np.testing.assert_allclose(inspected, once, rtol=1e-13)
+        terms.inspect(out / 2, p, r, 0.3, inspected)
+        np.testing.assert_allclose(inspected, [once[0], *np.multiply(once[1:], [1.5, 1.5, 1.25])], rtol=1e-13)
         assert terms.count_reduced(out, chosen, p) == (out < w).sum()
         terms_out[0] = out
         terms.fill_terms(codes, expected, r, logged_rhat, 0.25, terms_out)
@@ -90,13 +92,14 @@ def test_first_prediction_that_is_not_finite():
 
 def test_first_improper_probabilities():
     good = np.full((2, 5), 0.5)
-    sums = np.empty(5)
-    assert terms.first_improper(good, sums) == -1
+    sums, mass = np.empty(5), np.ones(2)
+    assert terms.first_improper(good, sums, mass) == -1
     assert (sums == 1).all()
+    assert mass.tolist() == [3.5, 3.5]
     for column, bad in ((3, [0.5, 0.6]), (1, [1.5, -0.5]), (4, [np.nan, 0.5]), (0, [np.inf, -np.inf])):
         pi = good.copy()
         pi[:, column] = bad
-        assert terms.first_improper(pi, sums) == column
+        assert terms.first_improper(pi, sums, mass) == column
 
 
 def test_one_hot_and_add_column():
@@ -105,6 +108,39 @@ def test_one_hot_and_add_column():
     assert (out == np.eye(3)[[2, 0, 1, 2]].T).all()
     scores.add_column(out, read_only(np.array([1.0, 2.0, 3.0])))
     assert (out == np.eye(3)[[2, 0, 1, 2]].T + np.array([[1], [2], [3]])).all()
+
+
+def test_counts_of_rewards_and_actions():
+    rewards = read_only(np.array([0.0, 1.0, 0.5, -1.0, 1.0]))
+    assert terms.count_other_than_clicks(rewards) == 2
+    first = np.full(1, -1)
+    assert terms.count_outside(rewards, 0.0, 1.0, first) == 1
+    assert first.tolist() == [3]
+    assert terms.count_outside(rewards, -1.0, 1.0, first) == 0
+    counts = np.zeros(3, np.int64)
+    terms.count_actions(read_only(np.array([2, 0, 2], np.int32)), counts)
+    assert counts.tolist() == [1, 0, 2]
+
+
+def test_sums_by_bucket_and_stretch():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 50))
+    bucket = rng.integers(0, 4, 50)
+    counts, sums = np.zeros(4), np.zeros((4, 3))
+    groups.add_to_buckets(read_only(x), bucket, counts, sums)
+    assert counts.tolist() == np.bincount(bucket, minlength=4).tolist()
+    np.testing.assert_allclose(sums, [x[:, bucket == g].sum(axis=1) for g in range(4)], rtol=1e-12)
+    members, starts = np.array([0, 2, 1]), np.array([0, 2, 3])
+    total, products = np.zeros(3), np.zeros(5)
+    groups.add_to_stretch(read_only(x), 10, 40, members, starts, total, products)
+    part = x[:, 10:40]
+    np.testing.assert_allclose(total, part.sum(axis=1), rtol=1e-12)
+    wanted = [(part[0] ** 2).sum(), part[0] @ part[2], (part[2] ** 2).sum(), (part[1] ** 2).sum()]
+    np.testing.assert_allclose(products[[0, 1, 3, 4]], wanted, rtol=1e-12)
+    events = np.array([3, 1, 1])
+    out = np.empty((3, 3))
+    groups.take_columns(read_only(x), events, out)
+    assert (out == x[:, events]).all()
 
 
 def test_first_bad_event():

@@ -1,0 +1,204 @@
+"""What a result says about itself, and what it refuses: findings, warnings, bounds that do not hold."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from drstream.evaluation.checks import Facts, findings_of
+from drstream.findings import LEVELS, Finding, to_show, worst
+from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
+
+ROWS = 600 if PLAIN else 5_000
+
+
+def log_of(action, reward, propensity, **options):
+    return drs.Log(pa.table({"action": action, "reward": reward, "propensity": propensity}), **options)
+
+
+def random_log(rows=ROWS, actions=2, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    action = rng.integers(0, actions, rows)
+    return log_of(action, (rng.random(rows) < 0.5).astype(float), np.full(rows, 1 / actions), **options)
+
+
+def level(result, check, policy="policy"):
+    return next(f.level for f in result.findings if f.check == check and f.policy == policy)
+
+
+def test_a_clean_log_has_findings_that_are_all_ok():
+    result = drs.evaluate(random_log(), drs.policies.Uniform())
+    assert {f.level for f in result.findings} == {"ok"}
+    checks = ["unlogged", "mean weight", "ess", "largest weight", "small propensities", "effective rewards"]
+    assert [f.check for f in result.findings] == checks
+    assert "stop" not in repr(result)
+    assert worst(result.findings) == "ok"
+
+
+def test_an_action_that_was_never_logged():
+    result = drs.evaluate(random_log(actions=2), drs.policies.Uniform(3))
+    assert level(result, "unlogged") == "stop"
+    found = next(f for f in result.findings if f.check == "unlogged")
+    assert found.value == pytest.approx(1 / 3)
+    assert "33.33% of its mass on actions that were never logged (2)" in found.message
+    assert result["ips"].warning == "33% of its mass on actions that were never logged"
+    assert result["ips"].warning in str(result["ips"])
+    assert result["ips"].warning in repr(result)
+    assert f"stop: {found.message}" in repr(result)
+
+
+def test_a_little_mass_on_such_an_action_is_a_look():
+    policy = drs.policies.Epsilon(drs.policies.Linear(np.zeros((3, 0)), [1.0, 0, 0]), 0.003)
+    result = drs.evaluate(random_log(actions=2), policy)
+    assert level(result, "unlogged") == "look"
+    assert result["ips"].warning == ""
+
+
+@pytest.mark.parametrize("propensity", [1.0, 0.7])
+def test_wrong_propensities(propensity):
+    log = random_log()
+    wrong = log.source.table.set_column(2, "propensity", pa.array(np.full(ROWS, propensity)))
+    assert level(drs.evaluate(drs.Log(wrong), drs.policies.Uniform()), "mean weight") == "stop"
+
+
+def test_an_effective_sample_of_two():
+    propensity = np.full(10_000, 0.999)
+    action = np.zeros(10_000, int)
+    action[[3, 77]] = 1
+    propensity[[3, 77]] = 0.001
+    result = drs.evaluate(log_of(action, np.ones(10_000), propensity), drs.policies.Constant(1))
+    assert result["ips"].ess == pytest.approx(2)
+    assert level(result, "ess") == level(result, "largest weight") == "stop"
+    assert level(result, "small propensities") == "look"
+
+
+def test_no_event_has_weight():
+    log = log_of([0, 0, 0, 1], [1.0, 0.0, 1.0, 1.0], [0.5] * 4)
+    result = drs.evaluate(log, drs.policies.Linear(np.zeros((3, 0)), [0.0, 0, 1]))
+    assert level(result, "ess") == "stop"
+    assert math.isnan(result["ips"].low)
+
+
+def test_few_rewards_change_the_default_interval_and_say_so():
+    rng = np.random.default_rng(1)
+    rows = 2_000
+    log = log_of(rng.integers(0, 2, rows), (rng.random(rows) < 0.01).astype(float), np.full(rows, 0.5))
+    result = drs.evaluate(log, drs.policies.Uniform())
+    assert level(result, "effective rewards") == "look"
+    assert result["ips"].method == "likelihood"
+    assert any(f.check == "interval" and "range is taken as 0 to 1" in f.message for f in result.findings)
+    given = drs.evaluate(log, drs.policies.Uniform(), interval="normal")
+    assert given["ips"].method == "normal"
+    assert not any(f.check == "interval" for f in given.findings)
+
+
+def test_rare_failures_count_like_rare_clicks():
+    rng = np.random.default_rng(1)
+    rows = 2_000
+    log = log_of(rng.integers(0, 2, rows), (rng.random(rows) > 0.01).astype(float), np.full(rows, 0.5))
+    result = drs.evaluate(log, drs.policies.Uniform())
+    assert result["ips"].method == "likelihood"
+    found = next(f for f in result.findings if f.check == "effective rewards")
+    assert "without a positive reward" in found.message
+
+
+def test_dm_has_no_interval_by_default_and_stands_last():
+    table = world().table(ROWS)
+    model = drs.models.Ridge().fit(drs.Log(world().table(400, seed=1)))
+    result = drs.evaluate(drs.Log(table), {"u": drs.policies.Uniform()}, model)
+    assert result.estimators[-1] == "dm"
+    dm = result["u", "dm"]
+    assert all(map(math.isnan, (dm.low, dm.high, dm.ess)))
+    assert (dm.intervals, dm.method) == ({}, "")
+    assert "[" not in str(dm)
+    asked = drs.evaluate(drs.Log(table), {"u": drs.policies.Uniform()}, model, interval="normal")["u", "dm"]
+    assert asked.method == "normal, given the model"
+    assert asked.low < asked.value < asked.high
+
+
+def test_estimated_propensities_are_said():
+    table = world().table(ROWS)
+    result = drs.evaluate(
+        drs.Log(table, propensity=None), drs.policies.Uniform(), propensity=drs.models.Propensity(), crossfit=2
+    )
+    assert level(result, "estimated propensities") == "look"
+
+
+def test_json_and_arrow_have_the_findings():
+    result = drs.evaluate(random_log(actions=2), drs.policies.Uniform(3))
+    found = json.loads(result.to_json())["findings"]
+    assert found[0].keys() == {"level", "check", "policy", "value", "message"}
+    assert json.loads(result.to_arrow().schema.metadata[b"findings"]) == found
+    assert result.to_arrow()["warning"].to_pylist() == [result["ips"].warning] * 2
+
+
+def test_a_column_of_logged_probabilities_has_no_mass_by_action():
+    log = random_log()
+    table = log.source.table.append_column("target", pa.array(np.full(ROWS, 0.5)))
+    result = drs.evaluate(drs.Log(table), drs.policies.Column("target"))
+    assert "unlogged" not in {f.check for f in result.findings}
+    assert level(result, "mean weight") == "ok"
+
+
+def test_levels():
+    assert findings_of(Facts("p", 10)) == []
+    shown = to_show([Finding(level, "c", None, 0.0, level) for level in LEVELS])
+    assert [f.level for f in shown] == ["stop", "look"]
+    assert Finding("ok", "c", None, math.nan, "m").to_dict()["value"] is None
+
+
+class TestBounds:
+    """Rewards, weights and predictions outside of what the caller said."""
+
+    def test_weights_beyond_the_bound_are_counted_and_the_first_is_named(self):
+        log = log_of([0, 1, 1, 0], [1.0, 0, 1, 0], [0.5, 0.2, 0.25, 0.5])
+        with pytest.raises(
+            drs.DrstreamError,
+            match=r"2 weights of policy 'policy' outside of max_weight_bound=3.0: the first is 5, at row 1",
+        ):
+            drs.evaluate(log, drs.policies.Constant(1), interval="bernstein", reward_range=(0, 1), max_weight_bound=3)
+
+    def test_rewards_outside_of_the_range(self):
+        log = log_of([0, 1], [1.0, 2.0], [0.5, 0.5])
+        with pytest.raises(
+            drs.DrstreamError, match=r"1 reward outside of reward_range=\(0.0, 1.0\): the first is 2, at row 1"
+        ):
+            drs.evaluate(log, drs.policies.Uniform(), reward_range=(0, 1))
+
+    def test_predictions_outside_of_the_range(self):
+        with pytest.raises(drs.DrstreamError, match=r"predictions outside of reward_range=.*clamp=\(0.0, 1.0\)"):
+            drs.evaluate(
+                random_log(),
+                drs.policies.Uniform(),
+                drs.models.Constant(1.5),
+                interval="likelihood",
+                reward_range=(0, 1),
+            )
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"interval": "likelyhood"}, "interval='likelyhood': no such interval; did you mean 'likelihood'"),
+            ({"interval": []}, "name at least one method"),
+            ({"interval": "bernstein"}, r"needs the range of the rewards: pass reward_range="),
+            ({"interval": "bernstein", "reward_range": (0, 1)}, "needs an upper bound on the importance weights"),
+            ({"interval": "cluster"}, "needs to know which events belong together: pass cluster="),
+            ({"reward_range": (1, 0)}, "it must be two finite numbers"),
+            ({"max_weight_bound": 0.5}, "max_weight_bound=0.5 must be a number at least 1"),
+            ({"cluster": "usr"}, "the log has no column 'usr' for the cluster"),
+            ({"lambda_": -1}, "lambda_=-1 must be a number above 0"),
+        ],
+    )
+    def test_bad_parameters(self, options, message):
+        with pytest.raises(drs.DrstreamError, match=message):
+            drs.evaluate(random_log(), drs.policies.Uniform(), **options)
+
+    def test_bounds_stay_within_the_range(self):
+        log = log_of([0, 1] * 6, [1.0, 1.0] * 5 + [0.0, 1.0], [0.5] * 12)
+        for name in ("normal", "t", "bootstrap", "likelihood", "anytime"):
+            e = drs.evaluate(log, drs.policies.Constant(1), interval=name, reward_range=(0, 1))["ips"]
+            assert 0 <= e.low <= e.high <= 1, name

@@ -1,0 +1,95 @@
+"""Limits of weights that are chosen from a grid in the same pass."""
+
+import numpy as np
+import pytest
+
+import drstream as drs
+from drstream.evaluation import grids
+from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
+
+ROWS = 500 if PLAIN else 5_000
+POLICIES = {"soft": drs.policies.Softmax(world().taste * 3), "second": drs.policies.Constant(1)}
+
+
+@pytest.fixture(scope="module")
+def result():
+    model = drs.models.Ridge().fit(drs.Log(world().table(400, seed=1)))
+    return drs.evaluate(drs.Log(world().table(ROWS)), POLICIES, model, lambda_="auto")
+
+
+def test_every_estimator_with_a_limit_is_there(result):
+    assert {"dros", "switch-dr", "ips-capped", "dr-capped"} < set(result.estimators)
+    assert set(result.limits) == {"dros", "switch-dr", "ips-capped", "dr-capped"}
+    assert len(result.grid) == 4 * 2 * len(grids.LIMITS)
+
+
+@pytest.mark.parametrize(("name", "parameter"), [("dros", "lambda_"), ("switch-dr", "lambda_"), ("dr-capped", "cap")])
+def test_each_point_of_the_grid_is_what_its_limit_gives(result, name, parameter):
+    model = drs.models.Ridge().fit(drs.Log(world().table(400, seed=1)))
+    rows = [r for r in result.grid.to_pylist() if r["estimator"] == name and r["policy"] == "soft"]
+    for row in rows[1 :: 1 if not PLAIN else 6]:
+        one = drs.evaluate(drs.Log(world().table(ROWS)), POLICIES, model, [name], **{parameter: row["lambda"]})[
+            "soft", name
+        ]
+        assert (row["value"], row["stderr"]) == (one.value, one.stderr)
+    assert sum(r["chosen"] for r in rows) == 1
+    assert rows[0]["value"] == result["soft", "dr"].value
+
+
+def test_the_choice_is_the_most_careful_one_of_all_policies(result):
+    for name in result.limits:
+        rows = [r for r in result.grid.to_pylist() if r["estimator"] == name]
+        half = 1.959963984540054
+        choices = []
+        for policy in POLICIES:
+            mine = [r for r in rows if r["policy"] == policy]
+            choices.append(slope_by_hand([r["value"] for r in mine], [half * r["stderr"] for r in mine]))
+        assert result.limits[name] == rows[min(choices)]["lambda"]
+
+
+def slope_by_hand(values, widths):
+    """Su, Srinath, Krishnamurthy 2020: the last index up to which all pairs of intervals agree."""
+    for i in range(1, len(values)):
+        for j in range(i):
+            if not abs(values[i] - values[j]) <= widths[i] + (np.sqrt(6) - 1) * widths[j]:
+                return i - 1
+    return len(values) - 1
+
+
+def test_the_interval_is_that_without_a_limit_extended_to_the_value(result):
+    """A choice from the data must not make an interval narrower."""
+    for name in result.limits:
+        twin = result["soft", "ips" if name == "ips-capped" else "dr"]
+        found = result["soft", name]
+        assert (found.low, found.high) == (min(twin.low, found.value), max(twin.high, found.value))
+        twin, found = (result.difference("soft", "second", e) for e in ("ips" if name == "ips-capped" else "dr", name))
+        assert (found.low, found.high) == (min(twin.low, found.value), max(twin.high, found.value))
+
+
+@pytest.mark.jit_only
+@pytest.mark.parametrize("good", [True, False])
+def test_errors_and_coverage_where_weights_are_heavy(good):
+    """100 logs: with a good model, a chosen limit halves the rmse of DR. The intervals cover with any model."""
+    w = world(floor=0.002)
+    policy = drs.policies.Softmax(-3 * w.taste)
+    truth, errors, inside = w.value(policy), {"dr": [], "dros": []}, 0
+    model = drs.models.Ridge().fit(drs.Log(w.table(3000, seed=500)))
+    if good:
+        model = drs.models.from_function(lambda X: 0.9 * w.reward(X) + 0.01)
+    for seed in range(100):
+        log = drs.Log(w.table(1000, seed=seed))
+        found = drs.evaluate(log, policy, model, ["dr", "dros"], lambda_="auto", threads=1)
+        for name, list_ in errors.items():
+            list_.append(found[name].value - truth)
+        inside += found["dros"].low <= truth <= found["dros"].high
+    rmse = {name: np.sqrt(np.mean(np.square(e))) for name, e in errors.items()}
+    assert rmse["dros"] < (0.6 if good else 3) * rmse["dr"]  # SLOPE promises a constant factor, and no more
+    assert inside >= 93
+
+
+def test_json_has_the_grid_and_without_auto_there_is_none(result):
+    assert len(result.to_dict()["grid"]) == len(result.grid)
+    plain = drs.evaluate(drs.Log(world().table(200)), POLICIES)
+    assert plain.grid is None
+    assert plain.limits == {}

@@ -1,0 +1,153 @@
+"""Several rewards in one pass, and down-sampled logs."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from tests.helpers.logs import world
+from tests.helpers.passes import PLAIN
+
+ROWS = 800 if PLAIN else 20_000
+POLICIES = {"soft": drs.policies.Softmax(world().taste), "second": drs.policies.Constant(1)}
+
+
+@pytest.fixture(scope="module")
+def table():
+    table = world().table(ROWS, seed=5)
+    spend = table["reward"].to_numpy() * np.random.default_rng(0).exponential(size=ROWS)
+    return table.append_column("spend", pa.array(spend))
+
+
+def numbers(estimate):
+    return [v for v in vars(estimate).values() if isinstance(v, float)]
+
+
+class TestSeveralRewards:
+    def test_each_is_what_it_gives_alone(self, table):
+        log = drs.Log(table, reward=["reward", "spend"])
+        both = drs.evaluate(log, POLICIES, drs.models.Ridge(), crossfit=3)
+        assert list(both.rewards) == ["reward", "spend"]
+        assert both.rewards["reward"] is both
+        for name in both.rewards:
+            alone = drs.evaluate(drs.Log(table, reward=name), POLICIES, drs.models.Ridge(), crossfit=3)
+            for policy in POLICIES:
+                for estimator in alone.estimators:
+                    one, two = both.rewards[name][policy, estimator], alone[policy, estimator]
+                    np.testing.assert_array_equal(numbers(one), numbers(two))
+
+    def test_print_and_json_have_both(self, table):
+        result = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES)
+        assert "for others, see rewards[...]: reward, spend" in repr(result)
+        assert list(result.to_dict()["rewards"]) == ["spend"]
+        assert "also spend" in repr(drs.Log(table, reward=["reward", "spend"]))
+
+    def test_a_model_for_each(self, table):
+        train = world().table(300, seed=6)
+        train = train.append_column("spend", pa.array(train["reward"].to_numpy() * 2))
+        models = {name: drs.models.Ridge().fit(drs.Log(train, reward=name)) for name in ("reward", "spend")}
+        result = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, models)
+        assert result.rewards["spend"]["soft", "dm"].value == pytest.approx(2 * result["soft", "dm"].value)
+        with pytest.raises(drs.DrstreamError, match="has no model of the reward 'spend'"):
+            drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, {"reward": models["reward"]})
+
+    def test_bad_names(self, table):
+        for wrong, message in (
+            (["reward", "spent"], "no column 'spent' for the reward: did you mean 'spend'"),
+            (["reward", "reward"], "name one column, or several different ones"),
+            ([], "name one column, or several different ones"),
+            (["reward", "action"], "'action' is a reward: it cannot have another role"),
+        ):
+            with pytest.raises(drs.LogError, match=message):
+                drs.Log(table, reward=wrong)
+
+    def test_a_bad_value_of_the_second(self, table):
+        spend = table["spend"].to_numpy().copy()
+        spend[7] = np.nan
+        bad = table.set_column(table.schema.get_field_index("spend"), "spend", pa.array(spend))
+        with pytest.raises(drs.LogError, match=r"reward must be finite: got nan at row 7"):
+            drs.evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES)
+        result = drs.evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES, on_bad_row="skip")
+        assert result.n == result.rewards["spend"].n == ROWS - 1
+        assert result.rewards["spend"].skipped == {"reward is not finite": 1}
+
+
+class TestDownSampled:
+    """Clicks are kept, and one in five of the others."""
+
+    @staticmethod
+    def sampled(seed, rows=ROWS):
+        table = world().table(rows, seed=seed)
+        rate = np.where(table["reward"].to_numpy() > 0, 1.0, 0.2)
+        keep = np.random.default_rng(10**6 + seed).random(rows) < rate
+        return table.append_column("rate", pa.array(rate)).filter(pa.array(keep))
+
+    def test_against_formulas(self):
+        """Ratios of sums, with the delta method's standard error over rows."""
+        table = self.sampled(1)
+        log = drs.Log(table, sample_rate="rate", context="x?")
+        result = drs.evaluate(log, POLICIES)
+        v = 1 / table["rate"].to_numpy()
+        r, p, a = (table[name].to_numpy() for name in ("reward", "propensity", "action"))
+        X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
+        pi = POLICIES["soft"].probabilities(X)[np.arange(len(a)), a]
+        w, n = pi / p, len(r)
+        ips = (v * w * r).sum() / v.sum()
+        psi = v * (w * r - ips) / v.mean()
+        assert result["soft", "ips"].value == pytest.approx(ips, rel=1e-12)
+        assert result["soft", "ips"].stderr == pytest.approx(np.std(psi, ddof=1) / np.sqrt(n), rel=1e-9)
+        snips = (v * w * r).sum() / (v * w).sum()
+        psi = v * w * (r - snips) / (v * w).mean()
+        assert result["soft", "snips"].value == pytest.approx(snips, rel=1e-12)
+        assert result["soft", "snips"].stderr == pytest.approx(np.std(psi, ddof=1) / np.sqrt(n), rel=1e-9)
+        assert result["soft", "snips"].ess == pytest.approx((v * w).sum() ** 2 / ((v * w) ** 2).sum(), rel=1e-9)
+        baseline = (v * r).sum() / v.sum()
+        gain = v * (w * r - ips) / v.mean() - v * (r - baseline) / v.mean()
+        difference = result.difference("soft", estimator="ips")
+        assert difference.value == pytest.approx(ips - baseline, rel=1e-10)
+        assert difference.stderr == pytest.approx(np.std(gain, ddof=1) / np.sqrt(n), rel=1e-9)
+
+    def test_a_rate_of_one_changes_nothing(self):
+        table = world().table(ROWS, seed=2)
+        plain = drs.evaluate(drs.Log(table), POLICIES, estimators=["ips", "snips", "ips-cv"])
+        ones = table.append_column("rate", pa.array(np.ones(ROWS)))
+        result = drs.evaluate(drs.Log(ones, sample_rate="rate"), POLICIES, estimators=["ips", "snips", "ips-cv"])
+        for policy in POLICIES:
+            for estimator in plain.estimators:
+                one, two = result[policy, estimator], plain[policy, estimator]
+                assert (one.value, one.stderr) == pytest.approx((two.value, two.stderr), rel=1e-9)
+
+    @pytest.mark.jit_only
+    def test_unbiased_and_covered(self):
+        """400 logs of 2,000 rows before sampling: the mean is within 4 standard errors, 95 % intervals cover."""
+        policy, truth = POLICIES["soft"], world().value(POLICIES["soft"])
+        model = drs.models.Ridge().fit(drs.Log(world().table(2000, seed=99)))
+        values, inside = [], 0
+        for seed in range(400):
+            log = drs.Log(self.sampled(1000 + seed, 2000), sample_rate="rate")
+            e = drs.evaluate(log, {"soft": policy}, model, ["dr"], threads=1)["soft", "dr"]
+            values.append(e.value)
+            inside += e.low <= truth <= e.high
+        assert abs(np.mean(values) - truth) < 4 * np.std(values) / 20
+        assert inside / 400 > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
+
+    def test_errors(self):
+        table = self.sampled(3)
+        with pytest.raises(drs.LogError, match="no column 'rates' for the sample_rate: did you mean 'rate'"):
+            drs.Log(table, sample_rate="rates")
+        with pytest.raises(drs.LogError, match="'action' is the sample rate: it cannot have another role"):
+            drs.Log(table, sample_rate="action")
+        with pytest.raises(drs.DrstreamError, match="'likelihood' is not known for a down-sampled log"):
+            drs.evaluate(drs.Log(table, sample_rate="rate"), POLICIES, interval="likelihood", reward_range=(0, 1))
+        rates = table["rate"].to_numpy().copy()
+        rates[4] = 0
+        bad = table.set_column(table.schema.get_field_index("rate"), "rate", pa.array(rates))
+        with pytest.raises(drs.LogError, match=r"sample rate must be in \(0, 1\]: got 0.0 at row 4"):
+            drs.evaluate(drs.Log(bad, sample_rate="rate"), POLICIES)
+        result = drs.evaluate(drs.Log(bad, sample_rate="rate"), POLICIES, on_bad_row="skip")
+        assert result.skipped == {"sample rate is not in (0, 1]": 1}
+        assert "sample rate rate" in repr(drs.Log(table, sample_rate="rate"))
+
+    def test_replay_needs_every_event(self):
+        with pytest.raises(drs.DrstreamError, match="down-sampled"):
+            drs.replay(drs.Log(self.sampled(3), sample_rate="rate"), drs.policies.EpsilonGreedy(), horizon=10)
