@@ -104,7 +104,9 @@ def mean_weight(facts: Facts) -> Finding | None:
         f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
         f"Either {whose} wrong, or the policy takes actions that the log lacks, or rare events with large weights are "
         "missing.",
-        "Check the propensities with an audit of the log.",
+        "Use logged propensities, or a better model of them."
+        if facts.estimated_propensities
+        else "Check the propensities with an audit of the log.",
     )
 
 

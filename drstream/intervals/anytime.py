@@ -1,7 +1,8 @@
 """The interval that holds at all times at once: a confidence sequence.
 
 Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022, "Anytime-valid off-policy inference for contextual bandits",
-section 2. It may be looked at after every stretch of events, and the log may be adaptive.
+section 2. It may be looked at after every stretch of events, and the logging policy may learn. The value itself must
+not change over time: the interval is the intersection of those after every stretch. If it is empty, it is NaN.
 
 Rewards are rescaled to [0, 1]. The score φ of an event is at least `floor`, and its expectation θ at most `ceiling`.
 With c = ceiling - floor (in the paper 1 + k), ξ = φ / c, predictions ξ̂ <= ceiling / c and bets 0 <= λ < 1, which both
@@ -29,8 +30,8 @@ from drstream.types import Floats
 
 NAME = "anytime"
 LARGEST_BET = 0.5
-PRIOR_EVENTS = 1.0
-PRIOR_VARIANCE = 0.25
+FIRST_VARIANCE = 100.0  # of φ, in the first stretch. 0.25 made intervals up to 7 times as wide
+PRIOR_VARIANCE = 1.0  # of φ, later: counts as one event
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def anytime_path(statistic: Statistic, limits: Limits) -> tuple[Floats, Floats, 
         return np.zeros(0), np.zeros(0), np.zeros(0)
     check(statistic.sides, limits)
     events = np.cumsum(stretches.count)
-    if _score(statistic.sides, limits) is not None:
+    if _scores(statistic.sides, limits):
         return events, *_both(statistic.sides, stretches, limits)
     # the difference has no floor, but each side has one: each gets half of α (a union bound)
     half = Limits((1 + limits.confidence) / 2, limits.reward_range, limits.max_weight_bound)
@@ -77,9 +78,9 @@ def anytime_path(statistic: Statistic, limits: Limits) -> tuple[Floats, Floats, 
 
 def check(sides: Sequence[Side], limits: Limits) -> None:
     needs.reward_range(NAME, limits)
-    if _score(sides, limits) is None:
+    if not _scores(sides, limits):
         for side in sides:
-            if _score([Side(1.0, side.kind, side.weight, side.score)], limits) is None:
+            if not _scores([Side(1.0, side.kind, side.weight, side.score)], limits):
                 raise needs.missing_bound(NAME)
 
 
@@ -87,31 +88,35 @@ def _both(sides: Sequence[Side], stretches: Groups, limits: Limits) -> tuple[Flo
     """Return the paths of both bounds, in the units of the rewards."""
     low, high = needs.reward_range(NAME, limits)
     offset = low * sum(side.sign for side in sides)
-    lower, upper = _score(sides, limits), _score(_negated(sides), limits)
-    assert lower is not None
-    assert upper is not None
+    lower, upper = _scores(sides, limits), _scores(_negated(sides), limits)
     return (
         offset + (high - low) * _lower_path(lower, stretches, limits.confidence),
         offset - (high - low) * _lower_path(upper, stretches, limits.confidence),
     )
 
 
-def _lower_path(score: _Score, stretches: Groups, confidence: float) -> Floats:
-    """Return the running maximum of the lower bound of θ."""
-    length = score.ceiling - score.floor
-    count = stretches.count
+def _lower_path(scores: Sequence[_Score], stretches: Groups, confidence: float) -> Floats:
+    """Return the running maximum of the lower bound of θ.
+
+    All scores have the same expectation. Every stretch uses the one that allows the largest bet on θ, λ / c.
+    """
+    penalty = math.log(2 / (1 - confidence))
+    bets, gains = np.stack([_wagers(score, stretches, penalty) for score in scores], axis=1)
+    best = np.argmax(bets, axis=0), np.arange(len(stretches.count))
+    with np.errstate(all="ignore"):  # no event yet
+        bound = (np.cumsum(gains[best]) - penalty) / np.cumsum(bets[best] * stretches.count)
+    least = 2 * scores[0].middle - scores[0].ceiling
+    return np.maximum.accumulate(np.fmax(bound, least))
+
+
+def _wagers(score: _Score, stretches: Groups, penalty: float) -> tuple[Floats, Floats]:
+    """Return λ / c and λ S - ψ_E(λ) Σ (ξ - ξ̂)² of every stretch."""
+    length, count = score.ceiling - score.floor, stretches.count
     sums, squares = _sums(score, stretches)
     sums, squares = sums / length, squares / length**2
-    penalty = math.log(2 / (1 - confidence))
-    guess = _predictions(score, count, sums)
-    bets = _bets(count, sums, squares, penalty)
-    gained = np.cumsum(bets * sums)
+    guess, bets = _predictions(score, count, sums), _bets(score, count, sums, squares, penalty)
     spread = np.maximum(0.0, squares - 2 * guess * sums + count * guess**2)
-    lost = np.cumsum((-np.log1p(-bets) - bets) * spread)
-    with np.errstate(all="ignore"):  # no event yet
-        bound = length * (gained - penalty - lost) / np.cumsum(bets * count)
-    least = 2 * score.middle - score.ceiling
-    return np.maximum.accumulate(np.fmax(bound, least))
+    return bets / length, bets * sums - (-np.log1p(-bets) - bets) * spread
 
 
 def _predictions(score: _Score, count: Floats, sums: Floats) -> Floats:
@@ -121,15 +126,18 @@ def _predictions(score: _Score, count: Floats, sums: Floats) -> Floats:
     return np.minimum(mean, score.ceiling / length)
 
 
-def _bets(count: Floats, sums: Floats, squares: Floats, penalty: float) -> Floats:
-    """Return λ for every stretch, from the variance of earlier ξ and the number of events at its end."""
+def _bets(score: _Score, count: Floats, sums: Floats, squares: Floats, penalty: float) -> Floats:
+    """Return λ for every stretch, from the variance of earlier ξ and the number N of events at its end.
+
+    λ = √(2 log(2/α) / (σ̂² N log(1 + N) / 2)): the paper has no / 2. In simulated logs of 2,000 to 100,000 events, it
+    changed widths by -13 to +6 %, and by -6 % on average of 56 settings, in logs other than those it was chosen by.
+    """
+    unit = (score.ceiling - score.floor) ** -2
     earlier, events = _before(count), np.cumsum(count)
-    with np.errstate(all="ignore"):
-        mean = np.where(earlier > 0, _before(sums) / earlier, 0.0)
-    variance = np.maximum(0.0, _before(squares) - earlier * mean**2)
-    variance = (PRIOR_EVENTS * PRIOR_VARIANCE + variance) / (PRIOR_EVENTS + earlier)
-    with np.errstate(all="ignore"):
-        bets = np.sqrt(2 * penalty / (variance * events * np.log1p(events)))
+    with np.errstate(all="ignore"):  # no event yet
+        variance = np.maximum(0.0, _before(squares) - _before(sums) ** 2 / earlier)
+        variance = np.where(earlier > 0, (PRIOR_VARIANCE * unit + variance) / (1 + earlier), FIRST_VARIANCE * unit)
+        bets = np.sqrt(4 * penalty / (variance * events * np.log1p(events)))
     return np.minimum(bets, LARGEST_BET)
 
 
@@ -146,25 +154,23 @@ def _sums(score: _Score, stretches: Groups) -> tuple[Floats, Floats]:
     return c * stretches.count + linear, c**2 * stretches.count + 2 * c * linear + quadratic
 
 
-def _score(sides: Sequence[Side], limits: Limits) -> _Score | None:
-    """Return the score whose expectation is the statistic of rescaled rewards; None if it has no floor.
+def _scores(sides: Sequence[Side], limits: Limits) -> list[_Score]:
+    """Return scores whose expectation is the statistic of rescaled rewards. They have a floor; the highest is first.
 
-    Rewards r of all sides may be replaced by 1 - r, which turns the sign. IPS needs r for its lower bound and 1 - r for
-    its upper bound: w r >= 0 and w (1 - r) >= 0 whatever the weight.
+    Rewards r of all sides may be replaced by 1 - r, which turns the sign. The lower bound of IPS needs r and its upper
+    bound 1 - r if weights have no bound: w r >= 0 and w (1 - r) >= 0 whatever the weight. With a bound, 1 - w r is also
+    possible for the upper bound. It varies less than w (1 - r) if rewards are mostly low, e.g. clicks.
     """
     top = math.inf if limits.max_weight_bound is None else limits.max_weight_bound
-    net = sum(side.sign for side in sides)
-    as_is, negated = score_range(sides, top, 0, 1)[0], net + score_range(_negated(sides), top, 0, 1)[0]
-    floor = max(as_is, negated)
-    if math.isinf(floor):
-        return None
-    signs = np.array([side.sign for side in sides])
-    ceiling, least = float(signs[signs > 0].sum()), float(signs[signs < 0].sum())
+    ceiling, least = (math.fsum(s.sign for s in sides if s.sign * turn > 0) for turn in (1, -1))
     middle = (ceiling + least) / 2
-    if as_is >= negated:
-        return _Score(*_unit(sides, limits, turned=False), floor, ceiling, middle)
     constant, coefficients = _unit(_negated(sides), limits, turned=True)
-    return _Score(net + constant, coefficients, floor, ceiling, middle)
+    turned_floor = ceiling + least + score_range(_negated(sides), top, 0, 1)[0]
+    found = [
+        _Score(*_unit(sides, limits, turned=False), score_range(sides, top, 0, 1)[0], ceiling, middle),
+        _Score(ceiling + least + constant, coefficients, turned_floor, ceiling, middle),
+    ]
+    return sorted((score for score in found if score.floor > -math.inf), key=lambda score: -score.floor)
 
 
 def _unit(sides: Sequence[Side], limits: Limits, *, turned: bool) -> tuple[float, Floats]:

@@ -25,9 +25,11 @@ def bernstein(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     smallest, largest = score_range(statistic.sides, needs.weight_bound(NAME, statistic.sides, limits), low, high)
     n, score = statistic.n, total_score(statistic.sides)
     mean = float(score @ statistic.means)
-    variance = max(0.0, float(score @ statistic.comoment @ score)) / (n - 1)
+    variance = float(score @ statistic.comoment @ score) / (n - 1)
+    if not math.isfinite(variance):
+        return UNDEFINED
     log = math.log(4 / (1 - limits.confidence))
-    half = math.sqrt(2 * variance * log / n) + 7 * (largest - smallest) * log / (3 * (n - 1))
+    half = math.sqrt(2 * max(0.0, variance) * log / n) + 7 * (largest - smallest) * log / (3 * (n - 1))
     return mean - half, mean + half
 
 

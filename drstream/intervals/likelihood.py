@@ -53,18 +53,17 @@ class _Parabola(NamedTuple):
     def root(self, level: float) -> float:
         """The smaller v with S(v) = level; infinite if there is none."""
         above = level - self.bottom
-        return self.vertex - self.width * math.sqrt(above) if above >= 0 else math.inf
+        return math.inf if above < 0 else self.vertex - self.width * math.sqrt(above)
 
 
 def likelihood(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     """Return the bounds of the profile likelihood at the confidence level."""
     check(statistic.sides, limits)
-    if not statistic.sides or not np.isfinite(statistic.comoment).all():
+    if not statistic.sides:
         return UNDEFINED
     quantile = t_score(limits.confidence, statistic.n) ** 2  # F with (1, n) degrees of freedom is the square of t
     mirrored = tuple(Side(-side.sign, side.kind, side.weight, side.score) for side in statistic.sides)
-    with np.errstate(all="ignore"):
-        return _lower(statistic, statistic.sides, limits, quantile), -_lower(statistic, mirrored, limits, quantile)
+    return _lower(statistic, statistic.sides, limits, quantile), -_lower(statistic, mirrored, limits, quantile)
 
 
 def check(sides: Sequence[Side], limits: Limits) -> None:
@@ -80,7 +79,7 @@ def _lower(statistic: Statistic, sides: tuple[Side, ...], limits: Limits, quanti
     found = {tuple(c.values()): _parabola(log, sides, c, low, high) for c in corners(sides, top)}
     likeliest = tuple(top if mean < 1 else 0.0 for mean in log.mean[:-1])
     level = found[likeliest].bottom + quantile
-    return min(parabola.root(level) for parabola in found.values())
+    return float(np.min([parabola.root(level) for parabola in found.values()]))
 
 
 def _parabola(log: _Log, sides: Sequence[Side], corner: dict[int, float], low: float, high: float) -> _Parabola:
@@ -115,6 +114,8 @@ def _profile(
     mean: Floats, covariance: Floats, expected: Floats, scale: float, bottom: float, shift: float
 ) -> _Parabola:
     """Return scale (m - μ)' Σ⁻¹ (m - μ) + bottom as a function of v, with μ = (expected, v - shift)."""
+    if not np.isfinite(covariance).all():
+        return _Parabola(math.nan, math.nan, math.nan)
     within, between = covariance[:-1, :-1], covariance[:-1, -1]
     away = mean[:-1] - expected
     inverse = _inverse(within, 1e-6 * (1 + np.abs(mean[:-1])))

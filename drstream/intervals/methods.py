@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
 from drstream.intervals import anytime, bernstein, delta, likelihood, needs, resampling
@@ -43,7 +45,7 @@ ALL: dict[str, Method] = {
             "bootstrap",
             resampling.bootstrap,
             frozenset({"buckets"}),
-            "value ± t standard errors of a Poisson bootstrap, over clusters if there is a cluster column",
+            "percentiles of a Poisson bootstrap, over clusters if there is a cluster column",
         ),
         Method(
             "cluster",
@@ -111,13 +113,14 @@ def interval(method: Method, statistic: Statistic, limits: Limits) -> tuple[floa
     """Return the bounds of an interval, within what the range of the rewards allows; NaN if they are undefined."""
     if math.isnan(statistic.value) or statistic.n < 2:
         return UNDEFINED
-    low, high = method.bounds(statistic, limits)
+    with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN, which the bounds show
+        low, high = method.bounds(statistic, limits)
     if math.isnan(low) or math.isnan(high):
         return UNDEFINED
     if limits.reward_range is None or not statistic.sides:
-        return low, high
+        return float(low), float(high)
     least, most = _possible(statistic.sides, *limits.reward_range)
-    return min(max(low, least), most), min(max(high, least), most)
+    return float(min(max(low, least), most)), float(min(max(high, least), most))
 
 
 def _possible(sides: Sequence[Side], low: float, high: float) -> tuple[float, float]:

@@ -66,7 +66,7 @@ def _over_rewards(
 
 
 def _ends(side: Side, weights: Weights, r: float, low: float, high: float, bounded: bool) -> tuple[float, float]:
-    """Return both ends of one side's score for a reward r: of its weighted part, and of its bounded part if asked."""
+    """Return both ends of one side's score for a reward r: its weighted part, and its bounded part if asked for."""
     w = 0.0 if side.weight is None else weights[side.weight]
     if side.kind == REWARD:
         ends = (w * r, w * r)

@@ -130,7 +130,7 @@ def test_evaluate_with_models(folder):
         done = drstream("evaluate", "log.parquet", "--policy", "uniform", "--model", model, "--json", cwd=folder)
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
-        assert [row["estimator"] for row in result["estimates"]] == ["dm", "ips", "snips", "dr"]
+        assert [row["estimator"] for row in result["estimates"]] == ["ips", "snips", "dr", "dm"]
         assert result["events"] == (
             3000
             if "ridge" not in model
