@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class Task:
     name: str
     policies: dict[str, Any]
     estimators: Sequence[str] = ("dm", "ips", "snips", "dr")
+    options: dict[str, Any] = field(default_factory=lambda: {"interval": "normal"})
 
     @property
     def with_model(self) -> bool:
@@ -30,7 +31,8 @@ class Task:
 
     def run(self, source: Any) -> drs.Evaluation:
         log = drs.Log(source, actions=ACTIONS)
-        return drs.evaluate(log, self.policies, model() if self.with_model else None, self.estimators, threads=THREADS)
+        reward_model = model() if self.with_model else None
+        return drs.evaluate(log, self.policies, reward_model, self.estimators, threads=THREADS, **self.options)
 
 
 def argmax_policies(count: int) -> dict[str, Any]:
@@ -38,7 +40,20 @@ def argmax_policies(count: int) -> dict[str, Any]:
     return {f"argmax {i}": drs.policies.Linear(weights[i]) for i in range(count)}
 
 
-FOUR = Task("dm, ips, snips, dr of a softmax policy", {"softmax": drs.policies.Softmax(world.taste, world.appeal)})
+SOFTMAX = {"softmax": drs.policies.Softmax(world.taste, world.appeal)}
+FOUR = Task("dm, ips, snips, dr of a softmax policy", SOFTMAX)
+EVERYTHING = Task(
+    "the same with bootstrap, cluster and anytime intervals and 50 segments",
+    SOFTMAX,
+    options={
+        "interval": ["normal", "bootstrap", "cluster", "anytime"],
+        "cluster": "user",
+        "by": "segment",
+        "reward_range": (0, 1),
+        "max_weight_bound": 1e4,
+        "clamp": (0, 1),
+    },
+)
 COLUMN = Task("ips, snips of a column", {"target": drs.policies.Column("target")}, ("ips", "snips"))
 ONE = Task("dm, ips, snips, dr of an argmax policy", argmax_policies(1))
 MANY = Task(f"dm, ips, snips, dr of {POLICIES} argmax policies in one pass", argmax_policies(POLICIES))
@@ -46,6 +61,8 @@ MANY = Task(f"dm, ips, snips, dr of {POLICIES} argmax policies in one pass", arg
 ROW_GROUPS = "pyarrow scan, one row group per thread"
 DUCKDB, POLARS = "DuckDB", "Polars"
 ONE_POLICY = "drstream, one of the policies"
+UNCHECKED = "drstream, without checks of the result"
+PLAIN = "drstream, with normal intervals"
 
 
 @dataclass(frozen=True)
@@ -68,5 +85,7 @@ CASES = [
     Case(COLUMN, WIDE, POLARS, required=0.5),
     Case(MANY, LIST, ONE_POLICY, required=1 / 3),  # at most three times as long as one policy
     Case(MANY, WIDE, ONE_POLICY),
+    Case(FOUR, WIDE, UNCHECKED, required=1 / 1.1),  # checks of the result take at most a tenth
+    Case(EVERYTHING, WIDE, PLAIN, required=1 / 2),  # at most twice as long
 ]
 NAMES = [*map(str, CASES)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,8 +54,13 @@ def segments_of(columns: pa.RecordBatch, names: Sequence[str]) -> tuple[Ints, li
         index = column.indices.fill_null(len(found)).to_numpy(zero_copy_only=False).astype(np.int64)
         values.append([*found, None])
         code = code * len(values[-1]) + index
-    used, segment = np.unique(code, return_inverse=True)
-    return segment.reshape(-1), [_key(int(number), values) for number in used]
+    most = math.prod(map(len, values))
+    if most > 1 << 20:  # too many combinations to count each
+        used, segment = np.unique(code, return_inverse=True)
+        return segment.reshape(-1), [_key(int(number), values) for number in used]
+    present = np.bincount(code, minlength=most) > 0
+    place = np.cumsum(present) - 1
+    return place[code], [_key(int(number), values) for number in np.flatnonzero(present)]
 
 
 def _key(code: int, values: list[list[Any]]) -> Key:

@@ -23,7 +23,7 @@ from drstream.types import Floats, Ints
 
 BUCKETS = 1024
 BUCKET_SEED = 0x5851F42D4C957F2D  # gives buckets other random numbers than splits and folds
-SHORT, MOST_SHORT = 8, 14  # up to row 2^14, a stretch has 2^8 rows; then each octave has 64 stretches
+SHORT, OCTAVE = 8, 4  # a stretch has 2^8 rows at first; from row 2^12 on, each octave has 2^4 stretches
 THIN = 0.01  # a propensity below it is small
 
 
@@ -151,13 +151,14 @@ def buckets_of(keys: NDArray[np.uint64]) -> Ints:
 def stretch_of(row: int) -> int:
     """Return the stretch of a row.
 
-    >>> [stretch_of(row) for row in (0, 255, 256, 16_383, 16_384, 32_768, 33_280)]
-    [0, 0, 1, 63, 64, 128, 129]
+    >>> [stretch_of(row) for row in (0, 255, 256, 4_095, 4_096, 8_192, 8_704)]
+    [0, 0, 1, 15, 16, 32, 33]
     """
-    if row < 1 << MOST_SHORT:
-        return row >> SHORT
     octave = row.bit_length() - 1
-    return 64 * (octave - MOST_SHORT + 1) + ((row - (1 << octave)) >> (octave - 6))
+    later = octave - (SHORT + OCTAVE) + 1  # octaves of 2^OCTAVE stretches before and after it
+    if later <= 0:
+        return row >> SHORT
+    return (later << OCTAVE) + ((row - (1 << octave)) >> (octave - OCTAVE))
 
 
 def stretch_end(index: int) -> int:
@@ -166,10 +167,11 @@ def stretch_end(index: int) -> int:
     >>> all(stretch_of(stretch_end(i) - 1) == i and stretch_of(stretch_end(i)) == i + 1 for i in range(300))
     True
     """
-    if index < 64:
+    later, place = divmod(index, 1 << OCTAVE)
+    if later == 0:
         return (index + 1) << SHORT
-    octave = index // 64 + MOST_SHORT - 1
-    return (1 << octave) + ((index % 64 + 1) << (octave - 6))
+    octave = later + SHORT + OCTAVE - 1
+    return (1 << octave) + ((place + 1) << (octave - OCTAVE))
 
 
 def stretches_of(rows: Ints) -> Iterator[tuple[int, int, int]]:
@@ -193,8 +195,12 @@ class Segments:
     def _held(self) -> Floats:
         return np.empty((self.shape.layout.variables + 1, self.rows))
 
+    @cached_property
+    def _divided(self) -> Floats:
+        return np.empty(self._held.size)
+
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_held"}
+        return {name: value for name, value in vars(self).items() if name not in ("_held", "_divided")}
 
     def hold(self, start: int, events: Events) -> None:
         """Keep the terms of a block, which begins at this event of the batch, until the batch is over."""
@@ -204,23 +210,24 @@ class Segments:
 
     def divide(self, segment: Ints, keys: list[tuple[object, ...]], bucket: Ints | None, rows: Ints | None) -> None:
         """Add the events of a batch, given the segment of each, to the totals of their segments."""
-        held = self._held[:, : len(segment)] if len(segment) == self.rows else self._held[:, : len(segment)].copy()
-        order = np.argsort(segment, kind="stable")
-        bounds = np.searchsorted(segment[order], np.arange(len(keys) + 1))
+        small = segment.astype(np.uint16) if len(keys) <= 1 << 16 else segment  # NumPy sorts 16 bits in linear time
+        order = np.argsort(small, kind="stable")
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(segment, minlength=len(keys)))])
+        height = len(self._held)
+        kernels.divide_columns(self._held, order, bounds, self._divided)
+        bucket = None if bucket is None else bucket[order]
+        rows = None if rows is None else rows[order]
         for s, key in enumerate(keys):
-            events = order[bounds[s] : bounds[s + 1]]
-            if not len(events):
-                continue
-            taken = np.empty((len(held), len(events)))
-            kernels.take_columns(held, events, taken)
+            place = slice(bounds[s], bounds[s + 1])
+            taken = self._divided[height * place.start : height * place.stop].reshape(height, -1)
             if key not in self.totals:
                 self.totals[key] = self.shape.create()
             self.totals[key].add(
                 Events(
                     taken[:-1],
                     taken[-1],
-                    None if bucket is None else bucket[events],
-                    None if rows is None else rows[events],
+                    None if bucket is None else bucket[place],
+                    None if rows is None else rows[place],
                 )
             )
 

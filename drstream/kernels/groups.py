@@ -29,11 +29,18 @@ def add_to_stretch(terms, first, last, members, starts, sums, products):
         flat += size * size
 
 
-@kernel(void(F8_IN2, I8_IN, F8_2))
-def take_columns(terms, events, out):
-    """out <- the columns of these events."""
-    for v in range(terms.shape[0]):
+@kernel(void(F8_IN2, I8_IN, I8_IN, F8))
+def divide_columns(terms, order, bounds, out):
+    """Copy the columns order[bounds[s]:bounds[s + 1]] for each segment s: their matrices stand one after the other.
+
+    Row by row, so that one row at a time is in cache.
+    """
+    rows = terms.shape[0]
+    for v in range(rows):
         row = terms[v]
-        wanted = out[v]
-        for i in range(events.shape[0]):
-            wanted[i] = row[events[i]]
+        for s in range(bounds.shape[0] - 1):
+            first = bounds[s]
+            size = bounds[s + 1] - first
+            place = rows * first + v * size
+            for i in range(size):
+                out[place + i] = row[order[first + i]]

@@ -137,10 +137,11 @@ def test_sums_by_bucket_and_stretch():
     np.testing.assert_allclose(total, part.sum(axis=1), rtol=1e-12)
     wanted = [(part[0] ** 2).sum(), part[0] @ part[2], (part[2] ** 2).sum(), (part[1] ** 2).sum()]
     np.testing.assert_allclose(products[[0, 1, 3, 4]], wanted, rtol=1e-12)
-    events = np.array([3, 1, 1])
-    out = np.empty((3, 3))
-    groups.take_columns(read_only(x), events, out)
-    assert (out == x[:, events]).all()
+    order, bounds = np.array([3, 1, 7, 2, 0]), np.array([0, 2, 2, 5])
+    out = np.empty(3 * 5)
+    groups.divide_columns(read_only(x), order, bounds, out)
+    assert (out[:6].reshape(3, 2) == x[:, [3, 1]]).all()
+    assert (out[6:].reshape(3, 3) == x[:, [7, 2, 0]]).all()
 
 
 def test_first_bad_event():
