@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drstream.log import Log, Sparse
 
 
-BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
+BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
 Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from drstream.auditing.result import Audit
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log
     from drstream.replaying.comparison import Replays
@@ -103,6 +104,40 @@ def show_replays(result: Replays) -> None:
         console.print(how, highlight=False, markup=False)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
+
+
+ACTIONS_SHOWN = 20
+
+
+def show_audit(result: Audit) -> None:
+    """Print findings, the worst first, then the actions whose 1{a}/p is farthest from 1, and the blocks of time."""
+    console = _console()
+    head = f"{result.name}: {result.level}; {result.rows:,} rows, {result.actions.num_rows:,} actions"
+    console.print(head, highlight=False, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in ("level", "check", "what was found"):
+        table.add_column(name, no_wrap=name != "what was found", overflow="fold")
+    for finding in result.ordered():
+        table.add_row(*map(Text, (finding.level, finding.check, finding.message)))
+    console.print(table)
+    rows = sorted(result.actions.to_pylist(), key=lambda row: -abs(row["z"]) if row["z"] == row["z"] else 0)
+    console.print(_columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
+    if len(rows) > ACTIONS_SHOWN:
+        rest = f"{len(rows) - ACTIONS_SHOWN:,} more actions, whose z is smaller"
+        console.print(rest, highlight=False, markup=False)
+    if result.blocks is not None:
+        console.print(_columns(result.blocks.to_pylist(), result.blocks.column_names))
+
+
+def _columns(rows: list[dict[str, Any]], names: list[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in names:
+        table.add_column(Text(name.replace("_", " ")), justify="right")
+    for row in rows:
+        table.add_row(
+            *(Text(f"{row[n]:,}" if isinstance(row[n], int) and n != "action" else _cell(row[n])) for n in names)
+        )
+    return table
 
 
 def _short(value: float) -> str:
