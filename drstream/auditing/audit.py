@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,13 +63,21 @@ def audit(
     if time is not None:
         check_time(schema, time)
     workers = Workers.of(threads, executor, progress)
-    plan = make_plan(log.with_bad_rows("skip"), event_id, time)
+    plan = make_plan(_lenient(log), event_id, time)
     total = plan.create()
     for tally in execution.run(partial(consume, plan), log, plan.reader.columns, workers):
         total.merge(tally)
     if not total.rows:
         raise LogError("the log is empty: there is no row to audit")
     return finish(log, plan, total)
+
+
+def _lenient(log: Log) -> Log:
+    """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
+    lenient = log.with_bad_rows("skip")
+    with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
+        lenient.labels = log.labels
+    return lenient
 
 
 def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:

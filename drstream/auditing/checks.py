@@ -91,6 +91,12 @@ def _say(level: str, check: str, value: float, *sentences: str) -> Finding:
     return Finding(level, check, None, float(value), " ".join(sentences))
 
 
+def _rows(count: int, verb: str = "") -> str:
+    """Return "1 row has" or "2 rows have", as the plural of the verb asks for."""
+    one = {"have": "has", "are": "is", "repeat": "repeats"}.get(verb, "")
+    return f"{count:,} row{'s' * (count != 1)} {verb if count != 1 else one}".rstrip()
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
@@ -101,7 +107,7 @@ def bad_values(view: View) -> Finding:
         return _say(OK, "bad_values", 0, "No row has a bad value.")
     share = 1 - view.n / tally.rows
     each = "; ".join(
-        f"{bad.count:,} rows: {reason}, first {bad.first.value!r} at {bad.first}" for reason, bad in tally.bad.items()
+        f"{_rows(bad.count)}: {reason}, first {bad.first.value!r} at {bad.first}" for reason, bad in tally.bad.items()
     )
     return _say(
         STOP if share >= MANY_BAD else LOOK,
@@ -173,7 +179,7 @@ def inverse_propensity(view: View) -> Finding | None:
         )
     with np.errstate(all="ignore"):
         variance = np.maximum(sums.squares / n - mean**2, 0)
-        noise = np.sqrt(4 * variance * limit / n) + sums.largest * limit / n
+        noise = _chance(variance, float(sums.largest.max()), limit, n)  # of all: a rare p of this action may be unseen
         low = np.flatnonzero((1 - mean > noise) & (sums.counts > 0))
     if len(low):
         worst = int(low[np.argmin(mean[low])])
@@ -195,6 +201,15 @@ def inverse_propensity(view: View) -> Finding | None:
         z[worst],
         f"The mean of 1{{a}}/p agrees with 1 for each action; the largest |z| is {abs(z[worst]):.3g}.",
     )
+
+
+def _chance(variance: Any, largest: float, limit: float, n: int) -> Any:
+    """Return how far a mean of numbers >= 0 may fall below its expectation by chance, as in Bernstein's inequality.
+
+    Variance and largest number are those of the sample, so events much rarer than all that were seen can deceive it. It
+    decides on a "look" only.
+    """
+    return np.sqrt(4 * variance * limit / n) + largest * limit / n
 
 
 def _beyond_one(counts: Any, sums: Any, squares: Any) -> tuple[Any, Any]:
@@ -241,7 +256,8 @@ def inverse_over_all(view: View) -> Finding | None:
         y, y2 = total / actions - n, squares / actions**2 - 2 * total / actions + n
         variance = max(squares / n - mean**2, 0)
         limit = math.log(1 / ALPHA)
-        noise = math.sqrt(4 * variance * limit / n) + float(sums.largest.max()) * limit / n
+        noise = float(_chance(variance, float(sums.largest.max()), limit, n))
+        logged = int((sums.counts > 0).sum())
     if evidence(y, max(y2, 0)) >= limit:
         level, cause = STOP, "the propensities are too small"
         if not view.labels_given:
@@ -254,17 +270,17 @@ def inverse_over_all(view: View) -> Finding | None:
             f"So {cause}.",
             "Give all possible actions when you open the log, and check the propensities.",
         )
-    if actions - mean > noise:
+    if logged - mean > noise:
         return _say(
             LOOK,
             "inverse_over_all",
             mean,
-            f"The mean of 1/p is {mean:.4g}; it is {actions}, the number of actions, if each is always possible.",
+            f"The mean of 1/p is {mean:.4g}; it is {logged}, the number of logged actions, if each is always possible.",
             "Either fewer actions were possible in some events, or propensities are too large.",
             "If all actions were always possible, do not trust the propensities.",
         )
     return _say(
-        OK, "inverse_over_all", mean, f"The mean of 1/p is {mean:.4g}, which agrees with the {actions} actions."
+        OK, "inverse_over_all", mean, f"The mean of 1/p is {mean:.4g}, which agrees with the {logged} logged actions."
     )
 
 
@@ -368,12 +384,13 @@ def unlogged_actions(view: View) -> Finding | None:
     missing = np.flatnonzero(view.tally.inverses.counts == 0)
     if not len(missing):
         return _say(OK, "unlogged_actions", 0, f"Each of the {len(view.labels):,} actions was logged.")
+    be = "were" if len(missing) > 1 else "was"
     shown = ", ".join(repr(view.labels[i]) for i in missing[:5]) + (", ..." if len(missing) > 5 else "")
     return _say(
         LOOK,
         "unlogged_actions",
         len(missing),
-        f"{len(missing):,} of {len(view.labels):,} actions were never logged: {shown}.",
+        f"{len(missing):,} of {len(view.labels):,} actions {be} never logged: {shown}.",
         "The log says nothing about policies that take them.",
         "Leave these actions out, or collect events with them.",
     )
@@ -404,12 +421,12 @@ def duplicate_rows(view: View) -> Finding | None:
             LOOK,
             "duplicate_rows",
             repeats,
-            f"{repeats:,} rows repeat an earlier row{part}, while a context recurs with another action or reward only "
-            f"{others:,} times.",
+            f"{_rows(repeats, 'repeat')} an earlier row{part}, but only {others:,} have an earlier row's context with "
+            "another action or reward.",
             "Events were logged more than once, or one draw of an action served several events.",
             "Remove the copies, or keep such events together with cluster=.",
         )
-    message = f"{repeats:,} rows repeat an earlier row{part}" + (", as contexts recur." if repeats else ".")
+    message = f"{_rows(repeats, 'repeat')} an earlier row{part}" + (", as contexts recur." if repeats else ".")
     return _say(OK, "duplicate_rows", repeats, message)
 
 
@@ -424,7 +441,7 @@ def duplicate_event_ids(view: View) -> Finding | None:
             STOP,
             "duplicate_event_ids",
             repeats,
-            f"{repeats:,} rows have an event id that an earlier row has{part}.",
+            f"{_rows(repeats, 'have')} an event id that an earlier row has{part}.",
             "Their events count more than once, so estimates are biased and intervals too narrow.",
             "Keep one row of each event.",
         )
@@ -433,7 +450,7 @@ def duplicate_event_ids(view: View) -> Finding | None:
             LOOK,
             "duplicate_event_ids",
             repeats,
-            f"{missing:,} rows have no event id.",
+            f"{_rows(missing, 'have')} no event id.",
             "They may be copies of other rows.",
             "Check what writes the log.",
         )
@@ -449,7 +466,7 @@ def time_order(view: View) -> Finding | None:
             LOOK,
             "time_order",
             times.missing,
-            f"{times.missing:,} rows have no time in {name!r}.",
+            f"{_rows(times.missing, 'have')} no time in {name!r}.",
             "They are in no block of time.",
             "Check what writes the log.",
         )
@@ -458,7 +475,7 @@ def time_order(view: View) -> Finding | None:
             LOOK,
             "time_order",
             times.backwards,
-            f"{times.backwards:,} rows are earlier than the row before.",
+            f"{_rows(times.backwards, 'are')} earlier than the row before.",
             "A replay takes events in the order of the log, which is not that of time.",
             "Sort the log by time before a replay; for drs.evaluate the order does not matter.",
         )

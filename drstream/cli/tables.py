@@ -107,6 +107,7 @@ def show_replays(result: Replays) -> None:
 
 
 ACTIONS_SHOWN = 20
+BLOCK_COLUMNS = ["start", "rows", "bad_share", "reward", "reward_z", "mean_inverse", "mean_inverse_z"]
 
 
 def show_audit(result: Audit) -> None:
@@ -126,7 +127,7 @@ def show_audit(result: Audit) -> None:
         rest = f"{len(rows) - ACTIONS_SHOWN:,} more actions, whose z is smaller"
         console.print(rest, highlight=False, markup=False)
     if result.blocks is not None:
-        console.print(_columns(result.blocks.to_pylist(), result.blocks.column_names))
+        console.print(_columns(result.blocks.to_pylist(), BLOCK_COLUMNS))
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> Table:
@@ -134,10 +135,15 @@ def _columns(rows: list[dict[str, Any]], names: list[str]) -> Table:
     for name in names:
         table.add_column(Text(name.replace("_", " ")), justify="right")
     for row in rows:
-        table.add_row(
-            *(Text(f"{row[n]:,}" if isinstance(row[n], int) and n != "action" else _cell(row[n])) for n in names)
-        )
+        shown = {
+            name: f"{value:,}" if name in ("count", "rows") else _four_digits(value) for name, value in row.items()
+        }
+        table.add_row(*(Text(shown[name]) for name in names))
     return table
+
+
+def _four_digits(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _short(value: float) -> str:

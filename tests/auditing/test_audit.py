@@ -123,7 +123,7 @@ def test_missing_times_and_ids(table):
     assert audit["time_order"].value == 2
     assert audit.blocks["rows"].to_pylist() == [1499, 1499]
     assert audit["duplicate_event_ids"].level == "look"
-    assert "1 rows have no event id" in audit["duplicate_event_ids"].message
+    assert "1 row has no event id" in audit["duplicate_event_ids"].message
 
 
 @not_plain
@@ -189,7 +189,7 @@ def test_many_bad_values_stop_and_none_is_left(table):
     p = table["propensity"].to_numpy().copy()
     p[:100] = 0
     assert drs.Log(replaced(table, "propensity", p)).audit()["bad_values"].level == "stop"
-    audit = drs.Log(replaced(table, "propensity", np.zeros(3000)), actions=4).audit(time="at", event_id="id")
+    audit = drs.Log(replaced(table, "propensity", np.zeros(3000))).audit(time="at", event_id="id")
     assert [f.check for f in audit.findings if f.level != "ok"] == ["bad_values", "time_order"]
     assert audit["bad_values"].value == 1
     assert audit.actions["count"].to_pylist() == [0] * 4
@@ -254,7 +254,7 @@ def test_the_result(table):
     assert audit.level == "look"
     lines = repr(audit).splitlines()
     assert lines[0] == "Audit of table: look; 3,000 rows, 4 actions"
-    assert lines[1].startswith("  look  1 rows are earlier")
+    assert lines[1].startswith("  look  1 row is earlier")
     assert lines[2].startswith("  ok    bad_values, ")
     assert audit.ordered()[0].check == "time_order"
     assert all(finding.policy is None for finding in audit.findings)

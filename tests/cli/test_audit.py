@@ -62,6 +62,6 @@ def test_mistakes(folder, words, message):
 def test_roles_and_help(folder):
     done = drstream("audit", "log.parquet", "--propensity", "none", "--actions", "5", "--context", "x0", cwd=folder)
     assert done.returncode == 0
-    assert "1 of 5 actions were never logged: 4." in done.stdout
+    assert "1 of 5 actions was never logged: 4." in done.stdout
     done = drstream("audit", "--help")
     assert all(word in done.stdout for word in ("--event-id", "--time", "--json"))
