@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from drstream.cli.audit import audit
 from drstream.cli.demo import demo
 from drstream.cli.describe import describe
 from drstream.cli.evaluate import evaluate
@@ -74,5 +75,5 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-for command in (describe, evaluate, fit, optimize, replay, demo):
+for command in (describe, audit, evaluate, fit, optimize, replay, demo):
     app.command()(command)

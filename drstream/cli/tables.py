@@ -12,6 +12,7 @@ from rich.text import Text
 from drstream.findings import to_show
 
 if TYPE_CHECKING:
+    from drstream.auditing.result import Audit
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log
     from drstream.replaying.comparison import Replays
@@ -143,6 +144,46 @@ def show_replays(result: Replays) -> None:
         console.print(how, highlight=False, markup=False)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
+
+
+ACTIONS_SHOWN = 20
+BLOCK_COLUMNS = ["start", "rows", "bad_share", "reward", "reward_z", "mean_inverse", "mean_inverse_z"]
+
+
+def show_audit(result: Audit) -> None:
+    """Print findings, the worst first, then the actions whose 1{a}/p is farthest from 1, and the blocks of time."""
+    console = _console()
+    head = f"{result.name}: {result.level}; {result.rows:,} rows, {result.actions.num_rows:,} actions"
+    console.print(head, highlight=False, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in ("level", "check", "what was found"):
+        table.add_column(name, no_wrap=name != "what was found", overflow="fold")
+    for finding in result.ordered():
+        table.add_row(*map(Text, (finding.level, finding.check, finding.message)))
+    console.print(table)
+    rows = sorted(result.actions.to_pylist(), key=lambda row: -abs(row["z"]) if row["z"] == row["z"] else 0)
+    console.print(_columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
+    if len(rows) > ACTIONS_SHOWN:
+        rest = f"{len(rows) - ACTIONS_SHOWN:,} more actions, whose z is smaller"
+        console.print(rest, highlight=False, markup=False)
+    if result.blocks is not None:
+        console.print(_columns(result.blocks.to_pylist(), BLOCK_COLUMNS))
+
+
+def _columns(rows: list[dict[str, Any]], names: list[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in names:
+        table.add_column(Text(name.replace("_", " ")), justify="right")
+    for row in rows:
+        shown = {
+            name: f"{value:,}" if name in ("count", "rows") else _four_digits(value) for name, value in row.items()
+        }
+        table.add_row(*(Text(shown[name]) for name in names))
+    return table
+
+
+def _four_digits(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _short(value: float) -> str:

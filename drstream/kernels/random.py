@@ -13,7 +13,7 @@ S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
 
 @inlined
-def _mix(z):
+def mix(z):
     z = (z ^ (z >> S30)) * MULTIPLY_1
     z = (z ^ (z >> S27)) * MULTIPLY_2
     return z ^ (z >> S31)
@@ -23,9 +23,9 @@ def _mix(z):
 def uniforms(seed, rows):
     """One number in [0, 1) for each row; `seed` is an array of one."""
     out = np.empty(rows.shape[0])
-    key = _mix(_mix(seed[0] * GAMMA + GAMMA))
+    key = mix(mix(seed[0] * GAMMA + GAMMA))
     for i in range(rows.shape[0]):
-        out[i] = (_mix(_mix(rows[i] * GAMMA + key) ^ key) >> S11) * 2.0**-53
+        out[i] = (mix(mix(rows[i] * GAMMA + key) ^ key) >> S11) * 2.0**-53
     return out
 
 

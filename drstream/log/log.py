@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.types import Floats
+
+if TYPE_CHECKING:
+    from drstream.auditing.result import Audit
 
 PEEK_ROWS = 1024
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
@@ -134,6 +137,37 @@ class Log:
     def rows(self) -> int | None:
         """Number of rows of the source, before filters and splits; None if only reading the source would tell."""
         return self.source.rows
+
+    @property
+    def labels_are_given(self) -> bool:
+        """Whether actions= gave the labels; otherwise they were found in the log."""
+        return self._labels_given
+
+    def audit(
+        self,
+        event_id: str | None = None,
+        time: str | None = None,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+    ) -> Audit:
+        """Check whether the log can be trusted, in one pass, before any policy is evaluated on it.
+
+        Bad values do not stop the audit: they are counted. All other checks are about the rows without a bad value.
+
+        event_id  A column whose values must all be different.
+        time      A column of timestamps, dates, integers or floats, to compare blocks of time with each other.
+        threads, executor, progress
+                  As in `drs.evaluate`. The result does not depend on them.
+
+        >>> import pyarrow as pa
+        >>> table = pa.table({"action": [0, 1] * 50, "reward": [1.0, 0.0] * 50, "propensity": [1.0] * 100})
+        >>> Log(table).audit().level
+        'stop'
+        """
+        from drstream.auditing.audit import audit
+
+        return audit(self, event_id, time, threads, executor, progress)
 
     def with_actions_up_to(self, n_actions: int) -> Log:
         """Return the same log with actions 0..n_actions-1, if it has fewer. Labels that are text or given stay."""

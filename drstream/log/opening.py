@@ -38,6 +38,7 @@ def open_source(source: Any) -> Source:
 def _open_paths(*names: str) -> Source:
     name = names[0] if len(names) == 1 else f"{len(names)} paths"
     paths = [path for n in names for path in expand(n)]
+    _check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
     if arrow and len(arrow) == len(paths):
         return TableSource(map_arrow(paths), name, tuple(map(os.path.abspath, paths)), place=name)
@@ -52,9 +53,23 @@ def _open_paths(*names: str) -> Source:
         raise unreadable(name, error) from None
 
 
+def _check_no_file_twice(paths: list[str]) -> None:
+    """Raise an error if two paths are the same file, be it through a link or another spelling."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        real = path if "://" in path else os.path.realpath(path)
+        if real in seen:
+            names = "" if path == seen[real] else f", as {seen[real]!r} and as {path!r}"
+            raise LogError(f"the file {real!r} is given twice{names}: its events would count twice. Give it once")
+        seen[real] = path
+
+
 def _open_dataset(dataset: ds.Dataset) -> Source:
     """Read row groups if all files are Parquet with the dataset's own schema, else the batches of its scanner."""
     parquet = isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat)
+    if isinstance(dataset, ds.FileSystemDataset):
+        local = isinstance(dataset.filesystem, pa.fs.LocalFileSystem)
+        _check_no_file_twice(dataset.files if local else [f"://{path}" for path in dataset.files])
     if parquet and not getattr(dataset, "_scan_options", None):
         source = ParquetSource(dataset, "dataset")
         try:

@@ -81,8 +81,25 @@ class Reader:
             yield self._views(batch, part, first)
             first += batch.num_rows
 
+    def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Yield the part's rows, also those with bad values, in batches of exactly 65,536.
+
+        The reader must skip bad rows: one that does not may raise an error, and does not number its rows.
+        """
+        assert self.skip_bad_rows
+        return exact(self._chosen(part), ROWS)
+
+    def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
+        """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
+        return self._views(batch if good.all() else batch.filter(pa.array(good)), part, 0)
+
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
+        for batch in self._chosen(part):
+            yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+
+    def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
         numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds or self.cluster
         for batch in part.batches(self.decode_rows):
@@ -98,7 +115,7 @@ class Reader:
                 u = sampling.at_rows(split.seed, self._keys(batch, split.cluster, part))
                 batch = batch.filter(pa.array(split.keep(u)))
             if batch.num_rows:
-                yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+                yield batch
 
     def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
         """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
@@ -114,7 +131,7 @@ class Reader:
 
     def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
         good = np.ones(batch.num_rows, bool)
-        for reason, bad in self._bad_rows(batch):
+        for reason, _, bad in self.bad_rows(batch):
             if count := int((bad & good).sum()):
                 skipped[reason] += count
                 good &= ~bad
@@ -122,37 +139,39 @@ class Reader:
             return [batch]
         return [batch.filter(pa.array(good))] if good.any() else []
 
-    def _bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Bools]]:
-        """Yield each reason to leave rows out, with those rows."""
+    def bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str, Bools]]:
+        """Yield each reason to leave rows out, with its column and those rows."""
         roles = self.roles
         for name in roles.rewards:
             reward = batch.column(name)
-            yield "reward is null", nulls(reward)
-            yield "reward is not finite", ~np.isfinite(floats_or_nan(reward))
+            yield "reward is null", name, nulls(reward)
+            yield "reward is not finite", name, ~np.isfinite(floats_or_nan(reward))
         if roles.sample_rate is not None:
             rate = batch.column(roles.sample_rate)
-            yield "sample rate is null", nulls(rate)
+            yield "sample rate is null", roles.sample_rate, nulls(rate)
             kept = floats_or_nan(rate)
-            yield "sample rate is not in (0, 1]", ~((kept > 0) & (kept <= 1))
+            yield "sample rate is not in (0, 1]", roles.sample_rate, ~((kept > 0) & (kept <= 1))
         if roles.propensity is not None:
             p = batch.column(roles.propensity)
-            yield "propensity is null", nulls(p)
+            yield "propensity is null", roles.propensity, nulls(p)
             values = floats_or_nan(p)
-            yield "propensity is not in (0, 1]", ~((values > 0) & (values <= 1))
+            yield "propensity is not in (0, 1]", roles.propensity, ~((values > 0) & (values <= 1))
         for name in self.clusters:
-            yield "cluster is null", nulls(batch.column(name))
+            yield "cluster is null", name, nulls(batch.column(name))
         if self.with_action:
             column = batch.column(roles.action)
             missing = nulls(column)
-            yield "action is null", missing
+            yield "action is null", roles.action, missing
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
-            yield "action is not among the labels", (index < 0) | (index >= len(self.labels))
+            yield "action is not among the labels", roles.action, (index < 0) | (index >= len(self.labels))
         if self.with_context and roles.sparse is not None:
-            yield from bad_rows(batch, roles.sparse)
+            for reason, bad in bad_rows(batch, roles.sparse):
+                yield reason, roles.sparse.indices, bad
         elif self.with_context:
             for name in roles.context:
-                yield from self._bad_contexts(batch.column(name))
+                for reason, bad in self._bad_contexts(batch.column(name)):
+                    yield reason, name, bad
 
     def _bad_contexts(self, column: pa.Array) -> Iterator[tuple[str, Bools]]:
         bad = nulls(column)

@@ -109,16 +109,21 @@ def _keys_of_values(column: pa.Array) -> Keys:
 
 
 def check_cluster(schema: pa.Schema, name: Any) -> None:
+    check_key(schema, name, "cluster", "a user's id")
+
+
+def check_key(schema: pa.Schema, name: Any, role: str, example: str) -> None:
+    """Raise an error unless `keys_of` takes the column."""
     kind = schema.field(name).type
     if pa.types.is_nested(kind):
-        raise LogError(f"cluster column {name!r} has type {kind}: it must hold one value a row, e.g. a user's id")
+        raise LogError(f"{role} column {name!r} has type {kind}: it must hold one value a row, e.g. {example}")
     usable = not pa.types.is_binary_view(kind)  # Arrow cannot filter such a column
     try:
         keys_of(pa.nulls(0, kind))
     except pa.ArrowException:
         usable = False
     if not usable:
-        raise LogError(f"cluster column {name!r} has type {kind}: cast it to integers, strings or binary")
+        raise LogError(f"{role} column {name!r} has type {kind}: cast it to integers, strings or binary")
 
 
 def split_seed(seed: int, depth: int) -> int:

@@ -1,0 +1,1 @@
+"""Audit of a log before any policy: one pass that gathers sums, and checks that turn them into findings."""

@@ -1,0 +1,212 @@
+"""The pass of an audit: parts of the log -> batches, bad rows included -> states that merge -> findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from drstream import execution
+from drstream.auditing import checks
+from drstream.auditing.copies import context_keys, float_keys, hash_columns
+from drstream.auditing.guess import FIRST_EVENTS, Guess, learn
+from drstream.auditing.result import Audit
+from drstream.auditing.tally import Inverses, Spot, Tally
+from drstream.auditing.times import SUMS, Clock, check_time, make_clock
+from drstream.errors import LogError
+from drstream.execution import Workers
+from drstream.log import Batch, Log, Reader
+from drstream.log.columns import floats_or_nan, nulls
+from drstream.log.reader import ROW, exact
+from drstream.log.rows import check_key, keys_of
+from drstream.log.schema import require_column
+from drstream.log.source import Part
+from drstream.types import Bools, Floats
+
+FIRST_ROWS = 1024  # rows that say how large times are
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each part needs. It can be pickled."""
+
+    reader: Reader
+    guess: Guess | None
+    typical_reward: float
+    event_id: str | None
+    clock: Clock | None
+
+    def create(self) -> Tally:
+        return Tally(Inverses.create(len(self.reader.labels)))
+
+
+def audit(
+    log: Log,
+    event_id: str | None = None,
+    time: str | None = None,
+    threads: int | None = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> Audit:
+    """See `Log.audit`."""
+    schema = log.source.schema
+    for role, name in (("event_id", event_id), ("time", time)):
+        if name is not None:
+            require_column(schema, name, role)
+    if event_id is not None:
+        check_key(schema, event_id, "event_id", "an event's id")
+    if time is not None:
+        check_time(schema, time)
+    workers = Workers.of(threads, executor, progress)
+    plan = make_plan(_lenient(log), event_id, time)
+    total = plan.create()
+    for tally in execution.run(partial(consume, plan), log, plan.reader.columns, workers):
+        total.merge(tally)
+    if not total.rows:
+        raise LogError("the log is empty: there is no row to audit")
+    return finish(log, plan, total)
+
+
+def _lenient(log: Log) -> Log:
+    """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
+    lenient = log.with_bad_rows("skip")
+    with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
+        lenient.labels = log.labels
+    return lenient
+
+
+def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
+    columns = [name for name in dict.fromkeys((event_id, time)) if name is not None]
+    reader = log.reader(context=True, action=True, columns=columns)
+    clock = None if time is None else make_clock(log.source.schema, time, _first_times(log, time))
+    guess = None if log.roles.propensity is None else learn(_first_events(log, reader), log.n_actions)
+    return Plan(reader, guess, log.typical_reward, event_id, clock)
+
+
+def _first_times(log: Log, time: str) -> Floats:
+    """Return some of the first times, if they are floats."""
+    if pa.types.is_floating(log.source.schema.field(time).type):
+        for part in log.source.peek(FIRST_ROWS).parts([time]):
+            for batch in exact(part.batches(FIRST_ROWS), FIRST_ROWS):
+                return floats_or_nan(batch.column(0))
+    return np.empty(0)
+
+
+def _first_events(log: Log, reader: Reader) -> Iterator[Batch]:
+    """Yield batches of the first good rows. They do not depend on how the log is cut into batches."""
+    for part in log.source.peek(FIRST_EVENTS).parts(reader.columns, log.filter):
+        for batch in reader.with_bad_rows(part):
+            good = np.ones(batch.num_rows, bool)
+            for _, _, bad in reader.bad_rows(batch):
+                good &= ~bad
+            if good.any():
+                yield reader.good_rows(batch, part, good)
+
+
+def consume(plan: Plan, part: Part) -> Tally:
+    """Read one part and return its state."""
+    tally, reader = plan.create(), plan.reader
+    for batch in reader.with_bad_rows(part):
+        execution.raise_if_stopped()
+        good = _count_bad(reader, batch, part, tally)
+        tally.rows += batch.num_rows
+        tally.good += int(good.sum())
+        events = reader.good_rows(batch, part, good) if good.any() else None
+        if events is not None:
+            _add_events(plan, events, tally)
+        if plan.event_id is not None:
+            _add_ids(batch.column(plan.event_id), tally)
+        if plan.clock is not None:
+            _add_times(plan, plan.clock, batch, good, events, tally)
+    tally.copies.settle()
+    tally.ids.settle()
+    return tally
+
+
+def _count_bad(reader: Reader, batch: pa.RecordBatch, part: Part, tally: Tally) -> Bools:
+    """Count bad rows by their first reason, and return the good ones."""
+    good = np.ones(batch.num_rows, bool)
+    for reason, column, bad in reader.bad_rows(batch):
+        new = bad & good
+        if count := int(new.sum()):
+            i = int(np.argmax(new))
+            row = batch.column(ROW)[i].as_py()
+            tally.count_bad(reason, count, Spot(part.place, row, batch.column(column)[i].as_py()))
+            good &= ~bad
+    return good
+
+
+def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
+    tally.rewards.add(events.reward - plan.typical_reward)
+    others = np.full(len(events), 0.5)
+    if len(events.propensity):
+        assert not isinstance(events.rows, int)
+        propensity = np.ascontiguousarray(events.propensity)
+        tally.inverses.add(np.ascontiguousarray(events.action), propensity)
+        tally.propensities.add(propensity, events.place, events.rows)
+        if plan.guess is not None:
+            later = events.rows > plan.guess.after
+            tally.guessed.add((plan.guess.of(events) == events.action)[later], propensity[later])
+        others = 1 - propensity
+    else:
+        tally.inverses.counts += np.bincount(events.action, minlength=len(plan.reader.labels))
+    if events.n_features:
+        context = hash_columns(len(events), context_keys(events))
+        rows = [context, events.action.astype(np.uint64), float_keys(events.reward)]
+        rows += [float_keys(events.propensity)] if len(events.propensity) else []
+        rows += [keys_of(events.columns.column(plan.event_id))] if plan.event_id else []
+        rows += [plan.clock.read(events.columns.column(plan.clock.column))[0].view(np.uint64)] if plan.clock else []
+        tally.copies.add(hash_columns(len(events), ((None, column) for column in rows)), context, others)
+
+
+def _add_ids(column: pa.Array, tally: Tally) -> None:
+    missing = nulls(column)
+    tally.ids_missing += int(missing.sum())
+    hashes = hash_columns(len(column), iter([(None, keys_of(column))]))[~missing]
+    tally.ids.add(hashes, hashes, np.zeros(len(hashes)))
+
+
+def _add_times(
+    plan: Plan, clock: Clock, batch: pa.RecordBatch, good: Bools, events: Batch | None, tally: Tally
+) -> None:
+    sums = np.zeros((len(SUMS), batch.num_rows))
+    sums[0] = 1
+    smallest = np.full(batch.num_rows, np.inf)
+    if events is not None:
+        reward = events.reward - plan.typical_reward
+        sums[1:4, good] = np.ones(len(reward)), reward, reward * reward
+        if len(events.propensity):
+            with np.errstate(over="ignore"):
+                inverse = 1 / events.propensity
+                sums[4:6, good] = inverse, inverse * inverse
+            smallest[good] = events.propensity
+    tally.times.add(*clock.read(batch.column(clock.column)), sums, smallest)
+
+
+def finish(log: Log, plan: Plan, total: Tally) -> Audit:
+    """Make the result from the final state."""
+    total.copies.settle()
+    total.ids.settle()
+    view = checks.View(
+        tally=total,
+        labels=list(plan.reader.labels),
+        labels_given=log.labels_are_given,
+        with_propensities=log.roles.propensity is not None,
+        with_context=bool(plan.reader.n_features),
+        event_id=plan.event_id,
+        clock=plan.clock,
+        typical_reward=plan.typical_reward,
+    )
+    return Audit(
+        name=log.source.name,
+        rows=total.rows,
+        findings=checks.findings(view),
+        actions=checks.actions(view),
+        blocks=checks.blocks(view),
+        bad={reason: {"count": bad.count, **bad.first.to_dict()} for reason, bad in total.bad.items()},
+    )

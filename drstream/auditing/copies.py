@@ -1,0 +1,104 @@
+"""Counts rows and event ids that occur more than once, by 64-bit hashes, in bounded memory.
+
+Up to a limit of different hashes the counts are exact. Beyond it, only hashes whose leading bits are 0 are kept. Which
+ones these are depends on the hashes alone, so the result depends neither on the order of the log nor on its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.kernels import audit as kernels
+from drstream.log import Batch, Csr
+from drstream.types import Floats, Ints
+
+Hashes = NDArray[np.uint64]
+ROWS_KEPT = 5_000_000  # different rows; each takes 32 bytes
+IDS_KEPT = 20_000_000  # different event ids
+PENDING = 1 << 20  # rows that wait to be sorted
+
+
+@dataclass
+class Copies:
+    """How often each hash occurs. Beside it stands a hash by which rows are sampled, and one more number."""
+
+    most: int  # hashes that are kept
+    bits: int = 0  # of the sampled hash, the leading bits that must be 0
+    hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))  # sorted, all different
+    sampled: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    weights: Floats = field(default_factory=lambda: np.empty(0))
+    counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    waiting: list[tuple[Hashes, Hashes, Floats, Ints]] = field(default_factory=list)
+
+    def add(self, hashes: Hashes, sampled: Hashes, weights: Floats) -> None:
+        self._append(hashes, sampled, weights, np.ones(len(hashes), np.int64))
+
+    def merge(self, other: Copies) -> None:
+        other.settle()
+        self.bits = max(self.bits, other.bits)
+        self._append(other.hashes, other.sampled, other.weights, other.counts)
+
+    def _append(self, *columns: NDArray[np.generic]) -> None:
+        self.waiting.append(columns)  # type: ignore[arg-type]
+        if sum(len(rows[0]) for rows in self.waiting) > max(PENDING, len(self.hashes)):
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort what waits, count equal hashes, and sample if there are too many."""
+        if self.waiting:
+            all_of = [(self.hashes, self.sampled, self.weights, self.counts), *self.waiting]
+            hashes, sampled, weights, counts = (np.concatenate(columns) for columns in zip(*all_of, strict=True))
+            order = np.argsort(hashes, kind="stable")
+            hashes = hashes[order]
+            first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]])[: len(hashes)])
+            places = order[first]
+            total = np.add.reduceat(counts[order], first) if len(first) else counts
+            self.hashes, self.sampled, self.weights, self.counts = (
+                hashes[first],
+                sampled[places],
+                weights[places],
+                total,
+            )
+            self.waiting = []
+        self._sample()
+        while len(self.hashes) > self.most:
+            self.bits += 1
+            self._sample()
+
+    def _sample(self) -> None:
+        if self.bits:
+            kept = self.sampled >> np.uint64(64 - self.bits) == 0
+            self.hashes, self.sampled = self.hashes[kept], self.sampled[kept]
+            self.weights, self.counts = self.weights[kept], self.counts[kept]
+
+
+def hash_columns(rows: int, columns: Iterator[tuple[Ints | None, Hashes]]) -> Hashes:
+    """Return a hash of each row's values. Columns are keys, one a row or, with where they start, several."""
+    hashes = np.zeros(rows, np.uint64)
+    one_each = np.arange(rows + 1)
+    for starts, keys in columns:
+        kernels.add_to_hashes(hashes, one_each if starts is None else np.ascontiguousarray(starts), keys)
+    return hashes
+
+
+def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
+    """Yield the values of the contexts as keys."""
+    context = batch.context
+    if isinstance(context, Csr):
+        first, last = int(context.indptr[0]), int(context.indptr[-1])
+        starts = context.indptr - first
+        yield starts, context.indices[first:last].astype(np.uint64)
+        yield starts, float_keys(context.values[first:last])
+    elif isinstance(context, np.ndarray):
+        yield np.arange(len(context) + 1) * context.shape[1], float_keys(context.reshape(-1))
+    else:
+        for column in context:
+            yield None, float_keys(column)
+
+
+def float_keys(values: NDArray[np.generic]) -> Hashes:
+    return np.ascontiguousarray(values, np.float64).view(np.uint64)

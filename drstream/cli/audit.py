@@ -1,0 +1,51 @@
+"""drstream audit: whether a log can be trusted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from drstream.cli.options import (
+    STOPPED,
+    Action,
+    Actions,
+    Context,
+    LogPath,
+    Propensity,
+    Reward,
+    SparseContext,
+    Threads,
+    open_log,
+)
+
+
+def audit(
+    log: LogPath,
+    event_id: Annotated[str | None, typer.Option(help="Column whose values must all be different.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of timestamps, dates or numbers, to compare blocks of time with each other."),
+    ] = None,
+    context: Context = None,
+    sparse: SparseContext = None,
+    action: Action = None,
+    reward: Reward = None,
+    propensity: Propensity = None,
+    actions: Actions = None,
+    threads: Threads = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Check whether a log can be trusted. The exit code is 3 if it cannot."""
+    from drstream.findings import STOP
+
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, "error")
+    result = opened.audit(event_id, time, threads, progress=True)
+    if json:
+        typer.echo(result.to_json())
+    else:
+        from drstream.cli.tables import show_audit
+
+        show_audit(result)
+    if result.level == STOP:
+        raise typer.Exit(STOPPED)
