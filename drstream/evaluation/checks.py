@@ -87,7 +87,9 @@ def mean_weight(facts: Facts) -> Finding | None:
     if math.isnan(facts.mean_weight):
         return None
     if not abs(facts.z) > FAR and facts.mean_weight > 0:
-        text = f"The mean weight of {facts.policy} is {facts.mean_weight:.4g}, as it should be."
+        text = (
+            f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees with 1."
+        )
         return _finding(OK, "mean weight", facts, facts.mean_weight, text)
     whose = "the propensity model is" if facts.estimated_propensities else "the logged propensities are"
     wrong = abs(facts.mean_weight - 1) > VERY_WRONG
@@ -97,9 +99,9 @@ def mean_weight(facts: Facts) -> Finding | None:
         facts,
         facts.mean_weight,
         f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
-        f"Either {whose} wrong, or the policy takes actions that the log lacks, or rare events with large weights are "
-        "missing.",
-        "Check the propensities with an audit of the log.",
+        f"Either {whose} wrong, or the policy's probabilities are, or the policy takes actions that the log lacks, or "
+        "rare events with large weights are missing.",
+        "Check the propensities with an audit of the log, and that the policy's probabilities sum to 1.",
     )
 
 
@@ -183,7 +185,7 @@ def effective_rewards(facts: Facts) -> Finding | None:
         facts.rare,
         seen,
         "A normal interval would be too narrow.",
-        "Use more events, or likelihood intervals, which need the range of the rewards.",
+        "Use more events, and likelihood intervals, the default where the range of the rewards is known.",
     )
 
 
