@@ -15,7 +15,9 @@ def segment_table(by: Sequence[str], rows: Sequence[tuple[Key, dict[str, Any]]])
     """One row for each segment, policy and estimator, with p-values and q-values of the differences."""
     found = []
     for _, row in rows:
-        found.append({**row, "p_value": p_value(row["difference"], row["difference_stderr"])})
+        known = not math.isnan(row["difference_low"])  # DM has no interval unless asked for, and so no p-value
+        p = p_value(row["difference"], row["difference_stderr"]) if known else math.nan
+        found.append({**row, "p_value": p})
     _add_q_values(found)
     table = pa.Table.from_pylist(found)
     for place, name in enumerate(by):

@@ -49,6 +49,11 @@ class Facts:
         return 0.0 if abs(distance) < SAME else math.copysign(math.inf, distance)
 
     @property
+    def wrong_weights(self) -> bool:
+        """Whether the mean weight is so far from 1 that propensities, or the policy, must be wrong."""
+        return abs(self.z) > FAR and abs(self.mean_weight - 1) > VERY_WRONG
+
+    @property
     def rare(self) -> float:
         """Effective number of events of the rarer kind: with a positive reward, or without one."""
         known = [x for x in (self.rewarded, self.unrewarded) if not math.isnan(x)]
@@ -92,21 +97,22 @@ def mean_weight(facts: Facts) -> Finding | None:
     if math.isnan(facts.mean_weight):
         return None
     if not abs(facts.z) > FAR and facts.mean_weight > 0:
-        text = f"The mean weight of {facts.policy} is {facts.mean_weight:.4g}, as it should be."
+        text = (
+            f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees with 1."
+        )
         return _finding(OK, "mean weight", facts, facts.mean_weight, text)
     whose = "the propensity model is" if facts.estimated_propensities else "the logged propensities are"
-    wrong = abs(facts.mean_weight - 1) > VERY_WRONG
     return _finding(
-        STOP if wrong else LOOK,
+        STOP if facts.wrong_weights else LOOK,
         "mean weight",
         facts,
         facts.mean_weight,
         f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
-        f"Either {whose} wrong, or the policy takes actions that the log lacks, or rare events with large weights are "
-        "missing.",
+        f"Either {whose} wrong, or the policy's probabilities are, or the policy takes actions that the log lacks, or "
+        "rare events with large weights are missing.",
         "Use logged propensities, or a better model of them."
         if facts.estimated_propensities
-        else "Check the propensities with an audit of the log.",
+        else "Check the propensities with an audit of the log, and that the policy's probabilities sum to 1.",
     )
 
 
@@ -190,7 +196,7 @@ def effective_rewards(facts: Facts) -> Finding | None:
         facts.rare,
         seen,
         "A normal interval would be too narrow.",
-        "Use more events, or likelihood intervals, which need the range of the rewards.",
+        "Use more events, and likelihood intervals, the default where the range of the rewards is known.",
     )
 
 

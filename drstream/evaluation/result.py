@@ -196,6 +196,8 @@ class Evaluation(WithModels):
         if estimator.score_coefficients(0.0) is None:
             return False
         facts = self._facts[j]
+        if facts.wrong_weights:  # such intervals rest on a mean weight of 1
+            return False
         return facts.heavy or facts.rare < FEW_REWARDS
 
     def _rare_rewards(self) -> float:
@@ -217,7 +219,7 @@ class Evaluation(WithModels):
         unlogged, actions = self._unlogged(j)
         if kind is None:
             return Facts(name, self.n, unlogged=unlogged, unlogged_actions=actions)
-        mean, stderr = sums.mean_weight(j, kind)
+        mean, stderr = sums.mean_weight(j, kind, self._settings.cluster is not None)
         total, squares = sums.weight_sums(j, kind)
         found = sums.inspected
         positive, positive_squares = float(found.positive[j, kind]), float(found.positive_squares[j, kind])

@@ -11,6 +11,7 @@ import numpy as np
 
 from drstream import intervals
 from drstream.evaluation.estimators import Estimator, Sample
+from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Groups, Side, Statistic
 from drstream.types import Floats, Ints
 
@@ -175,8 +176,8 @@ class Sums:
         terms = next(terms for terms in self.groups if column in terms)
         return self.groups[terms], self.first + j * len(terms) + terms.index(column)
 
-    def mean_weight(self, j: int, kind: int) -> tuple[float, float]:
-        """The mean of the weights of policy j, of one kind, and its standard error."""
+    def mean_weight(self, j: int, kind: int, clustered: bool = False) -> tuple[float, float]:
+        """The mean of the weights of policy j, of one kind, and its standard error, perhaps over clusters."""
         group, place = self._weight(j, kind)
         gradient = np.zeros(len(group.means))
         scale = float(group.means[1]) if self.down_sampled else 1.0
@@ -184,6 +185,12 @@ class Sums:
         gradient[place] = 1 / scale
         if self.down_sampled:
             gradient[1] = -mean / scale
+        if clustered and group.buckets is not None:
+
+            def at(means: Floats) -> float:
+                return float(means[place] / means[1] if self.down_sampled else means[place])
+
+            return mean, jackknife_stderr(self._statistic(group, mean, gradient, at, ()))
         return mean, intervals.standard_error(gradient, group.comoment, self.n)
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
