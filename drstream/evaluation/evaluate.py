@@ -116,8 +116,9 @@ def evaluate(
     named = as_policies(policies)
     tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
     plans = []
+    of_folds = None if crossfit is None else cluster  # without folds, clusters are for intervals alone
     for reward in log.roles.rewards:
-        inputs = ModelInputs(_model_for(model, reward, log), propensity, crossfit, cluster, fold_seed, clamp)
+        inputs = ModelInputs(_model_for(model, reward, log), propensity, crossfit, of_folds, fold_seed, clamp)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)

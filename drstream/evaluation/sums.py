@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -105,31 +106,31 @@ class Sums:
             mirrored = (Side(-side.sign, side.kind, side.weight, side.score) for side in right.sides)
             sides = (*left.sides, *mirrored)
 
-        def at(means: Floats) -> float:
+        def at(means: Floats) -> Any:
             return left.at(means) - right.at(means)
 
         return self._statistic(group, left.value - right.value, left.gradient - right.gradient, at, sides)
 
     def _statistic(
-        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], float], sides: tuple[Side, ...]
+        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
         return Statistic(
             value, self.n, group.means, group.comoment, gradient, at, sides, group.buckets, group.stretches
         )
 
-    def _mean_reward(self, means: Floats) -> float:
-        return float(means[0] / means[1] if self.down_sampled else means[0])
+    def _mean_reward(self, means: Floats) -> Any:
+        return means[0] / means[1] if self.down_sampled else means[0]
 
     def _sample(self, means: Floats, covariance: Floats) -> Sample:
         return Sample(means, covariance, self.pivot)
 
-    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], float]:
+    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
         covariance = self._covariance(group, place)
 
-        def at(means: Floats) -> float:
+        def at(means: Floats) -> Any:
             scale = means[1] if self.down_sampled else 1.0
             with np.errstate(all="ignore"):
-                return float(estimator.value(self._sample(means[place] / scale, covariance)))
+                return estimator.value(self._sample(means[place] / scale, covariance))
 
         return at
 

@@ -100,4 +100,12 @@ def _filled(statistic: Statistic) -> Groups | None:
 
 
 def _values(statistic: Statistic, means: Floats) -> Floats:
+    """Return the value at each row of means: all at once, or one by one if the estimator cannot do it at once."""
+    first = float(statistic.at(means[0]))
+    try:
+        found = np.asarray(statistic.at(means.T), float)
+    except (TypeError, ValueError, IndexError):  # e.g. an estimator of the user's own that compares means with `if`
+        found = np.zeros(0)
+    if found.shape == (len(means),) and (found[0] == first or math.isnan(first)):
+        return found
     return np.array([statistic.at(row) for row in means], float)

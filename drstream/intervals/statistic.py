@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,8 @@ class Statistic:
 
     comoment   Σ (x - mean)(y - mean) (V, V).
     gradient   Derivative of the value by each mean (V,); NaN if no event has weight.
-    at         Computes the value at other means (V,).
+    at         Computes the value at other means (V,). Given the means of G samples (V, G), most estimators compute G
+               values at once.
     sides      Empty if the estimator has no score of events; methods that need one give NaN.
     buckets    For methods that resample.
     stretches  For the method that is valid at any time.
@@ -61,7 +63,7 @@ class Statistic:
     means: Floats
     comoment: Floats
     gradient: Floats
-    at: Callable[[Floats], float]
+    at: Callable[[Floats], Any]
     sides: tuple[Side, ...] = ()
     buckets: Groups | None = None
     stretches: Groups | None = None

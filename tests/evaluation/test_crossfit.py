@@ -222,8 +222,7 @@ def test_folds_need_something_to_fit(table):
         drs.evaluate(log, POLICY, M.Ridge())
     with pytest.raises(drs.ModelError, match=r"the propensity model Propensity.* is not fitted"):
         drs.evaluate(log, POLICY, propensity=M.Propensity())
-    with pytest.raises(drs.DrstreamError, match=r"cluster='user' is about folds: pass crossfit=5"):
-        drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user")
+    assert drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user").crossfit is None  # clusters of intervals
 
 
 def test_models_that_no_estimator_needs_are_not_fitted(table):
