@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from drstream import intervals
 from drstream.evaluation.estimators import Estimator, Sample
 from drstream.intervals.statistic import Groups, Side, Statistic
 from drstream.types import Floats, Ints
@@ -175,8 +174,8 @@ class Sums:
         terms = next(terms for terms in self.groups if column in terms)
         return self.groups[terms], self.first + j * len(terms) + terms.index(column)
 
-    def mean_weight(self, j: int, kind: int) -> tuple[float, float]:
-        """The mean of the weights of policy j, of one kind, and its standard error."""
+    def mean_weight(self, j: int, kind: int) -> Statistic:
+        """The mean of the weights of policy j, of one kind."""
         group, place = self._weight(j, kind)
         gradient = np.zeros(len(group.means))
         scale = float(group.means[1]) if self.down_sampled else 1.0
@@ -184,7 +183,24 @@ class Sums:
         gradient[place] = 1 / scale
         if self.down_sampled:
             gradient[1] = -mean / scale
-        return mean, intervals.standard_error(gradient, group.comoment, self.n)
+
+        def at(means: Floats) -> Any:
+            return means[place] / means[1] if self.down_sampled else means[place]
+
+        return self._statistic(group, mean, gradient, at, ())
+
+    def bucket_weights(self, j: int, kind: int) -> tuple[Floats, Floats | None]:
+        """Sums of the weights of policy j by bucket: of all events, and of clicks if an estimator has their sums."""
+        column = self.weights[kind]
+        centred = column.replace(".weight", ".centred")
+        groups = sorted(self.groups, key=lambda terms: centred not in terms)  # first one that has both
+        terms = next(terms for terms in groups if column in terms)
+        group, start = self.groups[terms], self.first + j * len(terms)
+        assert group.buckets is not None
+        weight = group.buckets.sums[:, start + terms.index(column)]
+        if centred not in terms:
+            return weight, None
+        return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
         """The sum of the weights of policy j, of one kind, and of their squares."""

@@ -75,12 +75,14 @@ class Limits:
 
     reward_range      The smallest and the largest possible reward.
     max_weight_bound  An upper bound on the weights w.
+    clustered         Whether buckets hold clusters, whose events depend on each other.
     seed              Random seed of the bootstrap.
     """
 
     confidence: float
     reward_range: tuple[float, float] | None = None
     max_weight_bound: float | None = None
+    clustered: bool = False
     seed: int = 0
 
 

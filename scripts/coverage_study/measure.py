@@ -14,14 +14,16 @@ import drstream as drs
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.settings import Settings
 from drstream.findings import worst
-from drstream.intervals import methods
+from drstream.intervals import methods, t_score
 from drstream.intervals.anytime import anytime_path
 from scripts.coverage_study.worlds import CLICKS, World
 from scripts.experiments.trials import generator
 
 ESTIMATORS = ("ips", "snips", "dr")
-LEVELS = (0.9, 0.95, 0.99)
+LEVELS, USUAL = (0.9, 0.95, 0.99), 0.95
+QUICK = ("normal", "cluster", "likelihood")  # methods that take little time
 DEFAULT, ALWAYS = "default", "anytime, at all times"
+COUNTED = "cluster, each counts"  # degrees of freedom: the number of clusters, not their effective number
 Key = tuple[str, str, float, str]  # what is estimated, estimator, level, method
 
 
@@ -66,11 +68,11 @@ class Counts:
         self.findings.update(other.findings)
 
 
-def measure(world: World, seed: int, chunk: int, size: int) -> Counts:
-    """Draw some logs of a world, evaluate them, and count."""
+def measure(world: World, seed: int, chunk: int, size: int, *, full: bool = True) -> Counts:
+    """Draw some logs of a world, evaluate them, and count: all methods at all levels, or the quick ones at 95 %."""
     counts = Counts()
     for table in world.tables(generator(seed, chunk), size):
-        count_log(world, table, counts)
+        count_log(world, table, counts, full=full)
     return counts
 
 
@@ -86,28 +88,46 @@ def evaluate(world: World, table: pa.Table, **more: Any) -> Evaluation:
     )
 
 
-def count_log(world: World, table: pa.Table, counts: Counts) -> None:
-    names = [name for name in methods.ALL if name != "cluster" or world.cluster is not None]
+def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = True) -> None:
+    names = [name for name in (methods.ALL if full else QUICK) if name != "cluster" or world.cluster is not None]
     result = evaluate(world, table, interval=names, reward_range=CLICKS, max_weight_bound=world.max_weight)
     counts.logs += 1
     told = CLICKS if world.range_told else None
-    for level in LEVELS:
+    for level in LEVELS if full else (USUAL,):
         named = _with(result, replace(result._settings, confidence=level))
         default = _with(result, Settings((), level, told, None, world.cluster))
+        usual = _with(result, replace(named._settings, names=tuple(n for n in names if n in QUICK)))
         for what, estimator, truth, pick in _cases(world):
-            found = pick(named, estimator)
+            if level != USUAL and what not in _some(world):
+                continue
+            found = pick(named if what in _some(world) else usual, estimator)
             for name, (low, high) in found.intervals.items():
                 counts.intervals[what, estimator, level, name].add(low, high, truth)
+            if world.cluster is not None:
+                half = t_score(level, _filled_buckets(result) - 1) * found.stderr
+                counts.intervals[what, estimator, level, COUNTED].add(found.value - half, found.value + half, truth)
             shown = pick(default, estimator)
             counts.intervals[what, estimator, level, DEFAULT].add(shown.low, shown.high, truth)
-            if level == 0.95:
+            if level == USUAL:
                 counts.chosen[what, estimator, shown.method] += 1
-        if level == 0.95:
+        if level == USUAL:
             for policy in world.policies:
                 about = [f for f in default.findings if f.policy in (policy, None)]
                 counts.findings[policy, worst(about)] += 1
-        if world.adaptive:
+        if world.adaptive and full:
             _count_paths(world, named, level, counts)
+
+
+def _filled_buckets(result: Evaluation) -> int:
+    buckets = next(iter(result._sums.groups.values())).buckets
+    assert buckets is not None
+    return int((buckets.count > 0).sum())
+
+
+def _some(world: World) -> tuple[str, str]:
+    """What all methods and levels are measured for. The rest is measured at 95 %, for methods that take little time."""
+    first, second = list(world.policies)[:2]
+    return first, f"{first} - {second}"
 
 
 def _with(result: Evaluation, settings: Settings) -> Evaluation:

@@ -183,12 +183,12 @@ def _heavy(rows: int, title: str, **more: Any) -> World:
     return World(title, rows, reward, logging, policies, np.full((kinds, actions), 0.3), **more)
 
 
-def _clicks(title: str, rate: float, predicted: float) -> World:
-    """Three policies with about 5, 1.7 and 0.6 events of the rare kind."""
+def _clicks(title: str, rate: float, predicted: float, **more: Any) -> World:
+    """Three policies. With a rate of 0.5 %, they have about 5, 1.7 and 0.6 clicks each."""
     logging = np.tile([0.3, 0.1, 0.035, 0.565], (2, 1))
     reward = np.full((2, 4), rate)
     policies = {f"always {a}": _always(a, 2, 4) for a in range(3)}
-    return World(title, 3329, reward, logging, policies, np.full((2, 4), predicted), logs=2000)
+    return World(title, 3329, reward, logging, policies, np.full((2, 4), predicted), **more)
 
 
 def _users(per_user: int, rows: int, *, sticky: bool = False) -> World:
@@ -213,11 +213,13 @@ WORLDS: dict[str, World] = {
     "benign-20000": _benign(20_000, "benign, 20,000 rows"),
     "heavy-2000": _heavy(2_000, "heavy weights, 2,000 rows"),
     "heavy-20000": _heavy(20_000, "heavy weights, 20,000 rows"),
+    "heavy-40000": _heavy(40_000, "heavy weights, 40,000 rows"),
     "heavy-60000": _heavy(60_000, "heavy weights, 60,000 rows"),
     "heavy-range": _heavy(5_000, "heavy weights, rewards in [0, 1], range given", spread=2.0, range_told=True),
     "heavy-no-range": _heavy(5_000, "heavy weights, rewards in [0, 1], no range given", spread=2.0),
     "rare-clicks": _clicks("rare clicks: 0.5 % of 3,329 rows", 0.005, 0.01),
     "rare-misses": _clicks("rare non-clicks: 0.5 % of 3,329 rows", 0.995, 0.98),
+    "few-clicks": _clicks("few clicks: 5 % of 3,329 rows", 0.05, 0.1),
     "users-1": _users(1, 2_000),
     "users-10": _users(10, 4_000),
     "users-50": _users(50, 5_000),
@@ -226,6 +228,14 @@ WORLDS: dict[str, World] = {
     "users-50-sticky": _users(50, 5_000, sticky=True),
     "users-500-sticky": _users(500, 20_000, sticky=True),
     "users-few": _users(50, 250),
+    "users-few-sticky": _users(50, 500, sticky=True),
+    "users-clicks": _clicks("rare clicks, 333 users with 10 rows each", 0.005, 0.01, per_user=10, effect=0.004),
+    "users-clicks-sticky": _clicks(
+        "few clicks, 333 users with 10 rows each, one action a user", 0.05, 0.1, per_user=10, effect=0.045, sticky=True
+    ),
+    "users-heavy-sticky": _heavy(
+        5_000, "heavy weights, 500 users with 10 rows each, one action a user", per_user=10, sticky=True
+    ),
     "greedy": _learner("a logging policy that learns: ε-greedy", "greedy", 0.0),
     "thompson": _learner("a logging policy that learns: Thompson", "thompson", 0.03),
 }
