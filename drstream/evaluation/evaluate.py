@@ -77,7 +77,7 @@ def evaluate(
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
                 "likelihood". The first one is shown. By default, "cluster" if cluster= is given, else "normal", or
-                "likelihood" where normal intervals would be too narrow. DM has an interval only on request.
+                "likelihood" where these would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some

@@ -65,7 +65,7 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.confidence, self.reward_range, self.max_weight_bound, self.cluster is not None)
+        return Limits(self.confidence, self.reward_range, self.max_weight_bound, clustered=self.cluster is not None)
 
     @property
     def needs(self) -> frozenset[str]:

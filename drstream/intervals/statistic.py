@@ -75,15 +75,15 @@ class Limits:
 
     reward_range      The smallest and the largest possible reward.
     max_weight_bound  An upper bound on the weights w.
-    clustered         Whether buckets hold clusters, whose events depend on each other.
     seed              Random seed of the bootstrap.
+    clustered         Whether buckets hold clusters, whose events depend on each other.
     """
 
     confidence: float
     reward_range: tuple[float, float] | None = None
     max_weight_bound: float | None = None
-    clustered: bool = False
     seed: int = 0
+    clustered: bool = False
 
 
 def total_score(sides: Sequence[Side]) -> Floats:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from scripts.coverage_study import page
-from scripts.coverage_study.run import simulate
+from scripts.coverage_study.run import simulate, simulate_thresholds
 from scripts.coverage_study.worlds import WORLDS
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +28,7 @@ def main() -> int:
     folder = given.output or ROOT / ("build/coverage" if given.quick else "docs/coverage")
     folder.mkdir(parents=True, exist_ok=True)
     if not given.page:
+        simulate_thresholds(folder, given.seed, quick=given.quick)
         simulate(given.worlds or list(WORLDS), folder, given.seed, given.workers, quick=given.quick)
     page.write(folder, folder.with_suffix(".md"))
     print(f"page: {folder.with_suffix('.md')}")  # noqa: T201

@@ -13,6 +13,7 @@ from drstream.evaluation.settings import DEFAULT as PLAIN
 from drstream.intervals import methods
 from drstream.storage import atomic_path
 from scripts.coverage_study.measure import ALWAYS, COUNTED, DEFAULT, ESTIMATORS, LEVELS, USUAL, Count
+from scripts.coverage_study.run import THRESHOLDS
 from scripts.coverage_study.worlds import WORLDS
 from scripts.experiments.page import wrapped
 from scripts.experiments.summary import table
@@ -85,7 +86,9 @@ class Measured:
 def write(folder: Path, page: Path) -> None:
     """Write the page, with all worlds that have counts in the folder."""
     worlds = [Measured(folder / f"{name}.json") for name in WORLDS if (folder / f"{name}.json").is_file()]
-    text = [_head(worlds), _summary(worlds), _misses(worlds), _rules(worlds), _always(worlds), _defaults(worlds)]
+    known = folder / THRESHOLDS
+    found = json.loads(known.read_text()) if known.is_file() else None
+    text = [_head(worlds), _summary(worlds), _misses(worlds), _rules(worlds, found), _always(worlds), _defaults(worlds)]
     text.append(_methods_head())
     text += [_of_world(world) for world in worlds]
     with atomic_path(page) as unfinished:
@@ -153,7 +156,67 @@ These are the cells that miss the aim, and how often the result says that its in
 """
 
 
-def _rules(worlds: list[Measured]) -> str:
+def _rules(worlds: list[Measured], found: dict[str, Any] | None) -> str:
+    return f"""## How the default chooses
+
+Without `cluster=`, the default is "{PLAIN}". It changes to "{CAREFUL}" for a policy, and for its differences, if one of
+these rules holds. The thresholds are constants of `drstream/evaluation/checks.py`. They were chosen on other logs than
+those of this page.
+
+| rule | threshold |
+|---|---|
+| Σ w² / max w²: so many events of the largest weight would have the same sum of squares | < {checks.FEW_LARGE:g} |
+| effective number of events with a positive reward, or without one if rewards are clicks | < {checks.FEW_REWARDS:g} |
+| Σ w² / max w² with the squares of the rarer kind of events only | < {checks.FEW_LARGE_REWARDS:g} |
+
+With `cluster=`, the default is "{CLUSTERED}". Its degrees of freedom are the effective number of clusters, minus one.
+"{COUNTED}" in the tables below has the number of all clusters instead. It changes to "{CAREFUL}", with clusters in the
+place of events, if a few clusters among all decide. This is so if Σ W² / max W² over clusters is below
+{checks.FEW_LARGE_CLUSTERS:g}, and below a quarter of the effective number of clusters. It is also so if fewer than
+{checks.FEW_REWARDS:g} effective clusters, and fewer than half of all, have events of the rarer kind.
+
+If no method that covers is known, as for continuous rewards without `reward_range=`, the result says so.
+
+{_measured_reasons(found)}
+"{CAREFUL}" without a bound on the weights is wide, and covers nearly always. `max_weight_bound=` makes it narrower: the
+tables of named methods below have the bound.
+
+{_around(worlds)}
+"""
+
+
+def _measured_reasons(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    rows = [
+        [
+            *(f"{x['least']:g}", f"{x['rate']:.0%}", f"{x['rows']:,}", f"{x['ess']:.0f}", f"{x['large']:.1f}"),
+            *(f"{x['rare']:.0f}", f"{x['large_rare']:.1f}", _percent(x["ips"]), _percent(x["snips"])),
+        ]
+        for x in sorted(found["weights"], key=lambda x: (x["rate"], x["large"]))
+    ]
+    head = ["smallest p", "clicks", "rows", "ESS", "Σ w² / max w²", "rarer kind", "Σ w² / max w² of these"]
+    weights = table([*head, "ips, %", "snips, %"], rows)
+    clicks = table(
+        ["expected clicks", "ips, %", "snips, %"],
+        [[str(x["clicks"]), _percent(x["ips"]), _percent(x["snips"])] for x in found["clicks"]],
+    )
+    logs = found["logs"]
+    return f"""Why these rules: the coverage of normal 95 % intervals as weights become less uneven, over {logs:,} logs
+(standard error {math.sqrt(0.05 * 0.95 / logs):.1%}), with medians of what the rules look at. Rows are ordered by
+Σ w² / max w², and so is the coverage of IPS, whatever the smallest propensity. The effective sample size (ESS) does not
+order them.
+
+{weights}
+
+The same with equal weights and few clicks, over {10 * logs:,} logs:
+
+{clicks}
+"""
+
+
+def _around(worlds: list[Measured]) -> str:
+    """Both sides of the thresholds."""
     rows = []
     for world in worlds:
         if world.name.startswith(("heavy", "few", "rare")) and "range" not in world.name:
@@ -167,29 +230,7 @@ def _rules(worlds: list[Measured]) -> str:
                     rows.append([world.title, what, *ends])
     estimators = " / ".join(ESTIMATORS)
     head = ["world", "policy", f"normal, {estimators}", f"default, {estimators}", "width, snips", "default is"]
-    return f"""## How the default chooses
-
-Without `cluster=`, the default is "{PLAIN}". It changes to "{CAREFUL}" for a policy, and for its differences, if one of
-these holds. The thresholds are constants of `drstream/evaluation/checks.py`.
-
-| rule | measured reason |
-|---|---|
-| Σ w² / max w² < {checks.FEW_LARGE:g}: this many events of the largest weight would have the same sum of squares. | It orders worlds with propensities down to 0.05, 0.01 and 0.002 alike. At 20, normal intervals of IPS cover 93 to 94 %; at 9, 90 to 93 %; at 5, 88 to 90 %. The effective sample size does not: at 175, they cover 90 % in one world and 93 % in another. |
-| fewer than {checks.FEW_REWARDS:g} effective events with a positive reward, or without one if rewards are clicks | With equal weights, normal intervals cover 87 % at 5, 92 to 93 % at 10 to 15, 93 to 94 % at 30, and 94 % from 40 on. |
-| Σ w² / max w² < {checks.FEW_LARGE_REWARDS:g} among the events of the rarer kind | With uneven weights, 40 effective events are not enough for SNIPS: 92 % at 2.8, 93 % at 4. |
-
-With `cluster=`, the default is "{CLUSTERED}". Its degrees of freedom are the effective number of clusters, minus one.
-With all clusters counted, 40 users with one action each were covered in 91 to 93 % of logs. It changes to "{CAREFUL}",
-with clusters in the place of events, if a few clusters among all decide: Σ W² / max W² over clusters is below
-{checks.FEW_LARGE_CLUSTERS:g} and below a quarter of the effective number of clusters, or fewer than {checks.FEW_REWARDS:g}
-effective clusters, and fewer than half of all, have events of the rarer kind. If no method is known that covers, as for
-continuous rewards without `reward_range=`, the result says so.
-
-{table(head, rows)}
-
-"{CAREFUL}" without a bound on the weights is wide, and covers nearly always. `max_weight_bound=` makes it narrower: the
-tables of named methods below have the bound.
-"""
+    return table(head, rows)
 
 
 def _always(worlds: list[Measured]) -> str:

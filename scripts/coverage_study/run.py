@@ -10,10 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from drstream.storage import atomic_path
+from scripts.coverage_study import thresholds
 from scripts.coverage_study.measure import Counts, measure
 from scripts.coverage_study.worlds import WORLDS
 from scripts.experiments.trials import THREADS
 
+THRESHOLDS = "thresholds.json"
 CHUNK = 50  # logs of a task
 FULL = 200  # logs with all methods and levels
 
@@ -32,6 +34,12 @@ def simulate(names: list[str], folder: Path, seed: int, workers: int, *, quick: 
                 unfinished.write_text(as_json(name, seed, counts))
             seconds = time.perf_counter() - started
             print(f"{name}: {counts.logs} logs in {seconds:.0f} s", flush=True)  # noqa: T201
+
+
+def simulate_thresholds(folder: Path, seed: int, *, quick: bool) -> None:
+    """Write thresholds.json."""
+    with atomic_path(folder / THRESHOLDS) as unfinished:
+        unfinished.write_text(json.dumps(thresholds.measure(seed, quick=quick), indent=1) + "\n")
 
 
 def task(name: str, seed: int, chunk: int) -> Counts:

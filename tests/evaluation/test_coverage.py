@@ -161,8 +161,7 @@ def test_an_effective_sample_of_two_stops():
 
 def test_dm_has_no_interval_by_default_and_stands_last():
     world, tables = logs("benign-2000", 1)
-    model = drs.models.from_function(lambda X: np.full((len(X), 3), 0.3))
-    log, policies = world.log(tables[0]), world.named_policies
+    log, policies, model = world.log(tables[0]), world.named_policies, world.model
     result = drs.evaluate(log, policies, model)
     assert result.estimators[-1] == "dm"
     assert math.isnan(result["best", "dm"].low)
