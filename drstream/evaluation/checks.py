@@ -9,17 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from drstream.findings import LOOK, OK, STOP, Finding
+from drstream.intervals import t_score
 
 FAR, VERY_WRONG = 4.0, 0.1  # standard errors of the mean weight from 1; distance from 1
+ROUNDING = 1e-9  # of a mean weight
+FAR_LEVEL = 2 * NormalDist().cdf(FAR) - 1
 FEW, VERY_FEW = 200.0, 20.0  # effective sample size
 LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weights
 UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
-SAME = 1e-9  # mean weights that differ by rounding only
 THIN = 0.05  # mass on events with a small propensity
 FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a positive reward
+FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
+FEW_LARGE_CLUSTERS = 10.0  # Σ W² / max W², with W the sum of the weights in a cluster
+FEW_CLUSTERS, VERY_FEW_CLUSTERS = 20.0, 5.0  # effective number of clusters
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ class Facts:
     least: float = 0.01  # what counts as a small propensity
     rewarded: float = math.nan  # effective number of events with a positive reward
     unrewarded: float = math.nan  # and of the others, if all rewards are 0 or 1
+    large: float = math.nan  # Σ w² / max w²: how many events of the largest weight would give these squares
+    large_rare: float = math.nan  # the same, with the squares of the rarer kind of events
+    clusters: float = math.nan  # effective number of clusters
+    large_clusters: float = math.nan  # Σ W² / max W², with W the sum of the weights in a cluster
+    rare_clusters: float = math.nan  # effective number of clusters with the rarer kind of events
     estimated_propensities: bool = False
 
     @property
@@ -46,12 +57,12 @@ class Facts:
         distance = self.mean_weight - 1
         if self.stderr > 0 or math.isnan(self.stderr):
             return distance / self.stderr
-        return 0.0 if abs(distance) < SAME else math.copysign(math.inf, distance)
+        return 0.0 if abs(distance) < ROUNDING else math.copysign(math.inf, distance)
 
     @property
     def wrong_weights(self) -> bool:
         """Whether the mean weight is so far from 1 that propensities, or the policy, must be wrong."""
-        return abs(self.z) > FAR and abs(self.mean_weight - 1) > VERY_WRONG
+        return abs(self.z) > self.far and abs(self.mean_weight - 1) > VERY_WRONG
 
     @property
     def rare(self) -> float:
@@ -60,9 +71,21 @@ class Facts:
         return min(known, default=math.nan)
 
     @property
-    def heavy(self) -> bool:
-        """Whether few events carry most of the weight."""
-        return self.ess < FEW or self.largest_share > LARGE_SHARE
+    def few(self) -> bool:
+        """Whether a few events, or a few rewards, decide on the estimate: normal intervals are then too narrow.
+
+        Intervals of clusters allow for few clusters, but not for a few among them that decide.
+        """
+        if math.isnan(self.clusters):
+            return self.large < FEW_LARGE or self.large_rare < FEW_LARGE_REWARDS or self.rare < FEW_REWARDS
+        rare = self.rare if math.isnan(self.rare_clusters) else self.rare_clusters
+        large = min(FEW_LARGE_CLUSTERS, self.clusters / 4)
+        return self.large_clusters < large or rare < min(FEW_REWARDS, self.clusters / 2)
+
+    @property
+    def far(self) -> float:
+        """How many standard errors are far. With few clusters, standard errors are uncertain themselves."""
+        return FAR if math.isnan(self.clusters) else t_score(FAR_LEVEL, max(1.0, self.clusters - 1))
 
 
 Check = Callable[[Facts], Finding | None]
@@ -96,7 +119,7 @@ def mean_weight(facts: Facts) -> Finding | None:
     """The mean weight must be 1, up to chance, if propensities are right and the log covers the policy."""
     if math.isnan(facts.mean_weight):
         return None
-    if not abs(facts.z) > FAR and facts.mean_weight > 0:
+    if not abs(facts.z) > facts.far and facts.mean_weight > 0:
         text = (
             f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees with 1."
         )
@@ -200,6 +223,24 @@ def effective_rewards(facts: Facts) -> Finding | None:
     )
 
 
+def clusters(facts: Facts) -> Finding | None:
+    """Few clusters with weight: their spread, and so the interval, is uncertain."""
+    if math.isnan(facts.clusters):
+        return None
+    seen = f"{facts.policy} has weight in about {facts.clusters:,.3g} effective clusters."
+    if facts.clusters >= FEW_CLUSTERS:
+        return _finding(OK, "clusters", facts, facts.clusters, seen)
+    return _finding(
+        STOP if facts.clusters < VERY_FEW_CLUSTERS else LOOK,
+        "clusters",
+        facts,
+        facts.clusters,
+        seen,
+        "So few clusters tell little about how much clusters differ, and the interval may be wrong.",
+        "Use a log with more clusters.",
+    )
+
+
 def estimated_propensities(facts: Facts) -> Finding | None:
     """Intervals leave out the error of a propensity model."""
     if not facts.estimated_propensities:
@@ -222,6 +263,7 @@ ALL: tuple[Check, ...] = (
     largest_weight,
     thin_mass,
     effective_rewards,
+    clusters,
     estimated_propensities,
 )
 

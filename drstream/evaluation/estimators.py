@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PREDICTED = "predicted"
 WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
+CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
 
@@ -128,8 +129,15 @@ class Estimator:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
         if self.score is None or (self.weight is not None and self.weight.reduced):
             return None
+        if "reward" in self.terms:
+            return [float(term == "reward") for term in self.terms]
         parts = [SCORES[self.score].get(term, 0.0) for term in self.terms]
         return [pivot if part is None else part for part in parts]
+
+    @property
+    def carrier(self) -> int:
+        """The place of the term that has the weighted reward w r in it."""
+        return next(i for i, term in enumerate(self.terms) if term in CARRIERS)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def evaluate(
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
                 "likelihood". The first one is shown. By default, "cluster" if cluster= is given, else "normal", or
-                "likelihood" where normal intervals would be too narrow. DM has an interval only on request.
+                "likelihood" where these would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some
@@ -116,9 +116,9 @@ def evaluate(
     named = as_policies(policies)
     tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
     plans = []
+    of_folds = None if crossfit is None else cluster  # without folds, clusters are for intervals alone
     for reward in log.roles.rewards:
-        of_reward = _model_for(model, reward)
-        inputs = ModelInputs(of_reward, propensity, crossfit, cluster if crossfit else None, fold_seed, clamp)
+        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)

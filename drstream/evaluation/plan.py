@@ -122,16 +122,20 @@ def make_plan(
     )
     terms = Terms.of(chosen, parameters)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    return Plan(job, chosen, reader, _groups(chosen), gather, log.roles.reward, log.typical_reward)
+    return Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
 
 
-def _groups(chosen: Sequence[Estimator]) -> tuple[tuple[str, ...], ...]:
-    """The sets of terms whose covariances are needed: by estimators, and by effective sample sizes."""
-    groups = list(dict.fromkeys(e.columns for e in chosen))
-    for weight in dict.fromkeys(e.column("weight") for e in chosen if e.weight):
-        if not any(weight in group for group in groups):
-            groups.append((weight,))
-    return tuple(groups)
+def _groups(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:
+    """The sets of terms whose covariances are needed: all of one weight, and those of estimators without a weight.
+
+    Estimators share them. Beside its own terms, an estimator finds the weight, for its effective sample size, and the
+    weighted reward, for intervals.
+    """
+    groups: dict[str, dict[str, None]] = {group.weight.name: dict.fromkeys(group.columns) for group in terms.weighted}
+    for estimator in chosen:
+        name = estimator.weight.name if estimator.weight else ""
+        groups.setdefault(name, {}).update(dict.fromkeys(estimator.columns))
+    return tuple(map(tuple, groups.values()))
 
 
 def _require_all_probabilities(policies: Sequence[FixedPolicy]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream import intervals
-from drstream.errors import DrstreamError, suggest
+from drstream.errors import DrstreamError, parameter, suggest
 from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of
@@ -22,7 +22,7 @@ from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show
 from drstream.intervals import methods
 from drstream.intervals.methods import Method
-from drstream.intervals.resampling import jackknife_stderr
+from drstream.intervals.resampling import effective_number, jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain
 
@@ -180,25 +180,24 @@ class Evaluation(WithModels):
             return settings.named(), settings.limits
         if estimator is not None and estimator.given_the_model:
             return [], settings.limits
-        if settings.cluster is not None:
-            return [methods.ALL[CLUSTERED]], settings.limits
         if self._needs_care(j, estimator) or (other is not None and self._needs_care(other, estimator)):
             return [methods.ALL[CAREFUL]], settings.for_clicks().limits
-        return [methods.ALL[DEFAULT]], settings.limits
+        return [methods.ALL[DEFAULT if settings.cluster is None else CLUSTERED]], settings.limits
 
     def _needs_care(self, j: int | None, estimator: Estimator | None) -> bool:
         """Whether a normal interval would be too narrow, and there is a method that is not."""
-        known = self._settings.reward_range is not None or self._sums.overlap.clicks
-        if not known or self._sums.down_sampled:
+        if not self._has_careful(estimator):
             return False
         if j is None or estimator is None:
             return self._rare_rewards() < FEW_REWARDS
-        if estimator.score_coefficients(0.0) is None:
-            return False
         facts = self._facts[j]
-        if facts.wrong_weights:  # such intervals rest on a mean weight of 1
-            return False
-        return facts.heavy or facts.rare < FEW_REWARDS
+        return facts.few and not facts.wrong_weights  # careful intervals rest on a mean weight of 1
+
+    def _has_careful(self, estimator: Estimator | None) -> bool:
+        """Whether there is an interval that covers where a normal one is too narrow."""
+        known = self._settings.reward_range is not None or self._sums.overlap.clicks
+        scored = estimator is None or estimator.score_coefficients(0.0) is not None
+        return known and scored and not self._sums.down_sampled
 
     def _rare_rewards(self) -> float:
         """Number of events of the rarer kind, with or without a click; infinite if rewards are not clicks."""
@@ -219,24 +218,43 @@ class Evaluation(WithModels):
         unlogged, actions = self._unlogged(j)
         if kind is None:
             return Facts(name, self.n, unlogged=unlogged, unlogged_actions=actions)
-        mean, stderr = sums.mean_weight(j, kind, self._settings.cluster is not None)
+        mean = sums.mean_weight(j, kind)
         total, squares = sums.weight_sums(j, kind)
-        found = sums.inspected
+        found, clicks = sums.inspected, sums.overlap.clicks
         positive, positive_squares = float(found.positive[j, kind]), float(found.positive_squares[j, kind])
-        return Facts(
+        largest = float(found.largest[j, kind])
+        kinds = [(positive, positive_squares)]
+        if clicks:
+            kinds.append((total - positive, squares - positive_squares))
+        facts = Facts(
             name,
             self.n,
-            mean_weight=mean,
-            stderr=stderr,
+            mean_weight=mean.value,
+            stderr=self._stderr(mean),
             ess=sums.ess(j, kind),
-            largest_share=float(found.largest[j, kind]) / total if total > 0 else math.nan,
+            largest_share=largest / total if total > 0 else math.nan,
             unlogged=unlogged,
             unlogged_actions=actions,
             thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
             rewarded=_effective(positive, positive_squares),
-            unrewarded=_effective(total - positive, squares - positive_squares) if sums.overlap.clicks else math.nan,
+            unrewarded=_effective(*kinds[1]) if clicks else math.nan,
+            large=squares / largest**2 if largest > 0 else math.nan,
+            large_rare=min(squared for _, squared in kinds) / largest**2 if largest > 0 else math.nan,
             estimated_propensities=self.estimated_propensities,
         )
+        return facts if self._settings.cluster is None else self._by_cluster(facts, j, kind)
+
+    def _by_cluster(self, facts: Facts, j: int, kind: int) -> Facts:
+        """Count clusters, not events, where events of one cluster depend on each other."""
+        weight, clicks = self._sums.bucket_weights(j, kind)
+        largest = float(weight.max())
+        if not largest > 0:
+            return replace(facts, clusters=0.0)
+        rare = math.nan
+        if clicks is not None and self._sums.overlap.clicks:
+            rare = min(effective_number(clicks), effective_number(weight - clicks))
+        large = float((weight**2).sum()) / largest**2
+        return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
 
     def _unlogged(self, j: int) -> tuple[float, list[Any]]:
         """The share of a policy's mass on actions that were never logged, and these actions."""
@@ -255,12 +273,15 @@ class Evaluation(WithModels):
         return found + self._about_intervals()
 
     def _about_intervals(self) -> list[Finding]:
-        """Say so if an interval by default is not the normal one."""
-        if self._settings.names or self._settings.cluster is not None:
+        """Say so if an interval by default is not the normal one, or should not be."""
+        if self._settings.names:
             return []
         found = []
         for j, policy in enumerate(self.policies):
-            if any(self._needs_care(j, e) for e in self._forms()):
+            weighted = [e for e in self._forms() if not e.given_the_model]
+            if self._facts[j].few and not all(map(self._has_careful, weighted)):
+                found.append(self._too_narrow(policy, [e.name for e in weighted if not self._has_careful(e)]))
+            if any(self._needs_care(j, e) for e in weighted):
                 known = (
                     "" if self._settings.reward_range else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
                 )
@@ -270,6 +291,21 @@ class Evaluation(WithModels):
                 )
                 found.append(Finding("look", "interval", policy, math.nan, text))
         return found
+
+    def _too_narrow(self, policy: str, estimators: Sequence[str]) -> Finding:
+        if self._sums.down_sampled:
+            why, todo = "For a down-sampled log, no other method is known.", "Use more events."
+        elif self._settings.reward_range is None and not self._sums.overlap.clicks:
+            why = "A method that allows for it needs the range of the rewards."
+            todo = f"Pass {parameter('reward_range')}, or use more events."
+        else:
+            why = "For estimators that change weights, no other method is known."
+            todo = "Read the intervals of the other estimators, or use more events."
+        text = (
+            f"The intervals of {policy} by {', '.join(estimators)} are probably too narrow, because few events decide "
+            f"on them. {why} {todo}"
+        )
+        return Finding("look", "interval", policy, math.nan, text)
 
     def _forms(self) -> list[Estimator]:
         return [self._form(name) for name in self.estimators]

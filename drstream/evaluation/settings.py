@@ -15,7 +15,7 @@ from drstream.intervals.methods import Method
 from drstream.intervals.statistic import Limits, Side
 from drstream.parameters import number
 
-DEFAULT, CLUSTERED, CAREFUL = "normal", "cluster", "likelihood"
+DEFAULT, CLUSTERED, CAREFUL = "normal", "cluster", "gamma"
 CLICKS = (0.0, 1.0)
 
 
@@ -65,7 +65,7 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.confidence, self.reward_range, self.max_weight_bound)
+        return Limits(self.confidence, self.reward_range, self.max_weight_bound, clustered=self.cluster is not None)
 
     @property
     def needs(self) -> frozenset[str]:

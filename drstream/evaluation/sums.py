@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from drstream import intervals
 from drstream.evaluation.estimators import Estimator, Sample
-from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Groups, Side, Statistic
 from drstream.types import Floats, Ints
 
-Place = slice
+Place = list[int]  # of a policy's terms in a group
 
 
 @dataclass(frozen=True)
@@ -73,16 +72,22 @@ class Sums:
 
     def value(self, j: int, estimator: Estimator) -> Statistic:
         """The estimate of policy j, as a function of means."""
-        group = self.groups[estimator.columns]
-        size = len(estimator.terms)
-        place = slice(self.first + j * size, self.first + (j + 1) * size)
+        columns, group = self._group(estimator)
+        place = self._place(j, columns, estimator.columns)
         at = self._function(group, place, estimator)
         with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
             value, gradient = float(at(group.means)), self._gradient(group, place, estimator)
-        sides = self._sides(place, estimator, len(group.means))
+        sides = self._sides(j, columns, place, estimator)
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
             gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
         return self._statistic(group, value, gradient, at, sides)
+
+    def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Group]:
+        """The group that has the terms of an estimator, with the names of its terms."""
+        return next(item for item in self.groups.items() if set(estimator.columns) <= set(item[0]))
+
+    def _place(self, j: int, columns: Sequence[str], wanted: Sequence[str]) -> Place:
+        return [self.first + j * len(columns) + columns.index(name) for name in wanted]
 
     def baseline(self, group: Group | None = None) -> Statistic:
         """The logging policy's own mean reward."""
@@ -94,51 +99,51 @@ class Sums:
             scale = group.means[1]
             value /= scale
             gradient[0], gradient[1] = 1 / scale, -value / scale
-        sides = () if self.down_sampled else (Side(1.0, "baseline", None, score),)
+        sides = () if self.down_sampled else (Side(1.0, "baseline", None, score, score, score, 1.0),)
         return self._statistic(group, value, gradient, self._mean_reward, sides)
 
     def difference(self, j: int, other: int | None, estimator: Estimator) -> Statistic:
         """The value of policy j minus that of another, or of the logging policy (None)."""
-        group = self.groups[estimator.columns]
+        _, group = self._group(estimator)
         left = self.value(j, estimator)
         right = self.baseline(group) if other is None else self.value(other, estimator)
         sides: tuple[Side, ...] = ()
         if left.sides and right.sides:
-            mirrored = (Side(-side.sign, side.kind, side.weight, side.score) for side in right.sides)
+            mirrored = (replace(side, sign=-side.sign) for side in right.sides)
             sides = (*left.sides, *mirrored)
 
-        def at(means: Floats) -> float:
+        def at(means: Floats) -> Any:
             return left.at(means) - right.at(means)
 
         return self._statistic(group, left.value - right.value, left.gradient - right.gradient, at, sides)
 
     def _statistic(
-        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], float], sides: tuple[Side, ...]
+        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
         return Statistic(
             value, self.n, group.means, group.comoment, gradient, at, sides, group.buckets, group.stretches
         )
 
-    def _mean_reward(self, means: Floats) -> float:
-        return float(means[0] / means[1] if self.down_sampled else means[0])
+    def _mean_reward(self, means: Floats) -> Any:
+        return means[0] / means[1] if self.down_sampled else means[0]
 
     def _sample(self, means: Floats, covariance: Floats) -> Sample:
         return Sample(means, covariance, self.pivot)
 
-    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], float]:
+    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
         covariance = self._covariance(group, place)
 
-        def at(means: Floats) -> float:
+        def at(means: Floats) -> Any:
             scale = means[1] if self.down_sampled else 1.0
             with np.errstate(all="ignore"):
-                return float(estimator.value(self._sample(means[place] / scale, covariance)))
+                return estimator.value(self._sample(means[place] / scale, covariance))
 
         return at
 
     def _covariance(self, group: Group, place: Place) -> Floats:
         """Covariances of a policy's terms; in a down-sampled log, of what they contribute to the means."""
         if not self.down_sampled:
-            return group.comoment[place, place] / self.n
+            return group.comoment[np.ix_(place, place)] / self.n
         scale = group.means[1]
         with np.errstate(all="ignore"):
             ratio = group.means[place] / scale
@@ -157,14 +162,21 @@ class Sums:
             gradient[1] = -float(inner @ ratio) / scale
         return gradient
 
-    def _sides(self, place: Place, estimator: Estimator, variables: int) -> tuple[Side, ...]:
+    def _sides(self, j: int, columns: Sequence[str], place: Place, estimator: Estimator) -> tuple[Side, ...]:
         coefficients = None if self.down_sampled else estimator.score_coefficients(self.pivot)
         if coefficients is None:
             return ()
+        variables = self.first + len(columns) * len(self.overlap.mass)
         score = np.zeros(variables)
         score[place] = coefficients
-        weight = None if estimator.weight is None else place.start + estimator.terms.index("weight")
-        return (Side(1.0, str(estimator.score), weight, score),)
+        if estimator.weight is None:
+            return (Side(1.0, str(estimator.score), None, score),)
+        clicks, share = np.zeros((2, variables))
+        weight, centred = self._place(j, columns, [estimator.column("weight"), estimator.column("centred")])
+        clicks[weight], clicks[centred] = self.pivot, 1.0
+        share[place[estimator.carrier]] = 1.0
+        largest = float(self.inspected.largest[j, self.kind(estimator)])
+        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest),)
 
     def kind(self, estimator: Estimator) -> int:
         """The index of the estimator's weight."""
@@ -176,8 +188,8 @@ class Sums:
         terms = next(terms for terms in self.groups if column in terms)
         return self.groups[terms], self.first + j * len(terms) + terms.index(column)
 
-    def mean_weight(self, j: int, kind: int, clustered: bool = False) -> tuple[float, float]:
-        """The mean of the weights of policy j, of one kind, and its standard error, perhaps over clusters."""
+    def mean_weight(self, j: int, kind: int) -> Statistic:
+        """The mean of the weights of policy j, of one kind."""
         group, place = self._weight(j, kind)
         gradient = np.zeros(len(group.means))
         scale = float(group.means[1]) if self.down_sampled else 1.0
@@ -185,13 +197,24 @@ class Sums:
         gradient[place] = 1 / scale
         if self.down_sampled:
             gradient[1] = -mean / scale
-        if clustered and group.buckets is not None:
 
-            def at(means: Floats) -> float:
-                return float(means[place] / means[1] if self.down_sampled else means[place])
+        def at(means: Floats) -> Any:
+            return means[place] / means[1] if self.down_sampled else means[place]
 
-            return mean, jackknife_stderr(self._statistic(group, mean, gradient, at, ()))
-        return mean, intervals.standard_error(gradient, group.comoment, self.n)
+        return self._statistic(group, mean, gradient, at, ())
+
+    def bucket_weights(self, j: int, kind: int) -> tuple[Floats, Floats | None]:
+        """Sums of the weights of policy j by bucket: of all events, and of clicks if an estimator has their sums."""
+        column = self.weights[kind]
+        centred = column.replace(".weight", ".centred")
+        groups = sorted(self.groups, key=lambda terms: centred not in terms)  # first one that has both
+        terms = next(terms for terms in groups if column in terms)
+        group, start = self.groups[terms], self.first + j * len(terms)
+        assert group.buckets is not None
+        weight = group.buckets.sums[:, start + terms.index(column)]
+        if centred not in terms:
+            return weight, None
+        return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
         """The sum of the weights of policy j, of one kind, and of their squares."""

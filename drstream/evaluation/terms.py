@@ -63,6 +63,8 @@ class Terms:
         for estimator in chosen:
             if estimator.weight is not None:  # always a term: it gives the effective sample size
                 terms = wanted.setdefault(estimator.weight, {"weight": None})
+                if not estimator.weight.reduced:
+                    terms["centred"] = None  # intervals are made from it, whatever the estimator
                 terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
         weighted = []
         for weight, terms in wanted.items():

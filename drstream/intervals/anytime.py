@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def anytime_path(statistic: Statistic, limits: Limits) -> tuple[Floats, Floats, 
     if _scores(statistic.sides, limits):
         return events, *_both(statistic.sides, stretches, limits)
     # the difference has no floor, but each side has one: each gets half of α (a union bound)
-    half = Limits((1 + limits.confidence) / 2, limits.reward_range, limits.max_weight_bound)
+    half = replace(limits, confidence=(1 + limits.confidence) / 2)
     low, high = np.zeros(len(events)), np.zeros(len(events))
     for side in statistic.sides:
         ends = _both([Side(1.0, side.kind, side.weight, side.score)], stretches, half)

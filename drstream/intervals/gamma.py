@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from drstream.intervals import needs
-from drstream.intervals.basic import z_score
+from drstream.intervals.basic import standard_error, z_score
+from drstream.intervals.resampling import by_bucket
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 from drstream.types import Floats
 
@@ -40,16 +41,16 @@ class Part(NamedTuple):
 def gamma(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     """Return the bounds of the gamma interval; NaN if no side of the statistic has clicks."""
     low, high = needs.reward_range(NAME, limits)
-    clicks = [side for side in statistic.sides if side.clicks is not None]
-    if not clicks or np.isnan(statistic.gradient).any():
+    sides = [side for side in statistic.sides if side.clicks is not None]
+    units = by_bucket(statistic) if limits.clustered else statistic
+    if not sides or units is None or np.isnan(statistic.gradient).any():
         return UNDEFINED
-    sums = _Sums(statistic, limits)
-    parts = [_clicks(side, statistic, sums, low, high, limits) for side in clicks]
+    parts = [_clicks(side, units, low, high, _largest(side, statistic, limits), limits) for side in sides]
     rest = statistic.gradient - np.sum([part.score for part in parts], axis=0)
-    half = z_score(limits.confidence) * math.sqrt(max(float(rest @ sums.covariance @ rest), 0.0))
+    half = z_score(limits.confidence) * standard_error(rest, units.comoment, units.n)
     parts.append(Part(rest, half, half))
-    correlation = sums.correlations([part.score for part in parts])
-    below, above = (np.array([part[side] for part in parts]) for side in (1, 2))
+    correlation = _correlations(np.array([part.score for part in parts]), units.comoment)
+    below, above = (np.array([part[place] for part in parts]) for place in (1, 2))
     return (
         statistic.value - math.sqrt(max(float(below @ correlation @ below), 0.0)),
         statistic.value + math.sqrt(max(float(above @ correlation @ above), 0.0)),
@@ -61,64 +62,55 @@ def check(sides: Sequence[Side], limits: Limits) -> None:
     needs.reward_range(NAME, limits)
 
 
-class _Sums:
-    """Second moments of the variables over independent units: events or, for clustered ones, buckets of clusters."""
-
-    def __init__(self, statistic: Statistic, limits: Limits) -> None:
-        n, means = statistic.n, statistic.means
-        self.buckets = statistic.buckets if limits.clustered else None
-        if self.buckets is None:
-            self.squares = (statistic.comoment + n * np.outer(means, means)) / n**2
-            self.covariance = statistic.comoment / n / (n - 1)
-        else:
-            sums = self.buckets.sums
-            used = int(np.count_nonzero(self.buckets.count))
-            centred = sums - np.outer(self.buckets.count, means)
-            self.squares = sums.T @ sums / n**2
-            self.covariance = centred.T @ centred * (used / max(used - 1, 1)) / n**2
-
-    def correlations(self, scores: Sequence[Floats]) -> Floats:
-        """Return the correlations of the means of some scores; 0 for a score that does not vary."""
-        matrix = np.array(scores)
-        covariance = matrix @ self.covariance @ matrix.T
-        spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        scale = np.outer(spread, spread)
-        found = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
-        np.fill_diagonal(found, 1.0)
-        return np.clip(found, -1.0, 1.0)
+def _largest(side: Side, statistic: Statistic, limits: Limits) -> float:
+    """Return the largest weight that a unit, an event or a bucket of clusters, could have."""
+    largest = side.largest if limits.max_weight_bound is None or side.weight is None else limits.max_weight_bound
+    groups = statistic.buckets
+    if limits.clustered and groups is not None:
+        filled = groups.count > 0
+        weights = groups.count if side.weight is None else groups.sums[:, side.weight]
+        return float(weights.max()) / float(groups.count[filled].mean())
+    return largest
 
 
-def _clicks(side: Side, statistic: Statistic, sums: _Sums, low: float, high: float, limits: Limits) -> Part:
+def _clicks(side: Side, units: Statistic, low: float, high: float, largest: float, limits: Limits) -> Part:
     """Return the part of a side that is a weighted sum of clicks or, if these are fewer, of their absence."""
     assert side.clicks is not None
-    n, means = statistic.n, statistic.means
-    one = np.zeros(len(means))
-    if side.weight is None:
-        return _baseline(side, statistic, sums, low, high)
-    one[side.weight] = 1.0
-    factor = float(statistic.gradient @ side.share)
-    with_click, without = side.clicks - low * one, high * one - side.clicks
-    parts = [(factor, with_click), (-factor, without)]
-    factor, score = min(parts, key=lambda part: _number(part[1], means, sums))
-    largest = side.largest if limits.max_weight_bound is None else limits.max_weight_bound
-    if sums.buckets is not None:
-        largest = max(largest, float(sums.buckets.sums[:, side.weight].max()))
-    y, v = float(score @ means), float(score @ sums.squares @ score)
-    below, above = _distances(y, v, largest * (high - low) / n, limits.confidence)
+    assert side.share is not None
+    weight = np.zeros(len(units.means))
+    offset = 1.0  # of the logging policy, whose weights are all 1
+    if side.weight is not None:
+        weight[side.weight], offset = 1.0, 0.0
+    factor = float(units.gradient @ side.share)
+    with_click = factor, side.clicks - low * weight, -low * offset
+    without = -factor, high * weight - side.clicks, high * offset
+    factor, score, y, v = min((_sums(*part, units) for part in (with_click, without)), key=_effective)
+    below, above = _distances(y, v, largest * (high - low) / units.n, limits.confidence)
     if factor < 0:
         below, above = above, below
     return Part(factor * score, abs(factor) * below, abs(factor) * above)
 
 
-def _baseline(side: Side, statistic: Statistic, sums: _Sums, low: float, high: float) -> Part:
-    """The logging policy's mean reward has as many clicks as the log: a normal interval will do."""
-    return Part(np.zeros(len(statistic.means)), 0.0, 0.0)
+def _sums(factor: float, score: Floats, offset: float, units: Statistic) -> tuple[float, Floats, float, float]:
+    """Return the mean of a score, and the sum of squares that belongs to it."""
+    y = max(float(score @ units.means) + offset, 0.0)
+    return factor, score, y, max(float(score @ units.comoment @ score), 0.0) / units.n**2 + y**2 / units.n
 
 
-def _number(score: Floats, means: Floats, sums: _Sums) -> float:
-    """Return the effective number of events in a weighted sum."""
-    squares = float(score @ sums.squares @ score)
-    return float(score @ means) ** 2 / squares if squares > 0 else 0.0
+def _effective(part: tuple[float, Floats, float, float]) -> float:
+    """Return the effective number of units in a weighted sum."""
+    _, _, y, v = part
+    return y**2 / v if v > 0 else 0.0
+
+
+def _correlations(scores: Floats, comoment: Floats) -> Floats:
+    """Return the correlations of the means of some scores; 0 for a score that does not vary."""
+    covariance = scores @ comoment @ scores.T
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.outer(spread, spread)
+    found = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
+    np.fill_diagonal(found, 1.0)
+    return np.clip(found, -1.0, 1.0)
 
 
 def _distances(y: float, v: float, m: float, confidence: float) -> tuple[float, float]:
@@ -126,6 +118,6 @@ def _distances(y: float, v: float, m: float, confidence: float) -> tuple[float, 
     from scipy.special import gammaincinv
 
     tail = (1 - confidence) / 2
-    low = gammaincinv(y**2 / v, tail) * v / y if y > 0 and v > 0 else 0.0
+    low = gammaincinv(y**2 / v, tail) * v / y if y > 0 else 0.0
     high = gammaincinv((y + m) ** 2 / (v + m**2), 1 - tail) * (v + m**2) / (y + m) if y + m > 0 else 0.0
     return max(y - float(low), 0.0), max(float(high) - y, 0.0)

@@ -16,6 +16,8 @@ a multiple of the conditional standard deviation.
 
 If weights have no bound, the pseudo-event goes to infinity in a direction d. Then, with the mean m and covariance C of
 the log alone, S(v) → N²/n min_t (m - μ - t d)' C⁻¹ (m - μ - t d) + N/n (by Sherman and Morrison). So d is free.
+
+If events are clustered, buckets of clusters take the place of events, each divided by the mean number of its events.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import numpy as np
 from drstream.intervals import needs
 from drstream.intervals.basic import t_score
 from drstream.intervals.ranges import corners, extremes, slopes, weights_of
+from drstream.intervals.resampling import by_bucket
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic, total_score
 from drstream.types import Floats
 
@@ -61,6 +64,11 @@ def likelihood(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     check(statistic.sides, limits)
     if not statistic.sides:
         return UNDEFINED
+    if limits.clustered:
+        of_buckets = by_bucket(statistic)
+        if of_buckets is None:
+            return UNDEFINED
+        statistic = of_buckets
     quantile = t_score(limits.confidence, statistic.n) ** 2  # F with (1, n) degrees of freedom is the square of t
     mirrored = tuple(Side(-side.sign, side.kind, side.weight, side.score) for side in statistic.sides)
     return _lower(statistic, statistic.sides, limits, quantile), -_lower(statistic, mirrored, limits, quantile)

@@ -11,7 +11,7 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, bernstein, delta, likelihood, needs, resampling
+from drstream.intervals import anytime, bernstein, delta, gamma, likelihood, needs, resampling
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
@@ -71,8 +71,15 @@ ALL: dict[str, Method] = {
             likelihood.NAME,
             likelihood.likelihood,
             frozenset({"reward_range"}),
-            "empirical likelihood: close to normal in large logs, and allows for large weights that the log missed",
+            "empirical likelihood, over clusters if there are any: allows for all weights that the log may have missed",
             likelihood.check,
+        ),
+        Method(
+            gamma.NAME,
+            gamma.gamma,
+            frozenset({"reward_range"}),
+            "weighted sum of clicks, over clusters if there is a cluster column: for few clicks or a few large weights",
+            gamma.check,
         ),
     )
 }

@@ -6,6 +6,7 @@ Events of one cluster share a bucket. So the intervals hold if events of one clu
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,12 +23,38 @@ _CDF = np.cumsum([math.exp(-1) / math.factorial(m) for m in range(19)])  # of Po
 
 
 def cluster(statistic: Statistic, limits: Limits) -> tuple[float, float]:
-    """Return value ± t stderr of the jackknife, with as many degrees of freedom as there are buckets, but one."""
+    """Return value ± t stderr of the jackknife. The degrees of freedom are the effective number of buckets, minus one.
+
+    Buckets without weight for the policy say little about it. Their effective number is that of Kish: (Σ W)² / Σ W²,
+    with W the sum of the weights in a bucket (compare Carter, Schnepel and Steigerwald 2017).
+    """
     groups = _filled(statistic)
     if groups is None:
         return UNDEFINED
-    half = t_score(limits.confidence, len(groups.count) - 1) * jackknife_stderr(statistic)
+    weights = [groups.count if side.weight is None else groups.sums[:, side.weight] for side in statistic.sides]
+    effective = min(effective_number(w) for w in (groups.count, *weights))
+    half = t_score(limits.confidence, max(1.0, effective - 1)) * jackknife_stderr(statistic)
     return statistic.value - half, statistic.value + half
+
+
+def effective_number(weights: Floats) -> float:
+    """Return (Σ W)² / Σ W², which is the number of weights if all are the same.
+
+    >>> effective_number(np.array([2.0, 2.0, 0.0]))
+    2.0
+    """
+    squares = float((weights**2).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def by_bucket(statistic: Statistic) -> Statistic | None:
+    """Return the statistic with buckets in the place of events, for methods that need independent events."""
+    groups = _filled(statistic)
+    if groups is None:
+        return None
+    scores = groups.sums / groups.count.mean()
+    away = scores - scores.mean(axis=0)
+    return replace(statistic, n=len(scores), comoment=away.T @ away)
 
 
 def jackknife_stderr(statistic: Statistic) -> float:
@@ -112,4 +139,12 @@ def _filled(statistic: Statistic) -> Groups | None:
 
 
 def _values(statistic: Statistic, means: Floats) -> Floats:
+    """Return the value at each row of means: all at once, or one by one if the estimator cannot do it at once."""
+    first = float(statistic.at(means[0]))
+    try:
+        found = np.asarray(statistic.at(means.T), float)
+    except (TypeError, ValueError, IndexError):  # e.g. an estimator of the user's own that compares means with `if`
+        found = np.zeros(0)
+    if found.shape == (len(means),) and (found[0] == first or math.isnan(first)):
+        return found
     return np.array([statistic.at(row) for row in means], float)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +24,18 @@ class Side:
             "baseline": r.
     weight  Index of the variable w, whose expectation is 1; None without a weight.
     score   Coefficients (V,): the score of an event is score @ x, and its expectation is the policy's value.
+    clicks  Coefficients (V,) of the rewards with their weights, w r; None if unknown.
+    share   Coefficients (V,) that pick from a gradient how much of these is in the statistic.
+    largest The largest weight in the log.
     """
 
     sign: float
     kind: str
     weight: int | None
     score: Floats
+    clicks: Floats | None = None
+    share: Floats | None = None
+    largest: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Statistic:
 
     comoment   Σ (x - mean)(y - mean) (V, V).
     gradient   Derivative of the value by each mean (V,); NaN if no event has weight.
-    at         Computes the value at other means (V,).
+    at         Computes the value at other means (V,). Given the means of G samples (V, G), most estimators compute G
+               values at once.
     sides      Empty if the estimator has no score of events; methods that need one give NaN.
     buckets    For methods that resample.
     stretches  For the method that is valid at any time.
@@ -61,7 +70,7 @@ class Statistic:
     means: Floats
     comoment: Floats
     gradient: Floats
-    at: Callable[[Floats], float]
+    at: Callable[[Floats], Any]
     sides: tuple[Side, ...] = ()
     buckets: Groups | None = None
     stretches: Groups | None = None
@@ -74,12 +83,14 @@ class Limits:
     reward_range      The smallest and the largest possible reward.
     max_weight_bound  An upper bound on the weights w.
     seed              Random seed of the bootstrap.
+    clustered         Whether buckets hold clusters, whose events depend on each other.
     """
 
     confidence: float
     reward_range: tuple[float, float] | None = None
     max_weight_bound: float | None = None
     seed: int = 0
+    clustered: bool = False
 
 
 def total_score(sides: Sequence[Side]) -> Floats:

@@ -29,10 +29,10 @@ def write(folder: Path, page: Path) -> None:
             text.append(experiment.section(results, folder / f"{name}.svg"))
             text.append(_how(name, results))
     with atomic_path(page) as unfinished:
-        unfinished.write_text(_wrapped("\n".join(text)))
+        unfinished.write_text(wrapped("\n".join(text)))
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
     """Wraps paragraphs at 120 characters. Headings, tables and figures stay as they are."""
     blocks = text.strip().split("\n\n")
     return "\n\n".join(b if b.lstrip()[0] in "#|!" else _filled(b) for b in blocks) + "\n"

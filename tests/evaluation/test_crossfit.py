@@ -224,6 +224,7 @@ def test_folds_need_something_to_fit(table):
         drs.evaluate(log, POLICY, propensity=M.Propensity())
     with pytest.raises(drs.DrstreamError, match=r"cluster='user' is about folds: pass crossfit=5"):
         drs.replay(log, drs.policies.EpsilonGreedy(), horizon=5, model=M.Constant(0.0), cluster="user")
+    assert drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user").crossfit is None  # clusters of intervals
 
 
 def test_models_that_no_estimator_needs_are_not_fitted(table):

@@ -123,11 +123,11 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
         assert state(alone) == before
         total.merge(tally)
     result = run(parquet, model, [estimator])
-    columns = chosen[0].columns
-    group = plan.group(columns)
-    found = result._sums.groups[columns]
-    assert (found.means == plan.layout.means(total.totals.moments)[list(group)]).all()
-    assert (found.comoment == plan.layout.comoment(total.totals.moments, group)).all()
+    for columns in plan.groups:
+        group = plan.group(columns)
+        found = result._sums.groups[columns]
+        assert (found.means == plan.layout.means(total.totals.moments)[list(group)]).all()
+        assert (found.comoment == plan.layout.comoment(total.totals.moments, group)).all()
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.job.terms == plan.job.terms
     assert copy.estimators[0] is chosen[0]

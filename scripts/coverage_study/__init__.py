@@ -1,0 +1,1 @@
+"""How often intervals cover the truth, measured in simulated logs."""
