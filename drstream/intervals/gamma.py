@@ -8,9 +8,12 @@ mean and variance
     y, v  for the lower bound, and  y + m, v + m²  for the upper bound.
 
 The largest part is the largest weight of the log, or the bound on the weights if there is one, times the range of the
-rewards. An estimator that is more than a sum of clicks has a rest, e.g. r̂(x, ν) - w r̂(x, a) for DR. The rest has a normal
-interval. The distances of the bounds of all parts are added up like standard errors, with their correlations (Zou and
-Donner 2008: the method of variance estimates recovery). If there are few events without a click, the sum is over these.
+rewards.
+
+Other estimators are, to first order, c₁ Σ w (r - low) + c₂ Σ w (high - r) and a rest: SNIPS has no rest, and that of DR
+is r̂(x, ν) and what of w r̂(x, a) does not go with w. Both sums have gamma bounds, and the rest a normal interval. The
+distances of the bounds of all parts are added up like standard errors, with their correlations (Zou and Donner 2008,
+the method of variance estimates recovery).
 """
 
 from __future__ import annotations
@@ -40,12 +43,15 @@ class Part(NamedTuple):
 
 def gamma(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     """Return the bounds of the gamma interval; NaN if no side of the statistic has clicks."""
-    low, high = needs.reward_range(NAME, limits)
+    ends = needs.reward_range(NAME, limits)
     sides = [side for side in statistic.sides if side.clicks is not None]
     units = by_bucket(statistic) if limits.clustered else statistic
     if not sides or units is None or np.isnan(statistic.gradient).any():
         return UNDEFINED
-    parts = [_clicks(side, units, low, high, _largest(side, statistic, limits), limits) for side in sides]
+    parts = []
+    for side, slope in zip(sides, _slopes(sides, units), strict=True):
+        largest = _largest(side, statistic, limits)
+        parts += [_part(*sum_, units, largest, ends, limits) for sum_ in _weighted_sums(side, slope, units, *ends)]
     rest = statistic.gradient - np.sum([part.score for part in parts], axis=0)
     half = z_score(limits.confidence) * standard_error(rest, units.comoment, units.n)
     parts.append(Part(rest, half, half))
@@ -73,33 +79,61 @@ def _largest(side: Side, statistic: Statistic, limits: Limits) -> float:
     return largest
 
 
-def _clicks(side: Side, units: Statistic, low: float, high: float, largest: float, limits: Limits) -> Part:
-    """Return the part of a side that is a weighted sum of clicks or, if these are fewer, of their absence."""
-    assert side.clicks is not None
+def _factor(side: Side, units: Statistic) -> float:
+    """Return how much of a side's w r is in the statistic."""
     assert side.share is not None
+    return float(units.gradient @ side.share)
+
+
+def _slopes(sides: Sequence[Side], units: Statistic) -> list[float]:
+    """Return how much of each side's weight is in the statistic beside its w r, by a regression on the weights."""
+    rest = units.gradient - sum(_factor(side, units) * side.clicks for side in sides if side.clicks is not None)
+    weights = [side.weight for side in sides if side.weight is not None]
+    covariance = units.comoment[np.ix_(weights, weights)]
+    found = dict(zip(weights, np.linalg.pinv(covariance) @ (units.comoment @ rest)[weights], strict=True))
+    return [0.0 if side.weight is None else float(found[side.weight]) for side in sides]
+
+
+Sum = tuple[float, Floats, float]  # how much of it is in the statistic, coefficients (V,), and a constant
+
+
+def _weighted_sums(side: Side, slope: float, units: Statistic, low: float, high: float) -> list[Sum]:
+    """Return the sums of w (r - low) and of w (high - r) that a side consists of."""
+    assert side.clicks is not None
+    factor = _factor(side, units)
+    if side.weight is None:  # all weights are 1, so one sum tells the other: the one of fewer events
+        sums = [(factor, side.clicks, -low), (-factor, -side.clicks, high)]
+        return [min(sums, key=lambda sum_: _effective(*_moments(sum_[1], sum_[2], units)))]
     weight = np.zeros(len(units.means))
-    offset = 1.0  # of the logging policy, whose weights are all 1
-    if side.weight is not None:
-        weight[side.weight], offset = 1.0, 0.0
-    factor = float(units.gradient @ side.share)
-    with_click = factor, side.clicks - low * weight, -low * offset
-    without = -factor, high * weight - side.clicks, high * offset
-    factor, score, y, v = min((_sums(*part, units) for part in (with_click, without)), key=_effective)
-    below, above = _distances(y, v, largest * (high - low) / units.n, limits.confidence)
+    weight[side.weight] = 1.0
+    both = (factor * low + slope) / (high - low)
+    return [(factor + both, side.clicks - low * weight, 0.0), (both, high * weight - side.clicks, 0.0)]
+
+
+def _part(
+    factor: float,
+    score: Floats,
+    offset: float,
+    units: Statistic,
+    largest: float,
+    ends: tuple[float, float],
+    limits: Limits,
+) -> Part:
+    y, v = _moments(score, offset, units)
+    below, above = _distances(y, v, largest * (ends[1] - ends[0]) / units.n, limits.confidence)
     if factor < 0:
         below, above = above, below
     return Part(factor * score, abs(factor) * below, abs(factor) * above)
 
 
-def _sums(factor: float, score: Floats, offset: float, units: Statistic) -> tuple[float, Floats, float, float]:
+def _moments(score: Floats, offset: float, units: Statistic) -> tuple[float, float]:
     """Return the mean of a score, and the sum of squares that belongs to it."""
     y = max(float(score @ units.means) + offset, 0.0)
-    return factor, score, y, max(float(score @ units.comoment @ score), 0.0) / units.n**2 + y**2 / units.n
+    return y, max(float(score @ units.comoment @ score), 0.0) / units.n**2 + y**2 / units.n
 
 
-def _effective(part: tuple[float, Floats, float, float]) -> float:
+def _effective(y: float, v: float) -> float:
     """Return the effective number of units in a weighted sum."""
-    _, _, y, v = part
     return y**2 / v if v > 0 else 0.0
 
 

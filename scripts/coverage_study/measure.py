@@ -21,7 +21,7 @@ from scripts.experiments.trials import generator
 
 ESTIMATORS = ("ips", "snips", "dr")
 LEVELS, USUAL = (0.9, 0.95, 0.99), 0.95
-QUICK = ("normal", "cluster", "likelihood")  # methods that take little time
+QUICK = ("normal", "cluster", "likelihood", "gamma")  # methods that take little time
 DEFAULT, ALWAYS = "default", "anytime, at all times"
 COUNTED = "cluster, each counts"  # degrees of freedom: the number of clusters, not their effective number
 Key = tuple[str, str, float, str]  # what is estimated, estimator, level, method
