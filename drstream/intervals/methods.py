@@ -69,8 +69,8 @@ ALL: dict[str, Method] = {
             likelihood.NAME,
             likelihood.likelihood,
             frozenset({"reward_range"}),
-            "empirical likelihood, over clusters if there is a cluster column: allows for large weights and rare rewards "
-            "that the log missed",
+            "empirical likelihood, over clusters if there is a cluster column: allows for large weights and rare "
+            "rewards that the log missed",
             likelihood.check,
         ),
     )
