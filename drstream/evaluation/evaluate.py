@@ -76,8 +76,8 @@ def evaluate(
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
-                "likelihood". The first one is shown. By default, "cluster" if cluster= is given, else "normal", or
-                "likelihood" where these would be too narrow. DM has an interval only on request.
+                "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster= is given, else
+                "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some

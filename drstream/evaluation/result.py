@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream import intervals
-from drstream.errors import DrstreamError, parameter, suggest
+from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of
@@ -297,7 +297,7 @@ class Evaluation(WithModels):
             why, todo = "For a down-sampled log, no other method is known.", "Use more events."
         elif self._settings.reward_range is None and not self._sums.overlap.clicks:
             why = "A method that allows for it needs the range of the rewards."
-            todo = f"Pass {parameter('reward_range')}, or use more events."
+            todo = "Give that range (reward_range), or use more events."
         else:
             why = "For estimators that change weights, no other method is known."
             todo = "Read the intervals of the other estimators, or use more events."

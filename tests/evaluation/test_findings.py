@@ -89,7 +89,7 @@ def test_few_rewards_change_the_default_interval_and_say_so():
     log = log_of(rng.integers(0, 2, rows), (rng.random(rows) < 0.01).astype(float), np.full(rows, 0.5))
     result = drs.evaluate(log, drs.policies.Uniform())
     assert level(result, "effective rewards") == "look"
-    assert result["ips"].method == "likelihood"
+    assert result["ips"].method == "gamma"
     assert any(f.check == "interval" and "range is taken as 0 to 1" in f.message for f in result.findings)
     given = drs.evaluate(log, drs.policies.Uniform(), interval="normal")
     assert given["ips"].method == "normal"
@@ -101,7 +101,7 @@ def test_rare_failures_count_like_rare_clicks():
     rows = 2_000
     log = log_of(rng.integers(0, 2, rows), (rng.random(rows) > 0.01).astype(float), np.full(rows, 0.5))
     result = drs.evaluate(log, drs.policies.Uniform())
-    assert result["ips"].method == "likelihood"
+    assert result["ips"].method == "gamma"
     found = next(f for f in result.findings if f.check == "effective rewards")
     assert "without a positive reward" in found.message
 
