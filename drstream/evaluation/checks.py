@@ -21,6 +21,7 @@ FAR_LEVEL = 2 * NormalDist().cdf(FAR) - 1
 FEW, VERY_FEW = 200.0, 20.0  # effective sample size
 LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weights
 UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
+BAD_MODEL = -0.02  # R² of a reward model
 THIN = 0.05  # mass on events with a small propensity
 FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a positive reward
 FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
@@ -219,7 +220,7 @@ def effective_rewards(facts: Facts) -> Finding | None:
         facts.rare,
         seen,
         "A normal interval would be too narrow.",
-        "Use more events, and likelihood intervals, the default where the range of the rewards is known.",
+        "Use more events, or gamma intervals, the default where the range of the rewards is known.",
     )
 
 
@@ -254,6 +255,17 @@ def estimated_propensities(facts: Facts) -> Finding | None:
         "Intervals leave out the error of the propensity model, which can be larger than the interval.",
         "Use logged propensities if there are any.",
     )
+
+
+def reward_model(r2: float) -> Finding | None:
+    """A model that predicts worse than the mean reward: DR gains nothing from it."""
+    if math.isnan(r2):
+        return None
+    seen = f"The reward model has an R² of {r2:.3g} on the logged events."
+    if r2 >= BAD_MODEL:
+        return Finding(OK, "reward model", None, r2, seen)
+    meaning = "It predicts worse than the mean reward would, so DR is less precise than it could be, and DM is wrong."
+    return Finding(LOOK, "reward model", None, r2, f"{seen} {meaning} Use fewer features, or more regularisation.")
 
 
 ALL: tuple[Check, ...] = (

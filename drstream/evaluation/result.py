@@ -15,7 +15,7 @@ from drstream import intervals
 from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
-from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of
+from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model
 from drstream.evaluation.estimators import IMPORTANCE, Estimator
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
@@ -270,7 +270,8 @@ class Evaluation(WithModels):
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
-        return found + self._about_intervals()
+        about_model = reward_model(self.r2)
+        return [*found, *self._about_intervals(), *([about_model] if about_model else [])]
 
     def _about_intervals(self) -> list[Finding]:
         """Say so if an interval by default is not the normal one, or should not be."""

@@ -22,6 +22,8 @@ def standard_error(gradient: Floats, comoment: Floats, n: int) -> float:
     """
     if n < 2:
         return math.nan
+    used = np.flatnonzero(gradient)  # so that the bits do not depend on what else is in the group
+    gradient, comoment = gradient[used], comoment[np.ix_(used, used)]
     with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN, which the result shows
         variance = float(gradient @ comoment @ gradient)
         rounding = 4 * EPSILON * float(np.abs(gradient) @ np.abs(comoment) @ np.abs(gradient))

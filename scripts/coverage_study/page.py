@@ -284,7 +284,7 @@ Cells show the coverage at 90, 95 and 99 %, in percent, and the width at 95 % in
 are about 95 %. Coverage at 90 and 99 %, and that of t, bootstrap, bernstein and anytime, is from the first 200 logs:
 its standard error is 2.1 % at 90 %, 1.5 % at 95 % and 0.7 % at 99 %. For logging policies that learn, it is from all
 logs. "bernstein" and "anytime" are about the mean score of IPS or DR also where the estimator is SNIPS.
-Methods other than "cluster", "bootstrap" and "likelihood" take all rows as independent.
+Methods other than "cluster", "bootstrap", "likelihood" and "gamma" take all rows as independent.
 """
 
 

@@ -81,6 +81,7 @@ def _intervals(log: drs.Log, name: str, policy: Any, truth: drs.Estimate, K: int
     methods: dict[str, Any] = {
         "normal": {"interval": "normal"},
         "bootstrap": {"interval": "bootstrap"},
+        "gamma": {"interval": "gamma", **known},
         "likelihood": {"interval": "likelihood", **known},
     }
     if about["log"] == RANDOM:
