@@ -8,7 +8,7 @@ import numpy as np
 
 from drstream.kernels._jit import helper, kernel, unordered_helper
 from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
-from drstream.kernels.sums import ACCUMULATORS, compensated_sum, dot, two_sum
+from drstream.kernels.sums import ACCUMULATORS, compensated_sum, two_sum
 
 TILE = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
 
@@ -37,41 +37,28 @@ def _dot2x4(x, y, a, b, c, d):
 
 
 @helper
-def _add_pair(terms, first, last, members, i, out):
-    """Add the products of members i and i + 1 with all from i on. Nothing reads what falls below the diagonal."""
-    size = members.shape[0]
-    x = terms[members[i]][first:last]
-    y = terms[members[i + 1]][first:last]
-    j = i
-    while j + 4 <= size:
-        a = terms[members[j]][first:last]
-        b = terms[members[j + 1]][first:last]
-        c = terms[members[j + 2]][first:last]
-        d = terms[members[j + 3]][first:last]
-        products = _dot2x4(x, y, a, b, c, d)
-        for k in range(4):
-            out[i * size + j + k] += products[k]
-            out[(i + 1) * size + j + k] += products[4 + k]
-        j += 4
-    while j < size:
-        a = terms[members[j]][first:last]
-        out[i * size + j] += dot(x, a)
-        out[(i + 1) * size + j] += dot(y, a)
-        j += 1
-
-
-@helper
 def add_products(terms, first, last, members, out):
     """Add the products of the members' rows to the upper triangle of their matrix, which is flat in `out`.
 
-    Rows are sliced one by one: a slice of the matrix is not contiguous, and its rows would not vectorise.
+    Two rows at a time, each with four: where fewer are left, the last one is taken again, and not stored. So every
+    product is summed in the same way, and its bits do not depend on its place in the group. Rows are sliced one by one:
+    a slice of the matrix is not contiguous, and its rows would not vectorise. Nothing reads what falls below the
+    diagonal.
     """
     size = members.shape[0]
-    for i in range(0, size - 1, 2):
-        _add_pair(terms, first, last, members, i, out)
-    if size % 2 == 1:
-        x = terms[members[size - 1]][first:last]
-        out[size * size - 1] += dot(x, x)
+    for i in range(0, size, 2):
+        x = terms[members[i]][first:last]
+        y = terms[members[min(i + 1, size - 1)]][first:last]
+        for j in range(i, size, 4):
+            a = terms[members[j]][first:last]
+            b = terms[members[min(j + 1, size - 1)]][first:last]
+            c = terms[members[min(j + 2, size - 1)]][first:last]
+            d = terms[members[min(j + 3, size - 1)]][first:last]
+            products = _dot2x4(x, y, a, b, c, d)
+            for k in range(min(4, size - j)):
+                out[i * size + j + k] += products[k]
+                if i + 1 < size:
+                    out[(i + 1) * size + j + k] += products[4 + k]
 
 
 @helper
