@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from drstream.errors import LogError, parameter
 from drstream.log.files import arrow_says
 
-SEGMENT = 131_072
+PIECE = 131_072
 HOLD_BYTES = 1 << 30  # most that is held of a stream that can be read once, to find its labels
 
 
@@ -99,7 +99,7 @@ class Same:
 
 
 @dataclass
-class Segment:
+class TablePart:
     """Consecutive rows of a table or a stream, already in memory."""
 
     table: pa.Table
@@ -135,10 +135,10 @@ class TableSource:
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
-    ) -> Iterator[Segment]:
+    ) -> Iterator[TablePart]:
         table = self.table.select(list(columns))
-        for start in range(0, self.rows, SEGMENT):
-            yield Segment(table.slice(start, SEGMENT), start, self.place)
+        for start in range(0, self.rows, PIECE):
+            yield TablePart(table.slice(start, PIECE), start, self.place)
 
 
 # Streams
@@ -163,7 +163,7 @@ class StreamSource:
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
-    ) -> Iterator[Segment]:
+    ) -> Iterator[TablePart]:
         if self.spent:
             raise LogError(
                 f"this log was read from a {self.name}, which can be read only once. "
@@ -173,16 +173,16 @@ class StreamSource:
         first_row, held, rows = 0, [], 0
         for batch in self._read():
             batch = _without_views(batch.select(list(columns)))
-            while rows + batch.num_rows >= SEGMENT:
-                held.append(batch.slice(0, SEGMENT - rows))
-                batch = batch.slice(SEGMENT - rows)
-                yield Segment(pa.Table.from_batches(held), first_row)
-                first_row, held, rows = first_row + SEGMENT, [], 0
+            while rows + batch.num_rows >= PIECE:
+                held.append(batch.slice(0, PIECE - rows))
+                batch = batch.slice(PIECE - rows)
+                yield TablePart(pa.Table.from_batches(held), first_row)
+                first_row, held, rows = first_row + PIECE, [], 0
             if batch.num_rows:
                 held.append(batch)
                 rows += batch.num_rows
         if held:
-            yield Segment(pa.Table.from_batches(held), first_row)
+            yield TablePart(pa.Table.from_batches(held), first_row)
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         rows = 0

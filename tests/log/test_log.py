@@ -16,7 +16,7 @@ import pytest
 
 import drstream as drs
 from drstream.log.rows import split_seed
-from drstream.log.source import SEGMENT
+from drstream.log.source import PIECE
 from tests.helpers.logs import world
 from tests.helpers.passes import not_plain
 
@@ -142,11 +142,11 @@ def test_polars_and_pandas_text_actions(table):
 
 @not_plain
 def test_more_rows_than_a_segment():
-    rows = SEGMENT * 2 + 17
+    rows = PIECE * 2 + 17
     column = np.arange(rows) % 2
     table = pa.table({"action": column, "reward": column.astype(float), "propensity": np.full(rows, 0.5)})
     log = drs.Log(table)
-    assert [part.rows for part in log.parts(["reward"])] == [SEGMENT, SEGMENT, 17]
+    assert [part.rows for part in log.parts(["reward"])] == [PIECE, PIECE, 17]
     for source in (table, table.to_reader(max_chunksize=1000)):
         assert drs.evaluate(source, drs.policies.Constant(1), estimators="ips")["ips"].value == pytest.approx(
             2 * column.mean()
