@@ -130,7 +130,7 @@ def evaluate(
         opened,
         policies,
         estimators=names,
-        **models,
+        **{**models, "cluster": cluster},
         cap=cap,
         floor=floor,
         lambda_=_limit(lambda_),
