@@ -229,7 +229,10 @@ def _findings(rows: Sequence[Row]) -> str:
     for row in rows:
         first.setdefault((row["level"], row["check"]), row)
     about = [name for name in ABOUT if name in rows[0]]
-    cells = [[*(str(row[name]) for name in about), *map(row.get, FINDING), _value(row["value"])] for row in rows]
+    cells = [
+        [*(str(row[name]) for name in about), *(str(row[name] or "") for name in FINDING), _value(row["value"])]
+        for row in rows
+    ]
     messages = "\n".join(f"- **{level}**, {check}: {row['message']}" for (level, check), row in first.items())
     return f"{table([*about, *FINDING, 'value'], cells)}\n\nThe first message of each kind:\n\n{messages}"
 
