@@ -31,17 +31,18 @@ class Layout:
         return np.cumsum([0, *map(len, self.groups)], dtype=np.int64)
 
     @cached_property
+    def products(self) -> int:
+        """Number of products of all groups."""
+        return sum(len(group) ** 2 for group in self.groups)
+
+    @cached_property
     def dtype(self) -> np.dtype[np.void]:
         return np.dtype(
             [
                 ("count", "i8", (1,)),  # events
                 ("sums", "f8", (self.variables,)),  # of each variable
                 ("carries", "f8", (self.variables,)),  # rounding errors of `sums`
-                (
-                    "comoments",
-                    "f8",
-                    (sum(len(g) ** 2 for g in self.groups),),
-                ),  # matrices of the groups, upper triangles
+                ("comoments", "f8", (self.products,)),  # matrices of the groups, upper triangles
             ],
             align=True,
         )

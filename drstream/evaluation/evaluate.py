@@ -188,6 +188,8 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
 def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
     gather, segments = plan.gather, tally.segments
     bucket = _buckets(batch) if gather.buckets else None
+    if segments is not None:
+        segments.begin(*segments_of(batch.columns, gather.by))
     for block in batch.blocks(plan.block_rows):
         execution.raise_if_stopped()
         events = block_terms(plan.job, block, space, tally)
@@ -196,12 +198,10 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
         if gather.stretches:
             events.rows = block.rows
         if segments is not None:
-            segments.hold(block.start, events)
+            segments.divide(block.start, events)
         tally.totals.add(events)
     if segments is not None:
-        segment, keys = segments_of(batch.columns, gather.by)
-        rows = Block(batch, 0, len(batch)).rows if gather.stretches else None
-        segments.divide(segment, keys, bucket, rows)
+        segments.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
         check_number(len(segments.totals), gather.by)
 
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drstream.errors import DrstreamError, LogError, parameter
-from drstream.evaluation.totals import Totals
+from drstream.evaluation.totals import Key, Totals
 from drstream.log.schema import is_string, require_column
 from drstream.types import Ints
 
 MOST_VALUES = 10_000  # different segments in one pass
 MOST_SHOWN = 100  # segments in a result; the rarer ones are pooled
 OTHER = "(other)"  # each column of the pooled segment
-Key = tuple[Any, ...]
 
 
 def check_columns(schema: pa.Schema, names: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ BUCKETS = 1024
 BUCKET_SEED = 0x5851F42D4C957F2D  # gives buckets other random numbers than splits and folds
 SHORT, OCTAVE = 8, 4  # a stretch has 2^8 rows at first; from row 2^12 on, each octave has 2^4 stretches
 THIN = 0.01  # a propensity below it is small
+Key = tuple[Any, ...]  # the values of a segment
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Stretch:
 
     @classmethod
     def create(cls, layout: Layout) -> Stretch:
-        return cls(0, np.zeros(layout.variables), np.zeros(sum(len(group) ** 2 for group in layout.groups)))
+        return cls(0, np.zeros(layout.variables), np.zeros(layout.products))
 
     def merge(self, other: Stretch) -> None:
         self.events += other.events
@@ -179,46 +181,49 @@ def stretches_of(rows: Ints) -> Iterator[tuple[int, int, int]]:
     first = 0
     while first < len(rows):
         index = stretch_of(int(rows[first]))
-        last = int(np.searchsorted(rows, stretch_end(index)))
+        end = stretch_end(index)
+        last = len(rows) if rows[-1] < end else int(np.searchsorted(rows, end))
         yield index, first, last
         first = last
 
 
 class Segments:
-    """Totals for each segment: the events that agree in some columns. Terms are held for a batch, then divided up."""
+    """Totals for each segment: the events that agree in some columns. The terms of a batch are divided up."""
 
     def __init__(self, shape: Shape, rows: int) -> None:
         self.shape, self.rows = shape, rows
-        self.totals: dict[tuple[object, ...], Totals] = {}
-
-    @cached_property
-    def _held(self) -> Floats:
-        return np.empty((self.shape.layout.variables + 1, self.rows))
+        self.totals: dict[Key, Totals] = {}
 
     @cached_property
     def _divided(self) -> Floats:
-        return np.empty(self._held.size)
+        return np.empty((self.shape.layout.variables + 1) * self.rows)
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name not in ("_held", "_divided")}
+        return {name: value for name, value in vars(self).items() if name != "_divided"}
 
-    def hold(self, start: int, events: Events) -> None:
-        """Keep the terms of a block, which begins at this event of the batch, until the batch is over."""
-        place = slice(start, start + events.terms.shape[1])
-        self._held[:-1, place] = events.terms
-        self._held[-1, place] = events.propensity
+    def begin(self, segment: Ints, keys: list[Key]) -> None:
+        """Begin a batch, given the segment of each event and the keys of segments."""
+        self._segment, self._keys = segment, keys
+        self._starts = np.concatenate([[0], np.cumsum(np.bincount(segment, minlength=len(keys)))])
+        self._filled = np.zeros(len(keys), np.int64)
 
-    def divide(self, segment: Ints, keys: list[tuple[object, ...]], bucket: Ints | None, rows: Ints | None) -> None:
-        """Add the events of a batch, given the segment of each, to the totals of their segments."""
-        small = segment.astype(np.uint16) if len(keys) <= 1 << 16 else segment  # NumPy sorts 16 bits in linear time
-        order = np.argsort(small, kind="stable")
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(segment, minlength=len(keys)))])
-        height = len(self._held)
-        kernels.divide_columns(self._held, order, bounds, self._divided)
-        bucket = None if bucket is None else bucket[order]
-        rows = None if rows is None else rows[order]
-        for s, key in enumerate(keys):
-            place = slice(bounds[s], bounds[s + 1])
+    def divide(self, start: int, events: Events) -> None:
+        """Divide up the terms of a block, which begins at this event of the batch."""
+        segment = self._segment[start : start + events.terms.shape[1]]
+        kernels.divide(events.terms, events.propensity, segment, self._starts, self._filled, self._divided)
+
+    def end(self, bucket: Ints | None, rows: Ints | None) -> None:
+        """Add the events of the batch to the totals of their segments."""
+        if bucket is not None or rows is not None:
+            small = len(self._keys) <= 1 << 16  # NumPy sorts 16 bits in linear time
+            order = np.argsort(self._segment.astype(np.uint16) if small else self._segment, kind="stable")
+            bucket = None if bucket is None else bucket[order]
+            rows = None if rows is None else rows[order]
+        height = self.shape.layout.variables + 1
+        for s, key in enumerate(self._keys):
+            place = slice(self._starts[s], self._starts[s + 1])
+            if place.start == place.stop:
+                continue
             taken = self._divided[height * place.start : height * place.stop].reshape(height, -1)
             if key not in self.totals:
                 self.totals[key] = self.shape.create()

@@ -1,7 +1,7 @@
 """Sums of terms over groups of events: buckets of hashed clusters or rows, stretches of time, and segments."""
 
 from drstream.kernels._jit import kernel
-from drstream.kernels._types import F8, F8_2, F8_IN2, I8_IN, int64, void
+from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I8, I8_IN, int64, void
 from drstream.kernels.moments import add_products
 from drstream.kernels.sums import plain_sum
 
@@ -29,18 +29,20 @@ def add_to_stretch(terms, first, last, members, starts, sums, products):
         flat += size * size
 
 
-@kernel(void(F8_IN2, I8_IN, I8_IN, F8))
-def divide_columns(terms, order, bounds, out):
-    """Copy the columns order[bounds[s]:bounds[s + 1]] for each segment s: their matrices stand one after the other.
+@kernel(void(F8_IN2, F8_IN, I8_IN, I8_IN, I8, F8))
+def divide(terms, propensity, segment, starts, filled, out):
+    """Copy each event's column, and its propensity below it, to the matrix of its segment.
 
-    Row by row, so that one row at a time is in cache.
+    The matrices stand one after the other in `out`. That of segment s is for the events starts[s]..starts[s + 1], and
+    filled[s] of its columns have been filled.
     """
     rows = terms.shape[0]
-    for v in range(rows):
-        row = terms[v]
-        for s in range(bounds.shape[0] - 1):
-            first = bounds[s]
-            size = bounds[s + 1] - first
-            place = rows * first + v * size
-            for i in range(size):
-                out[place + i] = row[order[first + i]]
+    for i in range(segment.shape[0]):
+        s = segment[i]
+        size = starts[s + 1] - starts[s]
+        place = (rows + 1) * starts[s] + filled[s]
+        for v in range(rows):
+            out[place] = terms[v, i]
+            place += size
+        out[place] = propensity[i]
+        filled[s] += 1

@@ -137,11 +137,15 @@ def test_sums_by_bucket_and_stretch():
     np.testing.assert_allclose(total, part.sum(axis=1), rtol=1e-12)
     wanted = [(part[0] ** 2).sum(), part[0] @ part[2], (part[2] ** 2).sum(), (part[1] ** 2).sum()]
     np.testing.assert_allclose(products[[0, 1, 3, 4]], wanted, rtol=1e-12)
-    order, bounds = np.array([3, 1, 7, 2, 0]), np.array([0, 2, 2, 5])
-    out = np.empty(3 * 5)
-    groups.divide_columns(read_only(x), order, bounds, out)
-    assert (out[:6].reshape(3, 2) == x[:, [3, 1]]).all()
-    assert (out[6:].reshape(3, 3) == x[:, [7, 2, 0]]).all()
+    segment, starts, filled = np.array([2, 0, 2, 2, 0]), np.array([0, 2, 2, 5]), np.zeros(3, np.int64)
+    p, out = np.arange(50.0), np.empty(4 * 5)
+    for first in (0, 3):  # two blocks
+        last = min(first + 3, 5)
+        part = read_only(x[:, first:last])
+        groups.divide(part, p[first:last], segment[first:last], starts, filled, out)
+    assert filled.tolist() == [2, 0, 3]
+    assert (out[:8].reshape(4, 2) == np.vstack([x, p])[:, [1, 4]]).all()
+    assert (out[8:].reshape(4, 3) == np.vstack([x, p])[:, [0, 2, 3]]).all()
 
 
 def test_first_bad_event():
