@@ -18,7 +18,7 @@ from drstream.auditing.guess import FIRST_EVENTS, Guess, learn
 from drstream.auditing.result import Audit
 from drstream.auditing.tally import Inverses, Spot, Tally
 from drstream.auditing.times import SUMS, Clock, check_time, make_clock
-from drstream.errors import LogError
+from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
 from drstream.log.columns import floats_or_nan, nulls
@@ -55,6 +55,11 @@ def audit(
 ) -> Audit:
     """See `Log.audit`."""
     schema = log.source.schema
+    if log.roles.sample_rate is not None:
+        raise LogError(
+            "an audit needs every event, and this log is down-sampled: "
+            f"{parameter('sample_rate', log.roles.sample_rate)}"
+        )
     for role, name in (("event_id", event_id), ("time", time)):
         if name is not None:
             require_column(schema, name, role)

@@ -254,7 +254,7 @@ def inverse_over_all(view: View) -> Finding | None:
         total, squares = float(sums.sums.sum()), float(sums.squares.sum())
         mean = total / n
         y, y2 = total / actions - n, squares / actions**2 - 2 * total / actions + n
-        variance = max(squares / n - mean**2, 0)
+        variance = max(squares / n - mean * mean, 0)
         limit = math.log(1 / ALPHA)
         noise = float(_chance(variance, float(sums.largest.max()), limit, n))
         logged = int((sums.counts > 0).sum())

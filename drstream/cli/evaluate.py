@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,7 +144,7 @@ def evaluate(
     )
     seconds = time.perf_counter() - started
     if output is not None:
-        write_table(result.to_arrow(), output)
+        write_table(_all_rewards(result), output)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:
         from drstream.cli.tables import reasons
@@ -160,6 +160,19 @@ def evaluate(
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
     if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
         raise typer.Exit(STOPPED)
+
+
+def _all_rewards(result: Any) -> Any:
+    """Return the table of estimates. With several rewards, a column says which one each row is about."""
+    import pyarrow as pa
+
+    if len(result.rewards) == 1:
+        return result.to_arrow()
+    tables = [one.to_arrow() for one in result.rewards.values()]
+    names = [pa.array([name] * len(table)) for name, table in zip(result.rewards, tables, strict=True)]
+    return pa.concat_tables(
+        [table.add_column(0, "reward", column) for table, column in zip(tables, names, strict=True)]
+    ).replace_schema_metadata(tables[0].schema.metadata)
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -105,7 +105,7 @@ def _show_segments(result: Evaluation, console: Console) -> None:
     found = result.segments
     assert found is not None
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    heads = [*result.by, "policy", "events", result.headline, "interval", "vs logging", "q-value"]
+    heads = [*result.by, "policy", "events", result.headline, "interval", "vs logging", "q-value", "level"]
     for place, name in enumerate(heads):
         table.add_column(Text(name), justify="left" if place <= len(result.by) else "right", no_wrap=True)
     for row in found.to_pylist():
@@ -113,7 +113,8 @@ def _show_segments(result: Evaluation, console: Console) -> None:
             gain = f"{row['difference']:+.5f} ± {(row['difference_high'] - row['difference_low']) / 2:.5f}"
             values = [str(row[name]) for name in result.by]
             cells = [*values, row["policy"], f"{row['n']:,}", _number(row["value"]), _interval(row), gain]
-            table.add_row(*map(Text, [*cells, "" if row["q_value"] != row["q_value"] else f"{row['q_value']:.3g}"]))
+            q = "" if row["q_value"] != row["q_value"] else f"{row['q_value']:.3g}"
+            table.add_row(*map(Text, [*cells, q, "" if row["level"] == "ok" else row["level"]]))
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""The table of segments: estimates, differences, p-values and q-values for each segment."""
+"""The table of segments, with q-values over all of them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,22 @@ Key = tuple[Any, ...]
 
 
 def segment_table(by: Sequence[str], rows: Sequence[tuple[Key, dict[str, Any]]]) -> pa.Table:
-    """One row for each segment, policy and estimator, with p-values and q-values of the differences."""
-    found = []
-    for _, row in rows:
-        known = not math.isnan(row["difference_low"])  # DM has no interval unless asked for, and so no p-value
-        p = p_value(row["difference"], row["difference_stderr"]) if known else math.nan
-        found.append({**row, "p_value": p})
+    """One row for each segment, policy and estimator, with q-values of the differences."""
+    found = [dict(row) for _, row in rows]
     _add_q_values(found)
     table = pa.Table.from_pylist(found)
     for place, name in enumerate(by):
-        table = table.add_column(place, name, pa.array(_of_one_type([key[place] for key, _ in rows])))
+        table = table.add_column(place, name, _array([key[place] for key, _ in rows]))
     return table
 
 
-def _of_one_type(values: list[Any]) -> list[Any]:
-    """Values of one type for Arrow. The pooled segment has text in every column."""
+def _array(values: list[Any]) -> pa.Array:
+    """Return an array of one type. The pooled segment has text in every column."""
     kinds = {type(value) for value in values if value is not None}
-    return values if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
-
-
-def p_value(difference: float, stderr: float) -> float:
-    """The two-sided p-value of a difference, by the normal distribution."""
-    if math.isnan(difference) or not stderr > 0:
-        return math.nan
-    return math.erfc(abs(difference) / stderr / math.sqrt(2))
+    unsigned = any(isinstance(value, int) and value >= 1 << 63 for value in values)
+    if len(kinds) > 1:
+        return pa.array([None if value is None else str(value) for value in values])
+    return pa.array(values, pa.uint64()) if unsigned else pa.array(values)
 
 
 def _add_q_values(rows: list[dict[str, Any]]) -> None:

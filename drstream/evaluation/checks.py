@@ -16,14 +16,14 @@ from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.intervals import t_score
 
 FAR, VERY_WRONG = 4.0, 0.1  # standard errors of the mean weight from 1; distance from 1
-ROUNDING = 1e-9  # of a mean weight
+HARMLESS = 1e-3  # distance of a mean weight from 1: rounded propensities, no more
 FAR_LEVEL = 2 * NormalDist().cdf(FAR) - 1
 FEW, VERY_FEW = 200.0, 20.0  # effective sample size
 LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weights
 UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
 BAD_MODEL = -0.02  # R² of a reward model
 THIN = 0.05  # mass on events with a small propensity
-FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a positive reward
+FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a reward
 FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
 FEW_LARGE_CLUSTERS = 10.0  # Σ W² / max W², with W the sum of the weights in a cluster
 FEW_CLUSTERS, VERY_FEW_CLUSTERS = 20.0, 5.0  # effective number of clusters
@@ -43,7 +43,7 @@ class Facts:
     unlogged_actions: Sequence[Any] = ()
     thin: float = math.nan  # share of the policy's mass on events with a small propensity
     least: float = 0.01  # what counts as a small propensity
-    rewarded: float = math.nan  # effective number of events with a positive reward
+    rewarded: float = math.nan  # effective number of events with a reward
     unrewarded: float = math.nan  # and of the others, if all rewards are 0 or 1
     large: float = math.nan  # Σ w² / max w²: how many events of the largest weight would give these squares
     large_rare: float = math.nan  # the same, with the squares of the rarer kind of events
@@ -58,7 +58,7 @@ class Facts:
         distance = self.mean_weight - 1
         if self.stderr > 0 or math.isnan(self.stderr):
             return distance / self.stderr
-        return 0.0 if abs(distance) < ROUNDING else math.copysign(math.inf, distance)
+        return 0.0 if abs(distance) < HARMLESS else math.copysign(math.inf, distance)
 
     @property
     def wrong_weights(self) -> bool:
@@ -67,7 +67,7 @@ class Facts:
 
     @property
     def rare(self) -> float:
-        """Effective number of events of the rarer kind: with a positive reward, or without one."""
+        """Effective number of events of the rarer kind: with a reward, or without one."""
         known = [x for x in (self.rewarded, self.unrewarded) if not math.isnan(x)]
         return min(known, default=math.nan)
 
@@ -120,7 +120,8 @@ def mean_weight(facts: Facts) -> Finding | None:
     """The mean weight must be 1, up to chance, if propensities are right and the log covers the policy."""
     if math.isnan(facts.mean_weight):
         return None
-    if not abs(facts.z) > facts.far and facts.mean_weight > 0:
+    harmless = not abs(facts.z) > facts.far or abs(facts.mean_weight - 1) < HARMLESS
+    if harmless and facts.mean_weight > 0:
         text = (
             f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees with 1."
         )
@@ -206,10 +207,10 @@ def thin_mass(facts: Facts) -> Finding | None:
 
 
 def effective_rewards(facts: Facts) -> Finding | None:
-    """Few events with a positive reward, or few without one: normal intervals are then too narrow."""
+    """Few events with a reward other than 0, or few without one: normal intervals are then too narrow."""
     if math.isnan(facts.rare):
         return None
-    what = "with a positive reward" if facts.rare == facts.rewarded else "without a positive reward"
+    what = "with a reward" if facts.rare == facts.rewarded else "without a reward"
     seen = f"{facts.policy} has about {facts.rare:,.3g} effective events {what}."
     if facts.rare >= FEW_REWARDS:
         return _finding(OK, "effective rewards", facts, facts.rare, seen)
@@ -219,8 +220,8 @@ def effective_rewards(facts: Facts) -> Finding | None:
         facts,
         facts.rare,
         seen,
-        "A normal interval would be too narrow.",
-        "Use more events, or gamma intervals, the default where the range of the rewards is known.",
+        "A normal interval would be too narrow, so the default is another one where the range of the rewards is known.",
+        "Use more events.",
     )
 
 
@@ -266,6 +267,15 @@ def reward_model(r2: float) -> Finding | None:
         return Finding(OK, "reward model", None, r2, seen)
     meaning = "It predicts worse than the mean reward would, so DR is less precise than it could be, and DM is wrong."
     return Finding(LOOK, "reward model", None, r2, f"{seen} {meaning} Use fewer features, or more regularisation.")
+
+
+def sampled_model() -> Finding:
+    """A reward model that was fitted on the rows of a down-sampled log."""
+    text = (
+        "The reward model was fitted on the rows of a down-sampled log as they are. DM is about these rows, not about "
+        "all events; DR is right all the same. Use DR, IPS or SNIPS."
+    )
+    return Finding(LOOK, "reward model", None, math.nan, text)
 
 
 ALL: tuple[Check, ...] = (

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drstream.errors import DrstreamError, parameter, phrase, suggest
@@ -102,6 +102,7 @@ class Estimator:
     score: str | None = None
     default: bool = True
     headline: bool = False
+    of: str = ""  # the entry of `ALL` that it is a form of, with another weight
 
     def __post_init__(self) -> None:
         for term in self.terms:
@@ -114,6 +115,8 @@ class Estimator:
     def __reduce__(self) -> tuple[Callable[..., Estimator], tuple[Any, ...]]:
         if ALL.get(self.name) is self:
             return named, (self.name,)
+        if self.of:
+            return form_of, (self.of, self.name, self.weight)
         return Estimator, tuple(getattr(self, field.name) for field in fields(self))
 
     @property
@@ -211,6 +214,11 @@ ALL: dict[str, Estimator] = {
 
 def named(name: str) -> Estimator:
     return ALL[name]
+
+
+def form_of(entry: str, name: str, weight: Weight) -> Estimator:
+    """Return an entry of `ALL` with another name and weight."""
+    return replace(ALL[entry], name=name, weight=weight, of=entry)
 
 
 @dataclass(frozen=True)

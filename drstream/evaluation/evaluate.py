@@ -109,7 +109,12 @@ def evaluate(
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     settings = Settings.of(interval, confidence, reward_range, max_weight_bound, cluster, log.roles.sample_rate)
-    columns = (by,) if isinstance(by, str) else tuple(by or ())
+    columns = tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,)
+    if lambda_ == grids.AUTO and (cap is not None or floor is not None):
+        name = "cap" if cap is not None else "floor"
+        raise DrstreamError(
+            f"{parameter('lambda_', grids.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
+        )
     settings.check_estimators(chosen)
     gather = _gather(settings, columns, chosen)
     workers = Workers.of(threads, executor, progress)
@@ -202,7 +207,7 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
         tally.totals.add(events)
     if segments is not None:
         segments.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
-        check_number(len(segments.totals), gather.by)
+        check_number(len(segments.totals), gather.by, groups=gather.buckets or gather.stretches)
 
 
 def _buckets(batch: Batch) -> Ints:
@@ -228,7 +233,7 @@ def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]
     )
     segments = {}
     if tally.segments is not None:
-        check_number(len(tally.segments.totals), plan.gather.by)
+        check_number(len(tally.segments.totals), plan.gather.by, groups=plan.gather.buckets or plan.gather.stretches)
         no_counts = np.full(tally.reduced.shape, -1)
         unknown = replace(overlap, mass=np.full_like(tally.mass, np.nan))
         for key, totals in pooled(tally.segments.totals, plan.gather.by).items():

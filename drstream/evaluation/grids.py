@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator
+from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator, form_of
 
 AUTO = "auto"
 LIMITS = (math.inf, *(2.0**k for k in range(10, -1, -1)))  # of weights
@@ -43,7 +43,7 @@ def grid_of(estimator: Estimator) -> Grid:
         fixed = (0.0, limit) if weight is CAPPED else (limit,)
         name = f"@{limit:g}"
         limited = replace(weight, name=weight.name + name, fixed=fixed) if limit < math.inf else IMPORTANCE
-        forms.append(replace(estimator, name=estimator.name + name, weight=limited))
+        forms.append(form_of(estimator.name, estimator.name + name, limited))
     return Grid(estimator, limits, tuple(forms))
 
 

@@ -15,11 +15,11 @@ from drstream import intervals
 from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
-from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model
+from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
 from drstream.evaluation.estimators import IMPORTANCE, Estimator
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
-from drstream.findings import STOP, Finding, to_show
+from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import effective_number, jackknife_stderr
@@ -221,11 +221,11 @@ class Evaluation(WithModels):
         mean = sums.mean_weight(j, kind)
         total, squares = sums.weight_sums(j, kind)
         found, clicks = sums.inspected, sums.overlap.clicks
-        positive, positive_squares = float(found.positive[j, kind]), float(found.positive_squares[j, kind])
+        rewarded, rewarded_squares = float(found.rewarded[j, kind]), float(found.rewarded_squares[j, kind])
         largest = float(found.largest[j, kind])
-        kinds = [(positive, positive_squares)]
+        kinds = [(rewarded, rewarded_squares)]
         if clicks:
-            kinds.append((total - positive, squares - positive_squares))
+            kinds.append((total - rewarded, squares - rewarded_squares))
         facts = Facts(
             name,
             self.n,
@@ -236,10 +236,10 @@ class Evaluation(WithModels):
             unlogged=unlogged,
             unlogged_actions=actions,
             thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
-            rewarded=_effective(positive, positive_squares),
+            rewarded=_effective(rewarded, rewarded_squares),
             unrewarded=_effective(*kinds[1]) if clicks else math.nan,
-            large=squares / largest**2 if largest > 0 else math.nan,
-            large_rare=min(squared for _, squared in kinds) / largest**2 if largest > 0 else math.nan,
+            large=squares / largest / largest if largest > 0 else math.nan,
+            large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
             estimated_propensities=self.estimated_propensities,
         )
         return facts if self._settings.cluster is None else self._by_cluster(facts, j, kind)
@@ -253,7 +253,7 @@ class Evaluation(WithModels):
         rare = math.nan
         if clicks is not None and self._sums.overlap.clicks:
             rare = min(effective_number(clicks), effective_number(weight - clicks))
-        large = float((weight**2).sum()) / largest**2
+        large = float(((weight / largest) ** 2).sum())
         return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
 
     def _unlogged(self, j: int) -> tuple[float, list[Any]]:
@@ -270,8 +270,26 @@ class Evaluation(WithModels):
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
-        about_model = reward_model(self.r2)
-        return [*found, *self._about_intervals(), *([about_model] if about_model else [])]
+        found += [*self._about_intervals(), *self._about_segments()]
+        if self._sums.down_sampled:
+            about_model = sampled_model() if self.models.crossfitted[0] else None
+        else:
+            about_model = reward_model(self.r2)
+        return [*found, about_model] if about_model else found
+
+    def _about_segments(self) -> list[Finding]:
+        """Say so if segments have findings of their own. The table of segments has the level of each."""
+        worse = {key: to_show(self._evaluation_of(key).findings) for key in self._segments}
+        worse = {key: found for key, found in worse.items() if found and found[0].level == STOP}
+        if not worse:
+            return []
+        key, first = next(iter(worse.items()))
+        name = ", ".join(f"{column}={value}" for column, value in zip(self.by, key, strict=True))
+        text = (
+            f"{len(worse)} of {len(self._segments)} segments have a finding of level stop, e.g. {name}: "
+            f"{first[0].message}"
+        )
+        return [Finding("look", "segments", None, float(len(worse)), text)]
 
     def _about_intervals(self) -> list[Finding]:
         """Say so if an interval by default is not the normal one, or should not be."""
@@ -281,7 +299,7 @@ class Evaluation(WithModels):
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
             if self._facts[j].few and not all(map(self._has_careful, weighted)):
-                found.append(self._too_narrow(policy, [e.name for e in weighted if not self._has_careful(e)]))
+                found.append(self._too_narrow(policy, [e.of or e.name for e in weighted if not self._has_careful(e)]))
             if any(self._needs_care(j, e) for e in weighted):
                 known = (
                     "" if self._settings.reward_range else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
@@ -354,22 +372,36 @@ class Evaluation(WithModels):
 
     # Segments
 
-    @property
+    @cached_property
     def segments(self) -> pa.Table | None:
         """One row for each segment, policy and estimator; None without by=.
 
-        The p-value is that of the difference to the logging policy in the segment. The q-value is that of Benjamini and
-        Hochberg, over all segments, for each policy and estimator.
+        The p-value is that of the difference to the logging policy in the segment: the largest one at which its
+        interval excludes 0. The q-value is that of Benjamini and Hochberg, over all segments, for each policy and
+        estimator. The level is that of the segment's worst finding about the policy.
         """
         if not self.by:
             return None
-        wanted = ("policy", "estimator", "value", "low", "high", *DIFFERENCE, "n", "ess", "method")
-        rows = [
-            (key, {name: row[name] for name in wanted})
-            for key in self._segments
-            for row in self._evaluation_of(key).rows()
-        ]
+        rows = [(key, row) for key in self._segments for row in self._evaluation_of(key)._segment_rows()]
         return segment_table(self.by, rows)
+
+    def _segment_rows(self) -> list[dict[str, Any]]:
+        """Rows for the table of segments, if this is a segment."""
+        wanted = ("policy", "estimator", "value", "low", "high", *DIFFERENCE, "n", "ess", "method")
+        found = []
+        for row in self.rows():
+            about = [finding for finding in self.findings if finding.policy == row["policy"]]
+            p = self._p_value(row["policy"], row["estimator"])
+            found.append({**{name: row[name] for name in wanted}, "p_value": p, "level": worst(about)})
+        return found
+
+    def _p_value(self, policy: str, estimator: str) -> float:
+        """The p-value of the difference to the logging policy, by the method of its interval."""
+        j, chosen = self._find(policy, estimator)
+        found, limits = self._methods(j, chosen, None)
+        if not found:
+            return math.nan  # DM has no interval unless asked for
+        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""
@@ -459,7 +491,7 @@ class Evaluation(WithModels):
             interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
             ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
             who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
-            beside = row["warning"] or (GIVEN_THE_MODEL if GIVEN_THE_MODEL in row["method"] else "")
+            beside = "; ".join(filter(None, [GIVEN_THE_MODEL * (GIVEN_THE_MODEL in row["method"]), row["warning"]]))
             lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
         lines += [f"  {finding}" for finding in to_show(self.findings)]
         if len(self.rewards) > 1:
@@ -477,4 +509,4 @@ def _extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
 
 def _effective(total: float, squares: float) -> float:
     """The effective number of events whose weights have this sum, and this sum of squares."""
-    return total**2 / squares if squares > 0 else 0.0
+    return total / squares * total if squares > 0 else 0.0

@@ -16,14 +16,38 @@ from drstream.log.schema import is_string, require_column
 from drstream.types import Ints
 
 MOST_VALUES = 10_000  # different segments in one pass
+MOST_WITH_GROUPS = 1_000  # if each has sums by bucket or stretch: 50 kB a segment, for one policy
 MOST_SHOWN = 100  # segments in a result; the rarer ones are pooled
+TAKEN = frozenset(
+    [
+        "policy",
+        "estimator",
+        "value",
+        "low",
+        "high",
+        "difference",
+        "difference_stderr",
+        "difference_low",
+        "difference_high",
+        "n",
+        "ess",
+        "method",
+        "p_value",
+        "q_value",
+        "level",
+    ]
+)  # columns of the table of segments
 OTHER = "(other)"  # each column of the pooled segment
 
 
 def check_columns(schema: pa.Schema, names: Sequence[str]) -> None:
     """Raise an error unless segments can be made from these columns."""
     for name in names:
+        if not isinstance(name, str):
+            raise LogError(f"{parameter('by', names)}: name a column, or several")
         require_column(schema, name, "segments")
+        if name in TAKEN:
+            raise LogError(f"{parameter('by')} names column {name!r}, and the table of segments has one: rename it")
         kind = schema.field(name).type
         value = kind.value_type if pa.types.is_dictionary(kind) else kind
         if pa.types.is_floating(value) or pa.types.is_decimal(value):
@@ -70,11 +94,14 @@ def _key(code: int, values: list[list[Any]]) -> Key:
     return tuple(reversed(key))
 
 
-def check_number(found: int, names: Sequence[str]) -> None:
-    if found > MOST_VALUES:
+def check_number(found: int, names: Sequence[str], *, groups: bool) -> None:
+    """Raise an error if there are too many segments to hold. With `groups`, each has sums by bucket or stretch."""
+    most = min(MOST_WITH_GROUPS, MOST_VALUES) if groups else MOST_VALUES
+    if found > most:
+        why = ", each with sums for clusters, bootstrap or anytime intervals" if groups else ""
         raise LogError(
-            f"{parameter('by', list(names))} makes more than {MOST_VALUES:,} segments: name columns with fewer "
-            "different values"
+            f"{parameter('by', list(names))} makes more than {most:,} segments{why}: name columns with fewer different "
+            "values"
         )
 
 
@@ -88,7 +115,10 @@ def pooled(totals: dict[Key, Totals], names: Sequence[str]) -> dict[Key, Totals]
         other = totals[rest[0]].shape.create()
         for key in rest:
             other.merge(totals[key])
-        found[(OTHER,) * len(names)] = other
+        name = OTHER
+        while (name,) * len(names) in found:  # a value of the log itself
+            name = f"({name})"
+        found[(name,) * len(names)] = other
     return found
 
 

@@ -35,8 +35,8 @@ class Inspected:
 
     largest: Floats
     thin: Floats  # sum of the weights of events with a small propensity
-    positive: Floats  # sum of the weights of events with a positive reward
-    positive_squares: Floats  # and of their squares
+    rewarded: Floats  # sum of the weights of events with a reward other than 0
+    rewarded_squares: Floats  # and of their squares
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ class Sums:
         group, place = self._weight(j, kind)
         mean = float(group.means[place])
         with np.errstate(all="ignore"):
-            return self.n * mean, float(group.comoment[place, place]) + self.n * mean**2
+            return self.n * mean, float(group.comoment[place, place]) + self.n * mean * mean
 
     def ess(self, j: int, kind: int) -> float:
         """Effective sample size; NaN where no event has weight."""
         total, squares = self.weight_sums(j, kind)
-        return total**2 / squares if squares > 0 else math.nan
+        return total / squares * total if squares > 0 else math.nan

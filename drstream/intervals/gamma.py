@@ -129,12 +129,12 @@ def _part(
 def _moments(score: Floats, offset: float, units: Statistic) -> tuple[float, float]:
     """Return the mean of a score, and the sum of squares that belongs to it."""
     y = max(float(score @ units.means) + offset, 0.0)
-    return y, max(float(score @ units.comoment @ score), 0.0) / units.n**2 + y**2 / units.n
+    return y, max(float(score @ units.comoment @ score), 0.0) / units.n**2 + y * y / units.n
 
 
 def _effective(y: float, v: float) -> float:
     """Return the effective number of units in a weighted sum."""
-    return y**2 / v if v > 0 else 0.0
+    return y / v * y if v > 0 else 0.0
 
 
 def _correlations(scores: Floats, comoment: Floats) -> Floats:
@@ -152,6 +152,6 @@ def _distances(y: float, v: float, m: float, confidence: float) -> tuple[float, 
     from scipy.special import gammaincinv
 
     tail = (1 - confidence) / 2
-    low = gammaincinv(y**2 / v, tail) * v / y if y > 0 else 0.0
-    high = gammaincinv((y + m) ** 2 / (v + m**2), 1 - tail) * (v + m**2) / (y + m) if y + m > 0 else 0.0
+    low = gammaincinv(y / v * y, tail) * v / y if y > 0 else 0.0
+    high = gammaincinv((y + m) / (v + m * m) * (y + m), 1 - tail) * (v + m * m) / (y + m) if y + m > 0 else 0.0
     return max(y - float(low), 0.0), max(float(high) - y, 0.0)

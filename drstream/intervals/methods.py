@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,10 @@ from drstream.intervals import anytime, bernstein, delta, gamma, likelihood, nee
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
-__all__ = ["ALL", "Method", "check_needs", "check_range", "check_statistic", "choose", "interval"]
+__all__ = ["ALL", "Method", "check_needs", "check_range", "check_statistic", "choose", "interval", "p_value"]
+
+
+SMALLEST_P = 1e-12  # smaller p-values are not told apart
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def choose(names: str | Sequence[str] | None) -> list[Method]:
     >>> [method.name for method in choose(["t", "cluster"])]
     ['t', 'cluster']
     """
-    wanted = [next(iter(ALL))] if names is None else [names] if isinstance(names, str) else list(names)
+    wanted = [next(iter(ALL))] if names is None else [names] if not isinstance(names, list | tuple) else list(names)
     for name in wanted:
         if name not in ALL:
             raise DrstreamError(f"{parameter('interval', name)}: no such interval; {suggest(str(name), ALL)}")
@@ -128,6 +131,26 @@ def interval(method: Method, statistic: Statistic, limits: Limits) -> tuple[floa
         return float(low), float(high)
     least, most = _possible(statistic.sides, *limits.reward_range)
     return float(min(max(low, least), most)), float(min(max(high, least), most))
+
+
+def p_value(method: Method, statistic: Statistic, limits: Limits) -> float:
+    """Return the p-value of a difference: the smallest α at which its 1 - α interval excludes 0, found by bisection."""
+    if math.isnan(statistic.value) or math.isnan(interval(method, statistic, limits)[0]):
+        return math.nan
+
+    def excludes(log_alpha: float) -> bool:
+        low, high = interval(method, statistic, replace(limits, confidence=1 - math.exp(log_alpha)))
+        return low > 0 or high < 0
+
+    least, most = math.log(SMALLEST_P), math.log1p(-1e-9)
+    if excludes(least):
+        return SMALLEST_P
+    if not excludes(most):
+        return 1.0
+    while most - least > 1e-4:
+        middle = (least + most) / 2
+        least, most = (least, middle) if excludes(middle) else (middle, most)
+    return math.exp(most)
 
 
 def _possible(sides: Sequence[Side], low: float, high: float) -> tuple[float, float]:

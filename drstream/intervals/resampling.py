@@ -43,8 +43,11 @@ def effective_number(weights: Floats) -> float:
     >>> effective_number(np.array([2.0, 2.0, 0.0]))
     2.0
     """
-    squares = float((weights**2).sum())
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    largest = float(weights.max(initial=0.0))
+    if not largest > 0:
+        return 0.0
+    scaled = weights / largest
+    return float(scaled.sum()) ** 2 / float((scaled**2).sum())
 
 
 def by_bucket(statistic: Statistic) -> Statistic | None:

@@ -122,7 +122,7 @@ def switched(pi, p, lambda_, out):
 # What is known about weights: fields of `inspected`, for each policy and kind of weight
 LARGEST = 0  # the largest weight
 THIN = 1  # sum of the weights of events with a small propensity
-POSITIVE, POSITIVE_SQUARES = 2, 3  # sums of w and w² over events with a positive reward
+REWARDED, REWARDED_SQUARES = 2, 3  # sums of w and w² over events with a reward other than 0
 INSPECTED = 4  # number of fields
 
 
@@ -145,24 +145,24 @@ def _largest(x):
 @unordered_helper
 def _sums_of_weights(w, p, r, thin):
     small = 0.0
-    positive = 0.0
+    rewarded = 0.0
     squares = 0.0
     for i in range(w.shape[0]):
         small += w[i] * (p[i] < thin)
-        rewarded = w[i] * (r[i] > 0.0)
-        positive += rewarded
-        squares += rewarded * rewarded
-    return small, positive, squares
+        with_reward = w[i] * (r[i] != 0.0)
+        rewarded += with_reward
+        squares += with_reward * with_reward
+    return small, rewarded, squares
 
 
 @kernel(void(F8_IN, F8_IN, F8_IN, float64, F8))
 def inspect(w, p, r, thin, inspected):
     """Add weights to what is known about them. A propensity below `thin` is small."""
     inspected[LARGEST] = max(inspected[LARGEST], _largest(w))
-    small, positive, squares = _sums_of_weights(w, p, r, thin)
+    small, rewarded, squares = _sums_of_weights(w, p, r, thin)
     inspected[THIN] += small
-    inspected[POSITIVE] += positive
-    inspected[POSITIVE_SQUARES] += squares
+    inspected[REWARDED] += rewarded
+    inspected[REWARDED_SQUARES] += squares
 
 
 @kernel(void(I4_IN, I8))

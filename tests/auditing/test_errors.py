@@ -99,3 +99,9 @@ def test_the_same_file_twice_in_a_dataset_or_as_arrow(folder, table):
     with pa.OSFile("log.arrow", "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     twice(["log.arrow", "log.arrow"], "is given twice")
+
+
+def test_a_down_sampled_log_is_refused():
+    table = world().table(50).append_column("rate", pa.array(np.full(50, 0.5)))
+    with pytest.raises(drs.LogError, match="an audit needs every event, and this log is down-sampled"):
+        drs.Log(table, sample_rate="rate").audit()

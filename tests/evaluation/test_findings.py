@@ -103,7 +103,7 @@ def test_rare_failures_count_like_rare_clicks():
     result = drs.evaluate(log, drs.policies.Uniform())
     assert result["ips"].method == "gamma"
     found = next(f for f in result.findings if f.check == "effective rewards")
-    assert "without a positive reward" in found.message
+    assert "without a reward" in found.message
 
 
 def test_dm_has_no_interval_by_default_and_stands_last():
@@ -202,3 +202,44 @@ class TestBounds:
         for name in ("normal", "t", "bootstrap", "likelihood", "anytime"):
             e = drs.evaluate(log, drs.policies.Constant(1), interval=name, reward_range=(0, 1))["ips"]
             assert 0 <= e.low <= e.high <= 1, name
+
+
+class TestFalseAlarms:
+    """Logs on which a check must stay silent, and odd numbers that it must survive."""
+
+    def test_costs(self):
+        rng = np.random.default_rng(0)
+        rows = 5_000
+        table = pa.table(
+            {"action": rng.integers(0, 2, rows), "cost": rng.exponential(size=rows), "propensity": np.full(rows, 0.5)}
+        )
+        result = drs.evaluate(drs.Log(table), drs.policies.Uniform())
+        assert worst(result.findings) == "ok"
+        assert result["ips"].value < 0
+
+    def test_propensities_of_32_bits(self):
+        rows = 3_000
+        rng = np.random.default_rng(0)
+        table = pa.table(
+            {
+                "action": rng.integers(0, 3, rows),
+                "reward": (rng.random(rows) < 0.5).astype(float),
+                "propensity": np.full(rows, 1 / 3, np.float32),
+            }
+        )
+        assert level(drs.evaluate(drs.Log(table), drs.policies.Uniform()), "mean weight") == "ok"
+
+    def test_a_tiny_propensity(self):
+        log = log_of([0, 1, 1, 0] * 50, [1.0, 0, 1, 0] * 50, [0.5] * 199 + [1e-160])
+        for options in ({}, {"interval": ["t", "bootstrap", "gamma", "likelihood"], "reward_range": (0, 1)}):
+            result = drs.evaluate(log, drs.policies.Uniform(), **options)
+            assert "stop" in repr(result)
+            json.loads(result.to_json())
+        log.audit()
+
+
+def test_a_model_that_predicts_worse_than_the_mean_is_said():
+    result = drs.evaluate(random_log(), drs.policies.Uniform(), drs.models.Constant(3.0))
+    assert level(result, "reward model", None) == "look"
+    good = drs.evaluate(random_log(), drs.policies.Uniform(), drs.models.Constant(0.5))
+    assert level(good, "reward model", None) == "ok"

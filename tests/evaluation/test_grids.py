@@ -1,5 +1,7 @@
 """Limits of weights that are chosen from a grid in the same pass."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -93,3 +95,14 @@ def test_json_has_the_grid_and_without_auto_there_is_none(result):
     plain = drs.evaluate(drs.Log(world().table(200)), POLICIES)
     assert plain.grid is None
     assert plain.limits == {}
+
+
+def test_a_limit_beside_the_grid_is_refused():
+    with pytest.raises(drs.DrstreamError, match="lambda_='auto' chooses the limits of weights: leave out cap="):
+        drs.evaluate(drs.Log(world().table(200)), POLICIES, lambda_="auto", cap=5)
+
+
+def test_forms_and_results_can_be_pickled(result):
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy.limits == result.limits
+    assert copy["soft", "dros"] == result["soft", "dros"]

@@ -154,3 +154,58 @@ def test_a_segment_that_is_not_there(table):
         result.segment(land="DE")
     with pytest.raises(drs.DrstreamError, match="pass by= to evaluate"):
         result.segment(country="DE").segment(country="DE")
+
+
+def test_p_values_are_those_of_the_intervals(table, model):
+    """At a confidence of 1 - p, the interval of the difference just touches 0."""
+    result = run(table, model, interval="t", cluster=None)
+    row = next(r for r in result.segments.to_pylist() if 1e-9 < r["p_value"] < 0.9 and r["estimator"] == "ips")
+    at = run(table, model, interval="t", cluster=None, confidence=1 - row["p_value"])
+    part = at.segment(country=row["country"], mobile=row["mobile"]).difference(row["policy"], estimator="ips")
+    assert min(abs(part.low), abs(part.high)) < 1e-3 * (part.high - part.low)
+
+
+def test_dm_has_no_p_value_unless_its_interval_was_asked_for(table, model):
+    rows = drs.evaluate(drs.Log(table), POLICIES, model, by="country").segments.to_pylist()
+    assert all(np.isnan(r["p_value"]) == (r["estimator"] == "dm") for r in rows)
+
+
+def test_a_segment_without_an_action_has_a_level_and_the_whole_says_so():
+    rng = np.random.default_rng(0)
+    rows = 2_000
+    german = np.arange(rows) % 2 == 0
+    action = np.where(german, rng.integers(0, 2, rows), rng.integers(0, 3, rows))  # action 2 is not shown in Germany
+    columns = {"action": action, "reward": (rng.random(rows) < 0.5).astype(float)}
+    columns |= {"propensity": np.where(german, 1 / 2, 1 / 3), "country": np.where(german, "DE", "FR")}
+    result = drs.evaluate(drs.Log(pa.table(columns)), {"u": drs.policies.Uniform()}, by="country")
+    assert {r["country"]: r["level"] for r in result.segments.to_pylist()} == {"DE": "stop", "FR": "ok"}
+    said = next(f for f in result.findings if f.check == "segments")
+    assert "country=DE: The mean weight of u" in said.message
+    assert said.level == "look"
+
+
+def test_a_value_with_the_name_of_the_pooled_segment(table, monkeypatch):
+    monkeypatch.setattr(segments, "MOST_SHOWN", 2)
+    names = np.random.default_rng(0).choice([segments.OTHER, "a", "b", "c"], ROWS, p=[0.4, 0.3, 0.2, 0.1])
+    result = drs.evaluate(drs.Log(table.append_column("kind", pa.array(names))), POLICIES, by="kind")
+    rows = [r for r in result.segments.to_pylist() if (r["policy"], r["estimator"]) == ("soft", "ips")]
+    assert sum(r["n"] for r in rows) == ROWS
+    assert {r["kind"] for r in rows} == {segments.OTHER, "a", f"({segments.OTHER})"}
+
+
+def test_odd_columns_of_segments(table):
+    large = table.append_column("id", pa.array(np.full(ROWS, 2**63 + 5, np.uint64)))
+    assert drs.evaluate(drs.Log(large), POLICIES, by="id").segments["id"][0].as_py() == 2**63 + 5
+    with pytest.raises(drs.LogError, match="names column 'value', and the table of segments has one: rename it"):
+        drs.evaluate(drs.Log(table.append_column("value", table["country"])), POLICIES, by="value")
+    with pytest.raises(drs.LogError, match=r"by=.*: name a column, or several"):
+        drs.evaluate(drs.Log(table), POLICIES, by=3)
+
+
+@pytest.mark.jit_only
+def test_processes_give_the_same_bits(parquet, model):
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
+        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))

@@ -57,7 +57,11 @@ def simulate(n, seed, probabilities=(0.7, 0.2, 0.1), clicks=(0.1, 0.3, 0.2), low
 
 def side(kind, policy="", sign=1.0):
     weight, place = PLACES[kind, policy]
-    return Side(sign, kind, weight, np.eye(10)[place])
+    unit = np.eye(10)
+    if kind == "predicted":
+        return Side(sign, kind, weight, unit[place])
+    clicks = {"a": WRA, "b": WRB, "": R}[policy]
+    return Side(sign, kind, weight, unit[place], unit[clicks], unit[place], 1.0 if weight is None else 10.0)
 
 
 def groups(x, label, size, gram=False):

@@ -48,7 +48,7 @@ def test_terms_of_an_event(rows):
         getattr(terms, name)(chosen, p, *parameters, out)
         np.testing.assert_allclose(out, v, rtol=1e-15 if name == "shrunk" else 0)
         terms.inspect(out, p, r, 0.3, inspected)
-        positive = out[r > 0]
+        positive = out[r != 0]
         once = [out.max(), out[p < 0.3].sum(), positive.sum(), (positive**2).sum()]
         np.testing.assert_allclose(inspected, once, rtol=1e-13)
         terms.inspect(out / 2, p, r, 0.3, inspected)
