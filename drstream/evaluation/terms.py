@@ -121,7 +121,7 @@ class Tally:
     ) -> None:
         """Count the values outside of [low, high]. They are by event, or by action and event."""
         first = np.zeros(1, np.int64)
-        count = kernels.count_outside(values.reshape(-1), low, high, first)
+        count = int(kernels.count_outside(values.reshape(-1), low, high, first))
         if count:
             where = block.where(int(first[0]) % len(block))
             found = Outside(count, float(values.reshape(-1)[first[0]]), where)
@@ -229,7 +229,7 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     space.terms[0] = r
-    tally.other_than_clicks += kernels.count_other_than_clicks(r)
+    tally.other_than_clicks += int(kernels.count_other_than_clicks(r))
     if job.bounds.reward_range is not None:
         tally.note_outside("reward", None, r, *job.bounds.reward_range, block)
     if len(tally.logged):
