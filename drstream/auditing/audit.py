@@ -18,6 +18,7 @@ from drstream.auditing.guess import FIRST_EVENTS, Guess, learn
 from drstream.auditing.result import Audit
 from drstream.auditing.tally import Inverses, Spot, Tally
 from drstream.auditing.times import SUMS, Clock, check_time, make_clock
+from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
@@ -197,7 +198,7 @@ def finish(log: Log, plan: Plan, total: Tally) -> Audit:
     """Make the result from the final state."""
     total.copies.settle()
     total.ids.settle()
-    view = checks.View(
+    view = View(
         tally=total,
         labels=list(plan.reader.labels),
         labels_given=log.labels_are_given,

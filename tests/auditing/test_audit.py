@@ -315,10 +315,10 @@ def test_a_sample_says_so(table, monkeypatch):
 
 
 def test_distinct_propensities_beyond_the_limit(table, monkeypatch):
-    from drstream.auditing import checks, tally
+    from drstream.auditing import propensities, tally
 
     monkeypatch.setattr(tally, "DISTINCT", 1000)
-    monkeypatch.setattr(checks, "DISTINCT", 1000)
+    monkeypatch.setattr(propensities, "DISTINCT", 1000)
     assert "more than 1,000" in drs.Log(table).audit()["distinct_propensities"].message
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.auditing import checks
+from drstream.auditing.view import evidence
 
 pytestmark = pytest.mark.jit_only
 WORLDS = {
@@ -256,9 +256,9 @@ def test_evidence_is_a_bet_that_honest_propensities_win():
     q = 1 / (1 + rng.pareto(1.5, size=(4000, 200)))
     inverse = (rng.random(q.shape) < q) / q  # mean 1
     counts, y = (inverse > 0).sum(axis=1), np.where(inverse > 0, inverse - 1, 0)
-    tight = checks.evidence(y.sum(axis=1), (y**2).sum(axis=1), 200 - counts)
-    loose = checks.evidence((inverse - 1).sum(axis=1), ((inverse - 1) ** 2).sum(axis=1))
+    tight = evidence(y.sum(axis=1), (y**2).sum(axis=1), 200 - counts)
+    loose = evidence((inverse - 1).sum(axis=1), ((inverse - 1) ** 2).sum(axis=1))
     assert (tight >= loose - 1e-9).all()
     for found in (tight, loose):
         assert (found >= np.log(1 / 0.05)).mean() < 0.05
-    assert checks.evidence(0.0, 0.0) == pytest.approx(0)
+    assert evidence(0.0, 0.0) == pytest.approx(0)

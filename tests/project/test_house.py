@@ -134,7 +134,7 @@ def test_imports_of_modules_are_no_circle():
 RESULTS = ("results", "evaluation.result", "replaying.result", "replaying.comparison", "auditing.result")
 ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.totals"}
 ENGINE |= {f"replaying.{name}" for name in ("replay", "plan", "shards", "lanes", "chunks")}
-ENGINE |= {"auditing.audit", "auditing.checks", "auditing.tally"}
+ENGINE |= {"auditing.audit", "auditing.checks", "auditing.view", "auditing.tally"}
 
 
 @pytest.mark.parametrize("name", RESULTS)
