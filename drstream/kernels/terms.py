@@ -119,6 +119,17 @@ def switched(pi, p, lambda_, out):
         out[i] = w if w <= lambda_ else 0.0
 
 
+@kernel(int64(F8, float64, float64))
+def clamp(x, low, high):
+    """Clip x to [low, high], in place, and return how many numbers changed. NaN stays."""
+    count = 0
+    for i in range(x.shape[0]):
+        value = x[i]
+        count += (value < low) | (value > high)
+        x[i] = low if value < low else high if value > high else value
+    return count
+
+
 # What is known about weights: fields of `inspected`, for each policy and kind of weight
 LARGEST = 0  # the largest weight
 THIN = 1  # sum of the weights of events with a small propensity

@@ -12,6 +12,7 @@ import numpy as np
 from drstream.buffers import PIECE
 from drstream.errors import ModelError, parameter, phrase, warn_user
 from drstream.execution import Workers
+from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Folds, Origin
 from drstream.models.base import RewardModel, as_model
@@ -89,8 +90,8 @@ class BoundModels:
         if self.clamp is not None:
             low, high = self.clamp
             calibration.predictions += rhat.size
-            calibration.clamped += int(np.count_nonzero((rhat < low) | (rhat > high)))
-            np.clip(rhat, low, high, out=rhat)
+            assert rhat.flags.c_contiguous  # else reshape would copy, and nothing would be clipped
+            calibration.clamped += int(clamp(rhat.reshape(-1), low, high))
 
     def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
         """Return propensities of logged actions: from the log, or computed into `out`. `pi` is space for (K, n)."""

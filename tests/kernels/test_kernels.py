@@ -110,6 +110,12 @@ def test_one_hot_and_add_column():
     assert (out == np.eye(3)[[2, 0, 1, 2]].T + np.array([[1], [2], [3]])).all()
 
 
+def test_clamp():
+    x = np.array([-1.0, 0.0, 0.5, 1.0, 2.0, np.nan])
+    assert terms.clamp(x, 0.0, 1.0) == 2
+    np.testing.assert_array_equal(x, [0, 0, 0.5, 1, 1, np.nan])
+
+
 def test_counts_of_rewards_and_actions():
     rewards = read_only(np.array([0.0, 1.0, 0.5, -1.0, 1.0]))
     assert terms.count_other_than_clicks(rewards) == 2
