@@ -62,9 +62,9 @@ may be told so (`max_weight_bound=`). On the other log, there is no such bound.
 clicks, so the intervals of the truths reach {_range(uncertain, ".0f")} % to either side.
 - The default intervals are gamma intervals here, because the log has few clicks. They are {_range(wider, ".1f")} times
 as wide as normal ones, most of it upwards. They are close to normal ones on the uniform log. On the other log one
-weight is so large that one more click there would change everything, and the upper bound is of no use. Likelihood intervals
-are {_range(widest, ".0f")} times as wide, on both logs: they allow for any weight that the log may have missed. With a
-bound on the weights, on the uniform log, they are {_range(held, ".1f")} times as wide.
+weight is so large that one more click there would change everything, and the upper bound is of no use. Likelihood
+intervals are {_range(widest, ".0f")} times as wide, on both logs: they allow for any weight that the log may have
+missed. With a bound on the weights, on the uniform log, they are {_range(held, ".1f")} times as wide.
 - {_model_quality(found["logs"])} DR gains nothing from it: its standard error is {_range(gains, ".2f")} times that
 of IPS. Look at R² before you prefer DR.
 - "{MISTAKEN}" is a mistake that is easily made. It gives each item the mean of its logged propensities. But an item was
