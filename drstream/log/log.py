@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -137,6 +138,11 @@ class Log:
     def rows(self) -> int | None:
         """Number of rows of the source, before filters and splits; None if only reading the source would tell."""
         return self.source.rows
+
+    @property
+    def share(self) -> float:
+        """Expected share of the rows that splits leave."""
+        return math.prod(split.share for split in self._splits)
 
     @property
     def labels_are_given(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,11 @@ class Split:
     @property
     def _intervals(self) -> list[tuple[float, float]]:
         return [(0.0, self.low), (self.high, 1.0)] if self.outside else [(self.low, self.high)]
+
+    @property
+    def share(self) -> float:
+        """Expected share of the rows."""
+        return math.fsum(high - low for low, high in self._intervals)
 
     def excludes(self, other: Split) -> bool:
         """Whether no row can be in both splits."""

@@ -150,10 +150,45 @@ def sketched_c(Q, q, c_max):
     return max(min(Q), octave * math.floor(exact / octave * 128) / 128)
 
 
-def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, replicates=None, find=exact_c):
+def bias_mass(weights, c):
+    """The share of the policy's probability that is lost where c w > 1."""
+    return math.fsum(max(w - 1 / c, 0) for w in weights) / math.fsum(weights)
+
+
+def targeted_c(weights, target):
+    """The largest c, of 128 to an octave up to 1, whose bias mass is at most the target; the smallest p/π is safe."""
+    if not any(weights):
+        return 1.0
+    safe = min(1.0, 1 / max(weights))
+    c = 2.0 ** math.floor(math.log2(safe))
+    edge = c
+    while edge < 1:
+        edge += 2.0 ** math.floor(math.log2(edge)) / 128
+        if bias_mass(weights, edge) <= target:
+            c = edge
+    return max(safe, c)
+
+
+def replay(
+    events,
+    rhat,
+    u,
+    policy,
+    horizon,
+    q,
+    c_max,
+    method,
+    carry=False,
+    replicates=None,
+    find=exact_c,
+    bias=None,
+    pilot=None,
+):
     """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
 
-    Returns complete replicates, rows that were accepted, and the counts that a Replay shows.
+    With `bias`, c is the largest whose bias mass on all events so far is at most `bias`. The first replicate is then a
+    pilot, which ends after `pilot` events at the latest and does not count. Returns complete replicates, rows that were
+    accepted, and the counts that a Replay shows.
     """
     if method in ("dr-ns-wc", "rs"):
         c_max = min(c_max, *(p for _, _, _, p in events))
@@ -163,10 +198,10 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         policy.reset()
         return {
             "t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": [], "blocks": [],
-            "block": 0, "masses": [],
+            "block": 0, "masses": [], "importance": [],
         }  # fmt: skip
 
-    s, Q = begin(), []
+    s, Q, weights, in_pilot, before = begin(), [], [], bias is not None, (0, 0, 0)
     for k, (x, a, r, p) in enumerate(events):
         if replicates is not None and len(done) == replicates:
             break
@@ -180,20 +215,24 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         s["V"].append(s["c"] * v)
         s["C"].append(s["c"])
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
+        weights.append(pi[a] / p)
         violations += s["c"] * pi[a] / p > 1 + 1e-12  # where c was found, c w is 1 up to rounding
         s["masses"].append(max(s["c"] * pi[a] / p - 1, 0))
+        s["importance"].append(s["c"] * pi[a] / p)
         if pi[a] > 0 and u[k] <= s["c"] * pi[a] / p:
             accepted_rows.append(k)
             s["rewards"].append(r)
             s["cs"].append(s["c"])
-            block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses")]
-            s["blocks"].append((r, 1, block[2]) if method == "rs" else block)
+            block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses", "importance")]
+            s["blocks"].append((r, 1, *block[2:]) if method == "rs" else block)
             s["block"] = len(s["V"])
             policy.update(np.asarray(x), a, r)
             s["t"] += 1
-            if method in ("dr-ns", "dm"):
+            if bias is not None:
+                s["c"] = targeted_c(weights, bias)
+            elif method in ("dr-ns", "dm"):
                 s["c"] = find(Q, q, c_max)
-            if s["t"] == horizon + 1:
+            if s["t"] == horizon + 1 and not in_pilot:
                 V, C = math.fsum(s["V"]), math.fsum(s["C"])
                 if method == "rs":
                     V = math.fsum(s["rewards"])
@@ -210,10 +249,14 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
                         "blocks": s["blocks"],
                     }
                 )
-                s = begin()
+                s = begin() if bias is None else {**begin(), "c": s["c"]}
                 Q = Q if carry else []
-    counts = {"events": taken, "accepted": len(accepted_rows), "left_over": s["events"]}
-    return done, accepted_rows, {**counts, "violations": violations}
+        if in_pilot and (s["t"] == horizon + 1 or s["events"] == pilot):
+            in_pilot = False
+            before = taken, len(accepted_rows), violations
+            s = {**begin(), "c": targeted_c(weights, bias)}
+    counts = {"events": taken - before[0], "accepted": len(accepted_rows) - before[1], "left_over": s["events"]}
+    return done, accepted_rows, {**counts, "violations": violations - before[2], "pilot": before[0]}
 
 
 class Learner:
@@ -474,6 +517,7 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
         expected = 0.0 if rhat is None else math.fsum(pi * rhat[k])
         block.append(expected + pi[a] / p * (r - (0.0 if rhat is None else rhat[k][a])))
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
+        weights.append(pi[a] / p)
         if pi[a] > 0 and u[k] <= c * pi[a] / p:
             blocks.append((copy.deepcopy(policy), c * len(block), c * math.fsum(block), len(block)))
             policy.update(np.asarray(x), a, r)
