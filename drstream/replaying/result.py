@@ -442,14 +442,18 @@ class Replay(WithModels):
         """The result as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    @property
+    def _about_bias(self) -> str:
+        mass, found = f"bias mass {self.bias_mass:.3g}", self._choice
+        if found is not None and not math.isnan(found.slope):
+            return f"{mass}, measured bias {found.slope * found.mass:+.2g} ± {found.slope_error * found.mass:.2g}"
+        if self.bias_bound <= self._reward_range:
+            return f"{mass}, estimated bound on |bias of ΣcV|: {self.bias_bound:.4g} T"
+        return f"{mass}, too large for a bound on the bias"
+
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
-        mass = f"; bias mass {self.bias_mass:.3g}, "
-        if self.bias_bound <= self._reward_range:
-            mass += f"estimated bound on |bias of ΣcV|: {self.bias_bound:.4g} T"
-        else:
-            mass += "too large for a bound on the bias"
-        mass = mass if self.complete and self.method != "dm" else ""
+        mass = f"; {self._about_bias}" if self.complete and self.method != "dm" else ""
         lines = [f"{head}, {self.level}, seed {self.seed}"]
         if self.complete:
             how = f"{self.complete:,}, each of {self.horizon:,} steps"
