@@ -259,9 +259,9 @@ class Replay(WithModels):
         """An estimate of a bound, per step, on the bias of V that comes from accepting too few of some events.
 
         It is Theorem 5.1 with the measured bias mass of each step: Σ_t (T - t + 1) ε_t / (1 - ε_t), divided by T. If
-        all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range of the rewards and
-        0, which is 1 in the paper. The theorem needs the largest ε of all histories. A mean of measured ones is an
-        estimate, and tends to be too small.
+        all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range of the rewards
+        and 0, which is 1 in the paper. The theorem needs the largest ε of all histories. A mean of measured ones is
+        an estimate, and tends to be too small.
         """
         if self.method == "dm" or not self.complete:
             return math.nan

@@ -517,7 +517,6 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
         expected = 0.0 if rhat is None else math.fsum(pi * rhat[k])
         block.append(expected + pi[a] / p * (r - (0.0 if rhat is None else rhat[k][a])))
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
-        weights.append(pi[a] / p)
         if pi[a] > 0 and u[k] <= c * pi[a] / p:
             blocks.append((copy.deepcopy(policy), c * len(block), c * math.fsum(block), len(block)))
             policy.update(np.asarray(x), a, r)
