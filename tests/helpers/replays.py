@@ -94,7 +94,7 @@ def check_curve(run, ref):
     averages = y.cumsum(axis=1) / w.cumsum(axis=1)
     total = y.mean(axis=0).cumsum()
     if run.bias is not None:
-        total *= y.shape[1] * averages[:, -1].mean() / total[-1]
+        total = np.arange(1, y.shape[1] + 1) * averages.mean(axis=0)
     wanted = {
         "reward": reward, "low": reward - half, "high": reward + half,
         "average": averages.mean(axis=0), "average_low": averages.mean(axis=0) - t * spread(averages),

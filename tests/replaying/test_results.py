@@ -226,3 +226,17 @@ def test_a_note_on_some_runs_keeps_its_kind():
     (note,) = [note for note in runs.notes if "takes rewards to lie in" in note]
     assert note.startswith("ucb, q = 0.01: ")
     assert note.kind == "reward range"
+
+
+def test_a_curve_without_rewards_or_with_rewards_that_cancel_has_its_cumulative_reward():
+    """It is not scaled by a sum that may be 0."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    for rewards in (np.zeros(n), rng.choice([-1.0, 1.0], n)):
+        table = pa.table({"action": rng.integers(0, 2, n), "reward": rewards, "propensity": np.full(n, 0.5)})
+        for bias in (0.05, "auto"):
+            run = drs.replay(table, drs.policies.UCB1(), 40, bias=bias)
+            wanted = np.arange(1, 41) * run.curve["average"].to_numpy()
+            np.testing.assert_allclose(run.curve["cumulative"].to_numpy(), wanted, rtol=1e-12)
+            assert wanted[-1] == pytest.approx(run.cumulative, rel=1e-9, abs=1e-12)
+            assert np.abs(wanted).max() <= 40
