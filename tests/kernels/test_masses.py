@@ -20,7 +20,7 @@ VALUES = st.lists(
 
 
 def inverses(values):
-    return [1 / value for value in values]
+    return np.array([1 / value for value in values])
 
 
 @settings(max_examples=40 if PLAIN else 100)
