@@ -2,7 +2,7 @@
 
 The quantile is min(bound, the ⌈q n⌉-th smallest of the n values inserted so far); for q = 0, it is the smallest. Values
 at or above the bound need only be counted. A tracker is a record STATE and two arrays, which
-`drstream.replaying.quantiles` makes.
+`drstream.replaying.trackers` makes.
 """
 
 import math
@@ -147,7 +147,7 @@ def rough_quantile(tracker, counts):
     return max(tracker.smallest, lower_edge(bucket)) if bucket > 0 else tracker.smallest
 
 
-# The same for a sequence of values, for `drstream.replaying.quantiles`.
+# The same for a sequence of values, for `drstream.replaying.trackers`.
 
 
 @kernel(void(TRACKER, F8, F8, F8_IN, F8))

@@ -35,12 +35,7 @@ from drstream.kernels.terms import TOLERANCE
 
 ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
-CONSTANT, EXACT, SKETCH, MASS = (
-    0,
-    1,
-    2,
-    3,
-)  # where c comes from: it stays, a quantile of Q, or a target of the bias mass
+CONSTANT, EXACT, SKETCH, MASS = 0, 1, 2, 3  # where c comes from: it stays, a quantile of Q, a target of the bias mass
 
 LANE = np.dtype(
     [
@@ -382,6 +377,15 @@ def _improper(pi):
 
 
 @inlined
+def _leave_trace(trace, i, s, accepted):
+    """Write what a grid of simulations wants to know about event i, if there is one and the pilot is over."""
+    if trace.shape[0] > 0 and s.pilot == 0:
+        trace[i, 0] = s.c
+        trace[i, 1] = s.c * s.last_value
+        trace[i, 2] = accepted
+
+
+@inlined
 def _predictions(predictions, i, a, pi):
     """r̂(x_i, π) and r̂(x_i, a); 0 without a model."""
     if predictions.shape[1] == 0:
@@ -401,7 +405,6 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
     s = lane.state[0]
     x = learner.x
     pi = learner.pi
-    trace = lane.trace
     for i in range(events.action.shape[0]):
         if contexts is not None:
             for j in range(x.shape[0]):
@@ -410,9 +413,8 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         if rows is not None:
             first = rows.indptr[i]
             last = rows.indptr[i + 1]
-            values = rows.values[first:last]
-            for j in range(values.shape[0]):
-                x[j] = values[j]
+            for j in range(last - first):
+                x[j] = rows.values[first + j]
             probabilities(learner.state, rows.indices[first:last], x[: last - first], pi)
         if _improper(pi):
             s.improper = 1
@@ -422,10 +424,7 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         expected, logged = _predictions(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        if trace.shape[0] > 0 and s.pilot == 0:
-            trace[i, 0] = s.c
-            trace[i, 1] = s.c * s.last_value
-            trace[i, 2] = accepted
+        _leave_trace(lane.trace, i, s, accepted)
         if accepted:
             if s.snapshot_space > 0:
                 for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
@@ -482,7 +481,6 @@ def replay_given(events, lane, pi, first, learning):
     With learning = 1 it stops after an acceptance, so that the policy can learn. Then lane.state.step_events is 0.
     """
     s = lane.state[0]
-    trace = lane.trace
     for j in range(pi.shape[0]):
         i = first + j
         if _improper(pi[j]):
@@ -493,10 +491,7 @@ def replay_given(events, lane, pi, first, learning):
         expected, logged = _predictions(events.prediction, i, a, pi[j])
         event = Event(pi[j, a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        if trace.shape[0] > 0 and s.pilot == 0:
-            trace[i, 0] = s.c
-            trace[i, 1] = s.c * s.last_value
-            trace[i, 2] = accepted
+        _leave_trace(lane.trace, i, s, accepted)
         if accepted:
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:

@@ -44,7 +44,7 @@ class Replays:
         return iter(self.runs)
 
     def __getitem__(self, key: Any) -> Replay:
-        """One simulation by policy, bias or q, and seed, in this order. A lone number is a seed if only seeds differ."""
+        """One simulation by policy, bias or q, and seed, in this order. A lone number is a seed if only seeds vary."""
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [part for part in parts if not isinstance(part, str)]
         wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))

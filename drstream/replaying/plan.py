@@ -143,8 +143,9 @@ def _copy_of(policy: Any, name: str) -> Any:
         return copy.deepcopy(policy)
     except Exception as error:
         raise PolicyError(
-            f"policy {name!r} cannot be copied: {error}. Several q, seeds or shards have a copy each. "
-            "Give it a __deepcopy__, or replay one q and seed at a time"
+            f"policy {name!r} cannot be copied: {error}. Several seeds, shards, q or targets of the bias mass have a "
+            f"copy each, and {parameter('bias', 'auto')} has several targets. Give it a __deepcopy__, or replay one "
+            f"{parameter('bias')} and seed at a time"
         ) from error
 
 

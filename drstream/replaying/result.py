@@ -259,9 +259,9 @@ class Replay(WithModels):
         """An estimate of a bound, per step, on the bias of V that comes from accepting too few of some events.
 
         It is Theorem 5.1 with the measured bias mass of each step: Σ_t (T - t + 1) ε_t / (1 - ε_t), divided by T. If
-        all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range of the rewards and
-        0, which is 1 in the paper. The theorem needs the largest ε of all histories. A mean of measured ones is an
-        estimate, and tends to be too small.
+        all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range of the rewards
+        and 0, which is 1 in the paper. The theorem needs the largest ε of all histories. A mean of measured ones is
+        an estimate, and tends to be too small.
         """
         if self.method == "dm" or not self.complete:
             return math.nan
@@ -297,8 +297,8 @@ class Replay(WithModels):
         """The learning curve by simulated time t. If T is above 10,000, a point stands for more than one step.
 
         `reward` is that of step t, and `average` is the mean reward up to t (the last is `value`); both have an
-        interval. `cumulative` is the sum of rewards up to t (the last is that of the replay). The columns `c`,
-        `c_least` and `c_largest` are the mean, the smallest and the largest multiplier.
+        interval. `cumulative` is the sum of rewards up to t (the last is that of the replay): with `bias`, t times
+        `average`. The columns `c`, `c_least` and `c_largest` are the mean, the smallest and the largest multiplier.
         """
         if not self.complete:
             raise self.failure
@@ -309,11 +309,10 @@ class Replay(WithModels):
         wider = self._widening
         half = wider * _half_widths(np.maximum(squares, 0.0), n, self.confidence) / weight
         average, width = curve["mean_average"].copy(), wider * _half_widths(curve["m2_average"], n, self.confidence)
-        total = curve["mean_reward"].cumsum()
         columns = {"t": self._ends, "reward": reward, "low": reward - half, "high": reward + half}
         columns |= {"average": average, "average_low": average - width, "average_high": average + width}
         columns |= {
-            "cumulative": total if self.bias is None else total * (self.cumulative / total[-1]),
+            "cumulative": curve["mean_reward"].cumsum() if self.bias is None else self._ends * average,
             "c": curve["mean_c"].copy(),
             "c_least": curve["least_c"].copy(),
             "c_largest": curve["largest_c"].copy(),

@@ -92,7 +92,8 @@ class Mass:
     """Finds the largest multiplier c whose bias mass on the values p/π so far is at most `target`.
 
     It counts values in logarithmic buckets, so it takes constant memory. The answer is the edge of a bucket, less than
-    ERROR below the exact one. If the smallest value is larger than that edge, the answer is the smallest value.
+    ERROR below the exact one, and at least 2**-64. If the smallest value is larger than that edge, the answer is the
+    smallest value.
     """
 
     def __init__(self, target: float, bound: float = 1.0) -> None:

@@ -152,13 +152,14 @@ def sketched_c(Q, q, c_max):
 
 def bias_mass(weights, c):
     """The share of the policy's probability that is lost where c w > 1."""
-    return math.fsum(max(w - 1 / c, 0) for w in weights) / math.fsum(weights)
+    return np.maximum(weights - 1 / c, 0).sum() / weights.sum()
 
 
 def targeted_c(weights, target):
     """The largest c, of 128 to an octave up to 1, whose bias mass is at most the target; the smallest p/π is safe."""
     if not any(weights):
         return 1.0
+    weights = np.asarray(weights)
     safe = min(1.0, 1 / max(weights))
     c = 2.0 ** math.floor(math.log2(safe))
     edge = c
@@ -517,7 +518,6 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
         expected = 0.0 if rhat is None else math.fsum(pi * rhat[k])
         block.append(expected + pi[a] / p * (r - (0.0 if rhat is None else rhat[k][a])))
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
-        weights.append(pi[a] / p)
         if pi[a] > 0 and u[k] <= c * pi[a] / p:
             blocks.append((copy.deepcopy(policy), c * len(block), c * math.fsum(block), len(block)))
             policy.update(np.asarray(x), a, r)
