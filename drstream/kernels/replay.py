@@ -67,6 +67,7 @@ LANE = np.dtype(
         ("snapshots", "i8"),  # states copied in this call
         # the pilot, which is the first replicate and does not count
         ("pilot", "i8"),  # 1: it is under way
+        ("pilot_horizon", "i8"),  # steps after which it ends
         ("pilot_events", "i8"),
         ("pilot_accepted", "i8"),
         ("pilot_violations", "i8"),
@@ -246,7 +247,10 @@ def accept(lane, r, row):
     s.t += 1
     if s.tracking == MASS:
         s.c = masses.multiplier(lane.mass[0], lane.low, lane.high)
-    if s.t == s.horizon:
+    if s.pilot == 1:
+        if s.t == s.pilot_horizon:
+            _end_pilot(lane)
+    elif s.t == s.horizon:
         _complete(lane, row)
     elif s.tracking == EXACT:  # (6)(d)
         s.c = quantiles.exact_quantile(lane.tracker[0], lane.low)
@@ -272,11 +276,8 @@ def _average(s):
 
 @helper
 def _complete(lane, row):
-    """Keep the complete replicate, unless it is the pilot, and begin the next."""
+    """Keep the complete replicate, and begin the next."""
     s = lane.state[0]
-    if s.pilot == 1:
-        _end_pilot(lane)
-        return
     out = lane.replicates[s.replicates - s.reported]
     out.cumulative = s.value + s.value_carry
     out.average = _average(s)

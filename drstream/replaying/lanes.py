@@ -66,7 +66,7 @@ class Lane:
         state.tracking = TRACKING[type(self.tracker)] if options.adaptive else kernels.CONSTANT
         state.most_replicates = -1 if options.most_replicates is None else options.most_replicates
         state.bin_steps = options.bin_steps
-        state.pilot = options.bias is not None
+        state.pilot, state.pilot_horizon = options.bias is not None, options.pilot_steps
         state.least_reward, state.largest_reward = np.inf, -np.inf
         self.state = state
         self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
@@ -161,7 +161,7 @@ class Lane:
             accepted=int(state.all_accepted - state.pilot_accepted),
             violations=int(state.all_violations - state.pilot_violations),
             pilot_events=int(state.pilot_events),
-            pilot_steps=int(state.pilot_accepted),
+            pilot_cut=bool(state.pilot_events and state.pilot_accepted < self.options.pilot_steps),
             left_over=int(state.events),
             steps_left_over=int(state.t),
             cut_off=int(state.t > 0 and not self.done),

@@ -37,11 +37,10 @@ def _spread(run: Replay) -> Iterator[Note]:
 
 
 def _pilot(run: Replay) -> Iterator[Note]:
-    if run.complete and run.pilot_events and run.pilot_steps < run.horizon:
+    if run.complete and run.pilot_cut:
         yield Note(
-            f"the pilot, which sets c, was cut off after {run.pilot_events:,} events, a tenth of the log: it had taken "
-            f"{run.pilot_steps:,} of {run.horizon:,} steps, so c may still change in the first replicates. Give more "
-            "events or a shorter horizon",
+            f"the pilot, which sets c, was cut off after {run.pilot_events:,} events, a tenth of the log, before its "
+            "steps were complete. So c may still change in the first replicates. Give more events or a shorter horizon",
             "pilot",
         )
 

@@ -64,6 +64,7 @@ class LaneOptions:
     unit_rewards: bool = False  # the policy assumes rewards in [0, 1]
     bias: float | None = None  # target of the bias mass
     pilot_rows: int | None = None  # most events of the pilot; None: no limit
+    pilot_steps: int = 0  # number of steps of the pilot
     snapshots: int = 0  # maximum number of recorded states; 0 records none. For one replicate in one shard only
 
     @property
@@ -199,9 +200,15 @@ class ReplayOptions:
         return self.method in ADAPTIVE
 
     def lanes(self, policies: Iterable[tuple[str, Any]], c_max: float) -> Iterator[LaneOptions]:
-        """One lane for each policy, seed and level. The lanes of a grid of targets have random numbers of their own."""
+        """One lane for each policy, seed and level.
+
+        The lanes of a grid of targets have random numbers of their own, and pilots of different lengths. Without the
+        latter, lanes of a deterministic policy would be copies of each other if the logging policy is uniform: then
+        events are accepted whenever the actions agree, whatever the random numbers.
+        """
         for (name, policy), seed in itertools.product(policies, self.seeds):
             for q, bias, stream in self.levels.each(self.adaptive):
+                shorter = stream * self.horizon // len(self.levels.targets)
                 yield LaneOptions(
                     policy=name,
                     method=self.method,
@@ -214,6 +221,7 @@ class ReplayOptions:
                     most_replicates=self.replicates,
                     unit_rewards=bool(getattr(policy, "unit_rewards", False)),
                     bias=bias,
+                    pilot_steps=int(self.horizon) - shorter,
                     snapshots=int(self.snapshots or 0),
                 )
 

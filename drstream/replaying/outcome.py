@@ -37,7 +37,7 @@ class Outcome:
     rewards: tuple[float, float]  # the smallest and the largest
     largest_weight: float
     pilot_events: int  # of the pilot, which are not in `events`
-    pilot_steps: int  # that the pilot took
+    pilot_cut: bool  # whether a limit ended it before its steps were complete
     sketch_from: int | None  # row at which the exact tracker became a sketch
     interrupted: bool = False
     recorded: Recorded | None = None  # if snapshots were asked for and an event was accepted
@@ -61,7 +61,7 @@ class Outcome:
                 rewards=(min(first.rewards[0], other.rewards[0]), max(first.rewards[1], other.rewards[1])),
                 largest_weight=max(first.largest_weight, other.largest_weight),
                 pilot_events=first.pilot_events + other.pilot_events,
-                pilot_steps=min(first.pilot_steps, other.pilot_steps),
+                pilot_cut=first.pilot_cut or other.pilot_cut,
                 sketch_from=other.sketch_from if first.sketch_from is None else first.sketch_from,
                 interrupted=first.interrupted or other.interrupted,
             )

@@ -52,7 +52,8 @@ class Plan:
             if most is not None:  # divided among the shards
                 options = replace(options, most_replicates=most // self.shards + (shard < most % self.shards))
             if options.bias is not None and rows is not None:
-                options = replace(options, pilot_rows=max(int(rows * self.share) // PILOT_SHARE, 1))
+                limit = rows * self.share / PILOT_SHARE * options.pilot_steps / options.horizon
+                options = replace(options, pilot_rows=max(int(limit), 1))
             lanes.append(make_lane(options, policy, self.preparation, stop, self.debug))
         return lanes
 

@@ -77,7 +77,7 @@ class Replay(WithModels):
         self.events = outcome.events
         self.left_over = outcome.left_over
         self.cut_off = outcome.cut_off  # replicates that were begun and are not complete
-        self.pilot_events, self.pilot_steps = outcome.pilot_events, outcome.pilot_steps
+        self.pilot_events, self.pilot_cut = outcome.pilot_events, outcome.pilot_cut
         self.acceptance = _share(outcome.accepted, outcome.considered)
         self.violations = _share(outcome.violations, outcome.considered)
         self.max_weight = outcome.largest_weight if outcome.events else math.nan
