@@ -516,7 +516,7 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
     return {"pi": mixture, "value": V / C, "weight": C, "steps": len(blocks), "events": int(N), "c_max": c_max}
 
 
-def progressive_bound(found, delta, M, error, variance):
-    """The theorem at the end of the paper, for rewards in [0, 1]."""
-    N, C, log = found["events"], found["weight"], math.log(2 / delta)
-    return N * found["c_max"] / C * 2 * max((1 + M) * log / N, math.sqrt((variance + M * error) * log / N))
+def progressive_bound(found, n, delta, M, error, variance):
+    """The theorem at the end of the paper, for rewards in [0, 1]; n, the log's length, bounds the random N."""
+    C, log = found["weight"], math.log(2 / delta)
+    return found["c_max"] / C * 2 * max((1 + M) * log, math.sqrt(n * (variance + M * error) * log))
