@@ -503,6 +503,39 @@ def toward_better(X, costs, theta, epsilon, rate):
     return theta + rate * move / len(X), loss / len(X)
 
 
+def completed_ridge(X, costs, alpha=1.0):
+    """Weights (K, d) of ridge regressions of the rewards of each action; a column of zeros gets weights of 0."""
+    used = X.any(axis=0)
+    weights = np.zeros((costs.shape[1], X.shape[1]))
+    weights[:, used] = np.linalg.solve(X[:, used].T @ X[:, used] + alpha * np.eye(used.sum()), -X[:, used].T @ costs).T
+    return weights
+
+
+def backtracking(X, costs, theta, epochs, tolerance):
+    """Direct loss minimisation by steps that reduce the loss; a failed one is undone, and halves the step and ε."""
+    theta = theta - theta.mean(axis=0)
+    scores = np.sort(X @ theta.T, axis=1)
+    per_norm = (scores[:, -1] - scores[:, -2]).mean() / np.linalg.norm(theta)
+    losses, passes, step, share = [toward_better(X, costs, theta, 0.0, 0.0)[1]], 1, 0.1, 1.0
+    move = None
+    while step > tolerance and passes < epochs:
+        if move is None:
+            moved, _ = toward_better(X, costs, theta, share * per_norm * np.linalg.norm(theta), 1.0)
+            move, passes = moved - theta, passes + 1
+            continue
+        if np.linalg.norm(move) < 1e-13:
+            break
+        tried = theta + step * np.linalg.norm(theta) / np.linalg.norm(move) * move
+        moved, loss = toward_better(X, costs, tried, share * per_norm * np.linalg.norm(theta), 1.0)
+        passes += 1
+        if loss < losses[-1]:
+            theta, move, step = tried, moved - tried, min(1.3 * step, 0.5)
+            losses.append(loss)
+        else:
+            move, step, share = None, step / 2, share / 2
+    return {"theta": theta, "losses": losses, "passes": passes}
+
+
 # The progressive validation policy
 
 
@@ -527,7 +560,7 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
     return {"pi": mixture, "value": V / C, "weight": C, "steps": len(blocks), "events": int(N), "c_max": c_max}
 
 
-def progressive_bound(found, delta, M, error, variance):
-    """The theorem at the end of the paper, for rewards in [0, 1]."""
-    N, C, log = found["events"], found["weight"], math.log(2 / delta)
-    return N * found["c_max"] / C * 2 * max((1 + M) * log / N, math.sqrt((variance + M * error) * log / N))
+def progressive_bound(found, n, delta, M, error, variance):
+    """The theorem at the end of the paper, for rewards in [0, 1]; n, the log's length, bounds the random N."""
+    C, log = found["weight"], math.log(2 / delta)
+    return found["c_max"] / C * 2 * max((1 + M) * log, math.sqrt(n * (variance + M * error) * log))
