@@ -31,6 +31,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_crossfit,
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
@@ -122,7 +123,7 @@ def evaluate(
     policies = specs.policies(policy, opened.labels)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
+    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting)
     started = time.perf_counter()

@@ -229,13 +229,14 @@ class Available:
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
     grid: bool = False  # parameters of weights are chosen from a grid
+    forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
+        """What an estimator needs that was not given: "model", "predictions", "propensities", "parameters", or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
-            return None
+            return "predictions" if self.forward else None
         if not self.propensities:
             return "propensities"
         names = [name for name, _ in estimator.weight.parameters]
@@ -289,6 +290,13 @@ def _no_model(estimator: Estimator, _: str) -> DrstreamError:
     )
 
 
+def _no_predictions(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
+        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
+    )
+
+
 def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
     return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
 
@@ -308,6 +316,7 @@ def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
 
 _MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
     "model": _no_model,
+    "predictions": _no_predictions,
     "propensities": _no_propensities,
     "parameters": _no_parameters,
 }

@@ -119,6 +119,7 @@ def make_plan(
         columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by])),
         folds=models.folds,
         cluster=gather.cluster,
+        start=models.start,
     )
     terms = Terms.of(chosen, parameters)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)

@@ -264,7 +264,7 @@ def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
     first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
     if first_bad >= 0:
         raise invalid_prediction(first_bad, space.rhat, block)
-    tally.calibration.add(space.logged_rhat, block.reward)
+    tally.calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
         tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
 

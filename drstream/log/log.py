@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from drstream.log import labels as action_labels
 from drstream.log.columns import floats_or_nan
 from drstream.log.opening import open_source
 from drstream.log.reader import Reader, describe_labels, exact
-from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
+from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
@@ -85,6 +86,7 @@ class Log:
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
         self._splits: tuple[Split, ...] = ()
+        self._stop: int | None = None  # rows from this one on do not belong to the log
         self._filter_columns = _columns_of(filter, self.source.schema)
         self._labels_given = actions is not None
         if actions is not None:
@@ -230,11 +232,16 @@ class Log:
         """Return the log of those rows that are in the split."""
         return self._but(_splits=(*self._splits, split))
 
+    def rows_before(self, row: int) -> Log:
+        """Return the log of the rows whose number is smaller. Later parts are not read."""
+        return self._but(_stop=row if self._stop is None else min(row, self._stop))
+
     @property
     def origin(self) -> Origin:
         """Describes which rows belong to this log. A fitted model keeps it, without the rows themselves."""
         keys = self.source.keys or (Same(self.source),)
-        return Origin(self.source.name, keys, self._splits, None if self.filter is None else str(self.filter))
+        text = None if self.filter is None else str(self.filter)
+        return Origin(self.source.name, keys, self._splits, text, self._stop)
 
     def head(self, rows: int = 5) -> pa.Table:
         """Return the first rows of the log with all columns, unchanged."""
@@ -262,10 +269,14 @@ class Log:
         context: bool = False,
         action: bool = False,
         columns: Sequence[str] = (),
-        folds: Folds | None = None,
+        folds: Folds | Blocks | None = None,
         cluster: str | None = None,
+        start: int = 0,
     ) -> Reader:
-        """Return a reader of this log's parts that decodes only what is asked for."""
+        """Return a reader of this log's parts that decodes only what is asked for.
+
+        start  Events of earlier rows are left out, and counted.
+        """
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
         return Reader(
@@ -282,11 +293,14 @@ class Log:
             decode_rows=self.batch_size,
             folds=folds,
             cluster=cluster,
+            start=start,
+            stop=self._stop,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         text = [self.roles.action] if self.roles.action not in self._filter_columns else []
-        return self.source.parts(columns, self.filter, text)
+        parts, stop = self.source.parts(columns, self.filter, text), self._stop
+        return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     def __repr__(self) -> str:
         roles, d = self.roles, len(self.roles.context)
@@ -311,6 +325,8 @@ class Log:
             lines.append(f"  sample rate {roles.sample_rate}")
         if self.filter is not None:
             lines.append(f"  filter      {self.filter}")
+        if self._stop is not None:
+            lines.append(f"  rows        those before row {self._stop:,}")
         lines += [f"  split       {split}" for split in self._splits]
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")

@@ -21,13 +21,14 @@ from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
-from drstream.log.rows import Folds, Split, keys_of
+from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows
+EARLY = "before the first propensity model"  # why an event is left out
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
@@ -48,8 +49,10 @@ class Reader:
     splits: tuple[Split, ...]
     skip_bad_rows: bool
     decode_rows: int | None
-    folds: Folds | None = None
+    folds: Folds | Blocks | None = None
     cluster: str | None = None  # the column whose values tell which events depend on each other
+    start: int = 0  # events of earlier rows are left out, and counted
+    stop: int | None = None  # rows from this one on do not belong to the log
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class Reader:
     @property
     def clusters(self) -> tuple[str, ...]:
         """The columns whose values, instead of row numbers, decide on splits, folds and buckets."""
-        users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
+        users: list[Split | Folds | Blocks] = [*self.splits, *([self.folds] if self.folds else [])]
         names = [*(user.cluster for user in users), self.cluster]
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
@@ -96,13 +99,16 @@ class Reader:
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
         for batch in self._chosen(part):
-            yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+            for good in self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]:
+                yield from self._drop_early(good, skipped) if self.start else [good]
 
     def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
         numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds or self.cluster
         for batch in part.batches(self.decode_rows):
+            if self.stop is not None and row + batch.num_rows > self.stop:
+                batch = batch.slice(0, max(0, self.stop - row))
             first, row = row, row + batch.num_rows
             if numbered:
                 batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
@@ -128,6 +134,13 @@ class Reader:
             where = part.place.of_row(int(rows[i]))
             raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
         return keys_of(column)
+
+    def _drop_early(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
+        """Drop the rows before `start`. Rows ascend."""
+        early = int(np.searchsorted(batch.column(ROW).to_numpy(), self.start))
+        if early:
+            skipped[EARLY] += early
+        return [batch.slice(early)] if early < batch.num_rows else []
 
     def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
         good = np.ones(batch.num_rows, bool)

@@ -275,7 +275,7 @@ class Replay(WithModels):
             found.append(Note(text, "sketch"))
         if self.skipped:
             reasons = ", ".join(f"{n:,} ({why})" for why, n in self.skipped.items())
-            found.append(Note(f"bad rows skipped: {reasons}", "skipped"))
+            found.append(Note(f"rows skipped: {reasons}", "skipped"))
         return found
 
     def _note_on_inflation(self) -> list[Note]:
