@@ -86,12 +86,15 @@ def open_log(
     actions: str | None,
     on_bad_row: str,
     sample_rate: str | None = None,
+    propensities: str | None = None,
 ) -> Log:
     from drstream.log import Log
 
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
+    of_all = [name.strip() for name in propensities.split(",")] if propensities else []
+    named["propensities"] = of_all if len(of_all) > 1 else propensities
     given: dict[str, Any] = {role: name for role, name in named.items() if name}
     if context and len(context) == 1:
         given["context"] = context[0]

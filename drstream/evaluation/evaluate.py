@@ -112,7 +112,9 @@ def evaluate(
     with_propensities = propensity is not None or log.roles.propensity is not None
     several = list(model.values()) if isinstance(model, Mapping) else [model]
     forward = is_forward(crossfit) and any(map(to_be_fitted, several))
-    available = registry.Available(model is not None, with_propensities, parameters, lambda_ == grids.AUTO, forward)
+    of_all = bool(log.roles.propensities)
+    auto = lambda_ == grids.AUTO
+    available = registry.Available(model is not None, with_propensities, parameters, auto, of_all, forward)
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     settings = Settings.of(interval, confidence, reward_range, max_weight_bound, cluster, log.roles.sample_rate)

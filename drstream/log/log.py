@@ -49,6 +49,9 @@ class Log:
     filter      A pyarrow expression. Only rows that satisfy it belong to the log.
     sample_rate For a down-sampled log: a column with the probability with which each row was kept. In `evaluate`, a row
                 then counts as 1 / sample_rate rows.
+    propensities
+                The propensities of all actions: a column of lists, or a column for each action, in the order of the
+                labels. Only the estimators that weigh stretches of time need them.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -74,6 +77,7 @@ class Log:
         actions: int | Sequence[Any] | None = None,
         filter: ds.Expression | None = None,
         sample_rate: str | None = None,
+        propensities: str | Sequence[str] | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -81,7 +85,7 @@ class Log:
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
-        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate)
+        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate, propensities)
         self.filter = filter
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
@@ -186,7 +190,7 @@ class Log:
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
-        return self._but(roles=replace(self.roles, propensity=None))
+        return self._but(roles=replace(self.roles, propensity=None, propensities=()))
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
@@ -272,10 +276,12 @@ class Log:
         folds: Folds | Blocks | None = None,
         cluster: str | None = None,
         start: int = 0,
+        propensities: bool = False,
     ) -> Reader:
         """Return a reader of this log's parts that decodes only what is asked for.
 
-        start  Events of earlier rows are left out, and counted.
+        start         Events of earlier rows are left out, and counted.
+        propensities  Reads those of all actions, too. Actions must be read.
         """
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
@@ -295,6 +301,7 @@ class Log:
             cluster=cluster,
             start=start,
             stop=self._stop,
+            all_propensities=propensities,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
@@ -319,6 +326,8 @@ class Log:
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
             f"  propensity  {'none' if roles.propensity is None else roles.propensity}",
         ]
+        if roles.propensities:
+            lines[4] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
         if roles.more_rewards:
             lines[3] += f"; also {', '.join(roles.more_rewards)}"
         if roles.sample_rate is not None:

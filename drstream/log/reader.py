@@ -21,6 +21,7 @@ from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
@@ -53,6 +54,7 @@ class Reader:
     cluster: str | None = None  # the column whose values tell which events depend on each other
     start: int = 0  # events of earlier rows are left out, and counted
     stop: int | None = None  # rows from this one on do not belong to the log
+    all_propensities: bool = False  # whether to read the propensities of all actions
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -63,6 +65,8 @@ class Reader:
             names.append(roles.sample_rate)
         if roles.propensity is not None:
             names.append(roles.propensity)
+        if self.all_propensities:
+            names.extend(roles.propensities)
         if self.with_action:
             names.append(roles.action)
         if self.with_context:
@@ -178,6 +182,11 @@ class Reader:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", roles.action, (index < 0) | (index >= len(self.labels))
+            if self.all_propensities:
+                listed, found = read_propensities(batch, roles.propensities, len(self.labels))
+                if roles.propensity is not None:
+                    found[DIFFERENT] = differ(listed, index, floats_or_nan(batch.column(roles.propensity)))
+                yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
@@ -218,6 +227,7 @@ class Reader:
         if self.with_action:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
+        listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
         context: list[NDArray[Any]] | NDArray[Any] | Csr = []
@@ -235,7 +245,7 @@ class Reader:
         keys = None if self.cluster is None else self._keys(batch, self.cluster, part)
         events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more)
+        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed)
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -252,6 +262,23 @@ class Reader:
             i = int(np.argmax(bad))
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
+
+    def _propensities(self, batch: pa.RecordBatch, action: Any, propensity: Floats, where: Where) -> Floats:
+        """Return the propensities of all actions (n, K), or raise an error at the first bad row."""
+        names = self.roles.propensities
+        found, bad = read_propensities(batch, names, len(self.labels))
+        if len(propensity):
+            bad[DIFFERENT] = differ(found, action, propensity)
+        for reason, rows in bad.items():
+            if rows.any():
+                i = int(np.argmax(rows))
+                value = ", ".join(str(batch.column(name)[i]) for name in names)
+                logged = f", where that of the logged action is {propensity[i]:.6g}" if reason == DIFFERENT else ""
+                raise LogError(
+                    f"{reason}: got {value}{logged} at {where(i)}, {'column' if len(names) == 1 else 'columns'} "
+                    f"{', '.join(map(repr, names))}; there are {len(self.labels)} actions. {REMEDY}"
+                )
+        return found
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse
