@@ -99,12 +99,12 @@ def test_replay_by_hand(table, method):
     rhat = forward(lambda rows: M.Ridge().fit(open_log(rows, actions=K)), table)
     X, a, r, p = arrays(table, D)
     got = drs.replay(
-        open_log(table), drs.policies.UCB1(0.3), 20, M.Ridge(), method=method, q=0.1, crossfit=FORWARD,
+        open_log(table), drs.policies.UCB1(0.3), 10, M.Ridge(), method=method, q=0.1, crossfit=FORWARD,
     )  # fmt: skip
     events = list(zip(X, a.tolist(), r.tolist(), p.tolist(), strict=True))
     c_max = 1.0 if method == "dr-ns" else p.min()
     policy, u = reference.UCB1(K, D, scale=0.3), drs.uniforms(0, 0, ROWS)
-    done, _, counts = reference.replay(events, rhat, u, policy, 20, 0.1, c_max, method)
+    done, _, counts = reference.replay(events, rhat, u, policy, 10, 0.1, c_max, method)
     assert got.complete == len(done) > 0
     assert got.value == pytest.approx(np.mean([d["average"] for d in done]), rel=1e-6)
     assert got.events == counts["events"]
