@@ -1,11 +1,14 @@
 """Logs whose logging policy learned as it went: what is unbiased on them, and what is not."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import drstream as drs
+from drstream.log.rows import Blocks
 from tests.helpers import naive_adaptive, reference
 from tests.helpers.adaptive import REWARDS, learned_log, narrowing_log
 from tests.helpers.logs import arrays, world
@@ -123,6 +126,43 @@ def test_a_logging_policy_that_never_changes(table):
     for name in POWERS:
         assert result[name].value == pytest.approx(result["dr"].value, rel=1e-12)
         assert result[name].stderr == pytest.approx(result["dr"].stderr, rel=1e-9)
+
+
+def test_down_sampled_logs_segments_and_resampling(table):
+    """All of them work on means, and so on h, too."""
+    rate = np.where(np.arange(ROWS) % 3 == 0, 1.0, 0.25)
+    country = pa.array(np.where(np.arange(ROWS) % 2 == 0, "DE", "FR"))
+    more = table.append_column("rate", pa.array(rate)).append_column("country", country)
+    model, one = drs.models.Column("rhat"), POLICIES["one"]
+    _, a, r, p = arrays(table, D)
+    rhat, mu = (np.array(table[name].to_pylist()) for name in ("rhat", "mu"))
+    pi = np.tile(np.eye(K)[2], (ROWS, 1))
+    h = np.array(naive_adaptive.shares(range(ROWS), pi, mu, 1.0))
+    score = rhat[:, 2] + (a == 2) / p * (r - rhat[np.arange(ROWS), a])
+    sampled = drs.evaluate(open_log(more, sample_rate="rate"), one, model, "dr-minvar")
+    assert sampled["dr-minvar"].value == pytest.approx((h / rate) @ score / (h / rate).sum(), rel=1e-10)
+    result = drs.evaluate(open_log(more), one, model, "dr-minvar", by="country", interval=["normal", "bootstrap"])
+    even = np.arange(ROWS) % 2 == 0
+    wanted = h[even] @ score[even] / h[even].sum()
+    assert result.segment(country="DE")["dr-minvar"].value == pytest.approx(wanted, rel=1e-10)
+    low, high = result["dr-minvar"].intervals["bootstrap"]
+    assert high - low == pytest.approx(result["dr-minvar"].high - result["dr-minvar"].low, rel=0.3)
+
+
+def test_together_with_models_of_earlier_rows(table):
+    first = ROWS // 7
+    log = open_log(table)
+    found = drs.evaluate(log, POLICIES, drs.models.Ridge(), ["dr", *POWERS], crossfit=f"forward:{first}")
+    ends = [*Blocks(first, ROWS).starts.tolist(), ROWS]
+    X = arrays(table, D)[0]
+    rhat = np.zeros((ROWS, K))
+    for start, end in itertools.pairwise(ends[1:]):
+        rhat[start:end] = drs.models.Ridge().fit(log.rows_before(start)).predict(X[start:end])
+    columns = table.drop_columns(["rhat"]).append_column("rhat", pa.array(list(rhat)))
+    for name in POWERS:
+        value, stderr, _ = naive(columns, "soft", POWERS[name], range(ROWS))
+        assert found["soft", name].value == pytest.approx(value, rel=1e-8)
+        assert found["soft", name].stderr == pytest.approx(stderr, rel=1e-7)
 
 
 def test_the_role_is_shown_and_the_estimators_are_not_default(table):
