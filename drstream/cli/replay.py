@@ -34,6 +34,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_crossfit,
     write_table,
 )
 
@@ -122,7 +123,7 @@ def replay(
 
     policies = specs.online_policies(policy, opened.labels, given)
     opened = specs.without_training_rows(policies.values(), opened)
-    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
+    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting)
     started = time.perf_counter()

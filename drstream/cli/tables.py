@@ -82,7 +82,7 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     if how := result.how():
         console.print(how, highlight=False, markup=False)
     if result.skipped:
-        console.print(f"bad rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
+        console.print(f"rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
     if result.by:
         _show_segments(result, console)
     for finding in to_show(result.findings):

@@ -6,6 +6,7 @@ policy ν and event k, with weight w, the terms are
     weight     w                              robust    r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
     reward     w r                            residual  w (r - r̂(x, a))
     centred    w (r - r₀), r₀ the pivot       predicted r̂(x, ν), which has no weight
+    share      1, or h if stretches of time are weighed; then all terms with this weight are multiplied by h
 
 and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, and its
 standard error is a difference of co-moments. If rewards are far from 0, co-moments of w r would cancel. So SNIPS uses
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
     from drstream.types import Floats
 
 PREDICTED = "predicted"
-WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
+WITH_WEIGHT = (
+    "weight",
+    "reward",
+    "centred",
+    "residual",
+    "robust",
+    "share",
+)  # in the order of their codes in kernels.terms
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -48,12 +56,14 @@ class Weight:
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.
+    power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
     """
 
     name: str
     kernel: str | Callable[..., None]
     parameters: tuple[tuple[str, float], ...] = ()
     fixed: tuple[float, ...] | None = None
+    power: float = 0.0
 
     @property
     def reduced(self) -> bool:
@@ -65,6 +75,8 @@ IMPORTANCE = Weight("w", "importance")
 CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)))
 SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),))
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
+STABLE = Weight("wv", "importance", power=0.5)
+LEAST = Weight("wm", "importance", power=1.0)
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
 SCORES: dict[str, dict[str, float | None]] = {
@@ -161,6 +173,18 @@ def _ips(name: str, weight: Weight) -> Estimator:
     return Estimator(name, terms, weight, lambda s: s.pivot * s.mean[0] + s.mean[1], lambda s: [s.pivot, 1.0], "reward")
 
 
+def _by_time(name: str, weight: Weight) -> Estimator:
+    """Σ h Γ / Σ h. The delta method's standard error is what the papers studentise by: √Σ h²(Γ - value)² / Σ h."""
+    return Estimator(
+        name,
+        ("share", "robust"),
+        weight,
+        lambda s: s.mean[1] / s.mean[0],
+        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+        default=False,
+    )
+
+
 def _control(s: Sample) -> float:
     """β = Cov(w r, w) / Var(w), minus the pivot, as rewards are about the pivot here.
 
@@ -206,6 +230,8 @@ ALL: dict[str, Estimator] = {
         ),
         _second("dros", "robust", SHRUNK, "robust"),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
         _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
+        _by_time("dr-stablevar", STABLE),  # Hadad et al. 2021, Zhan et al. 2021: see evaluation/adaptive.py
+        _by_time("dr-minvar", LEAST),
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted"),
     )
@@ -229,15 +255,19 @@ class Available:
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
     grid: bool = False  # parameters of weights are chosen from a grid
+    all_propensities: bool = False  # those of all actions, not of the logged one alone
+    forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
+        """What an estimator needs that was not given, as a key of `_MESSAGES`, or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
-            return None
+            return "predictions" if self.forward else None
         if not self.propensities:
             return "propensities"
+        if estimator.weight.power and not self.all_propensities:
+            return "all propensities"
         names = [name for name, _ in estimator.weight.parameters]
         given = self.grid or any(self.parameters.get(name) is not None for name in names)
         return "parameters" if names and not given else None
@@ -289,8 +319,22 @@ def _no_model(estimator: Estimator, _: str) -> DrstreamError:
     )
 
 
+def _no_predictions(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
+        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
+    )
+
+
 def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
     return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
+
+
+def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} needs the propensities of all actions, as logged: name their column of lists, "
+        f"or one column for each action, with {parameter('propensities')}{phrase(' where you open the log', '')}"
+    )
 
 
 LIMITS = {
@@ -308,6 +352,8 @@ def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
 
 _MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
     "model": _no_model,
+    "predictions": _no_predictions,
     "propensities": _no_propensities,
+    "all propensities": _no_list_of_propensities,
     "parameters": _no_parameters,
 }

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
+from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.estimators import PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import terms as kernels
@@ -165,6 +166,7 @@ class Job:
     pivot: float
     bounds: Bounds = field(default_factory=Bounds)
     down_sampled: bool = False  # a row counts as 1 / sample rate rows
+    overlaps: Overlaps | None = None  # for estimators that weigh stretches of time
 
     @property
     def first(self) -> int:
@@ -248,6 +250,9 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
             elif job.bounds.max_weight is not None:
                 tally.note_outside("weight", policy.name, out[0], 0.0, job.bounds.max_weight, block)
             kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.pivot, out)
+            if group.weight.power:
+                assert job.overlaps is not None
+                out *= job.overlaps.shares(j, block.rows, group.weight.power)
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight
@@ -264,7 +269,7 @@ def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
     first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
     if first_bad >= 0:
         raise invalid_prediction(first_bad, space.rhat, block)
-    tally.calibration.add(space.logged_rhat, block.reward)
+    tally.calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
         tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
 

@@ -21,7 +21,7 @@ from drstream.log import as_log
 from drstream.models.binding import ModelInputs
 from drstream.optimize.base import Learned
 from drstream.optimize.bound import Bound, Replayed, bound
-from drstream.optimize.losses import FOLDS, Losses, origins_of
+from drstream.optimize.losses import FOLDS, Losses, origins_of, refuse_forward
 from drstream.parameters import whole
 from drstream.policies import learners
 from drstream.policies.online import Compiled, Fixed, as_online
@@ -135,6 +135,7 @@ class ProgressivePolicy(Learned):
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")
         inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+        refuse_forward(inputs)
         inputs = inputs if inputs.waits else replace(inputs, crossfit=None, cluster=None)
         most = getattr(self.policy, "n_actions", None) or 0
         log = as_log(log, propensities=propensity is None).with_actions_up_to(max(inputs.n_actions, most))

@@ -86,4 +86,4 @@ def _sketch(run: Replay) -> Iterator[Note]:
 def _skipped(run: Replay) -> Iterator[Note]:
     if run.skipped:
         reasons = ", ".join(f"{n:,} ({why})" for why, n in run.skipped.items())
-        yield Note(f"bad rows skipped: {reasons}", "skipped")
+        yield Note(f"rows skipped: {reasons}", "skipped")

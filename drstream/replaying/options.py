@@ -36,7 +36,7 @@ class Keywords(TypedDict, total=False):
     shards: int
     tracker: str
     propensity: Any
-    crossfit: int | None
+    crossfit: int | str | None
     cluster: str | None
     fold_seed: int
     clamp: Any

@@ -83,6 +83,11 @@ def make_plan(
         raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
     if options.method == "dm" and inputs.model is None:
         raise ModelError(f"{parameter('method', 'dm')} is r̂ alone: pass a reward model with {parameter('model')}")
+    if options.method == "dm" and inputs.forward:
+        raise ModelError(
+            f"{parameter('method', 'dm')} is r̂ alone, and with {parameter('crossfit', inputs.crossfit)} the first "
+            f"events have none: choose another method, or a number of folds, e.g. {parameter('crossfit', 5)}"
+        )
     if log.roles.propensity is None and inputs.propensity is None:
         raise LogError(f"replay needs propensities, {no_propensities()}")
     if log.roles.sample_rate is not None:
@@ -103,6 +108,7 @@ def make_plan(
         action=True,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
         folds=models.folds,
+        start=models.start,
     )
     c_max = float(options.levels.c_max)
     if not options.adaptive:

@@ -103,7 +103,7 @@ def replay(
     shards: int = 1,
     tracker: str = "auto",
     propensity: Any = None,
-    crossfit: int | None = None,
+    crossfit: int | str | None = None,
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,

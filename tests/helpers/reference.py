@@ -113,6 +113,16 @@ def ridge(X, a, r, n_actions, alpha, fit_intercept):
     return np.array(coef), np.array(intercept)
 
 
+def blocks(rows, first):
+    """The block of each row: the first has `first` rows, and each later one is half as long as all before it."""
+    found, block, end = [], 0, first
+    for row in range(rows):
+        if row == end:
+            block, end = block + 1, end + max(1, end // 2)
+        found.append(block)
+    return found
+
+
 MASK = 2**64 - 1
 
 
