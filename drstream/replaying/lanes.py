@@ -104,8 +104,8 @@ class Lane:
         if self.recorder is not None:
             taken = int(state.all_events) - before
             complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
-            events = chunk.propensity[:taken], chunk.reward[:taken], chunk.predictions[:taken]
-            self.recorder.pass_over(*events, complete)
+            columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predictions[:taken]
+            self.recorder.pass_over(*columns, complete)
 
     def _arrays(self) -> kernels.LaneArrays:
         tracker = self.tracker
