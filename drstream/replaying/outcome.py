@@ -61,7 +61,7 @@ class Outcome:
                 rewards=(min(first.rewards[0], other.rewards[0]), max(first.rewards[1], other.rewards[1])),
                 largest_weight=max(first.largest_weight, other.largest_weight),
                 pilot_events=first.pilot_events + other.pilot_events,
-                pilot_steps=min(first.pilot_steps, other.pilot_steps),
+                pilot_steps=min((o.pilot_steps for o in (first, other) if o.events or o.pilot_events), default=0),
                 sketch_from=other.sketch_from if first.sketch_from is None else first.sketch_from,
                 interrupted=first.interrupted or other.interrupted,
             )

@@ -57,7 +57,9 @@ def test_it_equals_plain_loops(seed, counts, spread, share, learned):
 
 def test_all_choices_occur():
     """The comparison above is about every number of lanes."""
-    assert {agree(*drawn(seed, [3, 6, 12, 24], 1.0, 0.2), 2.0).lanes for seed in range(60)} == {1, 2, 3, 4}
+    spreads = (0.05, 0.2, 0.5, 1.0)
+    lanes = {agree(*drawn(seed, [3, 6, 12, 24], spreads[seed % 4], 0.2), 5.0).lanes for seed in range(80)}
+    assert lanes == {1, 2, 3, 4}
 
 
 def test_one_replicate_in_all_has_no_bounds():
@@ -81,14 +83,16 @@ def test_lanes_without_replicates_are_left_out():
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
 def test_copies_of_a_lane_are_no_more_than_the_lane(copies, replicates, part):
     """Their histories are the same, and so is the noise, which makes up some part of the variance. Correlations above
-    0.99 are not believed, so that the interval may be narrower by up to 1 %."""
+    0.99 are not believed, so that the interval may be narrower by up to 1 %. The noise that lanes share is known from
+    all events, so with noise there are more degrees of freedom than replicates, which is about the t score only."""
     one = Tried(np.random.default_rng(replicates).normal(0.5, 1, replicates), 0.03)
     noise = part * one.averages.var(ddof=1) / replicates
     alone = choose([one], wide(1, noise=noise, history=1.0), 1.0, CONFIDENCE)
     got = choose([one] * copies, wide(copies, noise=noise, history=1.0), 1.0, CONFIDENCE)
     assert got.value == pytest.approx(alone.value)
-    assert got.high - got.low >= 0.99 * (alone.high - alone.low)
-    assert got.high - got.low <= 1.01 * (alone.high - alone.low)
+    assert 0.99 * alone.stderr <= got.stderr <= 1.01 * alone.stderr
+    if not part:
+        assert 0.99 * (alone.high - alone.low) <= got.high - got.low <= 1.01 * (alone.high - alone.low)
 
 
 def test_independent_lanes_are_as_good_as_one_with_all_replicates():
