@@ -201,7 +201,8 @@ def _errors(study: Study) -> str:
             )
     single = []
     for method in [AUTO, *targets, *levels]:
-        errors = [(study.runs(method, [c]).rmse, study.runs(method, [c]).bias) for c in study.cells]
+        runs = [study.runs(method, [cell]) for cell in study.cells]
+        errors = [(one.rmse, one.bias) for one in runs if len(one)]
         known = np.array([e for e in errors if e[0] == e[0]])
         single.append([method, _percent(float(known[:, 0].mean()), 2), _percent(float(np.abs(known[:, 1]).mean()), 2)])
     return f"""## Error

@@ -31,7 +31,7 @@ class Even:
 class Slow(Even):
     def update(self, x, action, reward):
         time.sleep(0.02)
-        sys.stdout.write("working\n")  # in one piece: lanes run on threads
+        sys.stdout.write("working\\n")  # in one piece: lanes run on threads
         sys.stdout.flush()
 
 class Broken(Even):
