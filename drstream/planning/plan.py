@@ -28,6 +28,7 @@ from drstream.replaying.options import LONGEST, Levels, ReplayOptions, listed
 from drstream.results import Note
 
 HORIZON = 1000  # at which policies that learn are simulated if no horizon is given
+FEW_EVENTS = 1000  # of a sample, below which rare events are likely to be missing
 WIDE_ERROR = 0.1  # relative standard error of a width, above which a note is made
 
 
@@ -130,7 +131,7 @@ def plan(
             taken, replayed, inputs.needed(model=True, propensity=True), options, workers, confidence
         )
         events = events or counted
-        notes += _about_replays(runs, horizon)
+        notes += _about_replays(runs, horizon, counted)
     if to_be_fitted(model) or to_be_fitted(propensity):
         text = "models were fitted on the sample alone: fitted on more events, they may give narrower intervals"
         notes.append(Note(text, "models"))
@@ -184,7 +185,7 @@ def _about_widths(result: Evaluation, widths: Sequence[Width], cluster: str | No
     return notes
 
 
-def _about_replays(runs: Sequence[Simulation], horizon: int | None) -> list[Note]:
+def _about_replays(runs: Sequence[Simulation], horizon: int | None, events: int) -> list[Note]:
     notes = []
     if horizon is None:
         text = f"policies that learn were simulated for {HORIZON:,} steps, as no horizon was given"
@@ -196,6 +197,9 @@ def _about_replays(runs: Sequence[Simulation], horizon: int | None) -> list[Note
             "random numbers each time"
         )
         notes.append(Note(text, "passes"))
+    if events < FEW_EVENTS:
+        text = f"the sample has only {events:,} events, so rates of acceptance are rough: take a larger sample"
+        notes.append(Note(text, "few events"))
     unsure = dict.fromkeys(run.policy for run in runs if run.error > WIDE_ERROR)
     if unsure:
         text = (
