@@ -17,14 +17,14 @@ import numpy as np
 
 from drstream import execution, sampling
 from drstream.execution import Workers
-from drstream.intervals import t_score
+from drstream.intervals import t_score, z_score
 from drstream.models.binding import ModelInputs
 from drstream.planning.result import Simulation
 from drstream.planning.sample import Sample, take_sample
 from drstream.policies.online import Compiled, Fixed
 from drstream.replaying.chunks import Chunk
 from drstream.replaying.lanes import Lane
-from drstream.replaying.needed import events_needed, longest_horizon, replicates_expected
+from drstream.replaying.needed import FAILURE, events_needed, longest_horizon, replicates_expected
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.plan import PILOT_SHARE, Plan, make_plan
 from drstream.types import Floats
@@ -154,7 +154,8 @@ def _forecast(
     if math.isnan(pilot):  # it is still under way
         pilot = min(horizon / acceptance, whole / PILOT_SHARE) if acceptance > 0 else whole / PILOT_SHARE
     replicates = replicates_expected(max(whole - pilot, 0.0), horizon, acceptance)
-    one, ten = (_needed(m, horizon, acceptance, pilot if has_pilot else 0.0) for m in (1, 10))
+    rates = {m: _lower_rate(acceptance, each, horizon, m) for m in (1, 10)}
+    one, ten = (_needed(m, horizon, rate, pilot if has_pilot else 0.0) for m, rate in rates.items())
     left = whole * (1 - 1 / PILOT_SHARE) if has_pilot else whole
     return Simulation(
         policy=options.policy,
@@ -168,8 +169,8 @@ def _forecast(
         replicates=replicates,
         events_for_one=one,
         events_for_ten=ten,
-        longest_for_one=longest_horizon(1, left, acceptance),
-        longest_for_ten=longest_horizon(10, left, acceptance),
+        longest_for_one=longest_horizon(1, left, rates[1]),
+        longest_for_ten=longest_horizon(10, left, rates[10]),
         width=_width(lane, each, sampled, replicates, conf),
         measured=len(each),
         passes=passes,
@@ -177,12 +178,22 @@ def _forecast(
     )
 
 
+def _lower_rate(acceptance: float, each: Floats, horizon: int, replicates: int) -> float:
+    """A rate that so many replicates reach together with probability 95 %.
+
+    The bound on the number of events takes all replicates to have one rate. But what a policy learns differs, and so
+    does its rate: the spread that is left without that of a negative binomial number of events.
+    """
+    if len(each) < 2:
+        return acceptance
+    alone = float(each.var(ddof=1)) / float(each.mean()) ** 2
+    between = max(alone - (1 - acceptance) / horizon, 0.0)
+    return acceptance / (1 + z_score(1 - 2 * FAILURE) * math.sqrt(between / replicates))
+
+
 def _needed(replicates: int, horizon: int, acceptance: float, pilot: float) -> float:
-    """Events that complete so many replicates, with those of the pilot, which is a tenth of them at most."""
-    if not acceptance > 0:
-        return math.inf
-    needed = events_needed(replicates, horizon, acceptance)
-    return min(needed + math.ceil(pilot), math.ceil(needed * PILOT_SHARE / (PILOT_SHARE - 1))) if pilot else needed
+    """Events that complete so many replicates, with those of a pilot that is not cut off."""
+    return events_needed(replicates, horizon, acceptance) + math.ceil(pilot) if acceptance > 0 else math.inf
 
 
 def _width(lane: Lane, each: Floats, sampled: int, replicates: float, conf: float) -> float:
