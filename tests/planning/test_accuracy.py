@@ -72,7 +72,7 @@ def test_gotv():
 
 
 def test_open_bandit():
-    """2 % are 200 events with a click or so: replicates are right, and widths are unknown. Half of the log tells them."""
+    """2 % are 200 events with a click or so: replicates are right, widths are unknown. Half of the log tells them."""
     log = drs.Log(data("obd_men.parquet"), filter=pc.field("policy") == 0)
     check_replicates(log, drs.policies.Exp3(), 50)
     uniform = drs.policies.Uniform()
