@@ -15,11 +15,13 @@ _WHERE = {
     "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation.evaluate",
     "replay": "drstream.replaying.replay",
+    "plan": "drstream.planning.plan",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
     "Evaluation": "drstream.evaluation.result",
     "Replay": "drstream.replaying.result",
     "Replays": "drstream.replaying.comparison",
+    "Forecast": "drstream.planning.result",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
@@ -39,6 +41,7 @@ __all__ = [
     "DrstreamWarning",
     "Estimate",
     "Evaluation",
+    "Forecast",
     "Log",
     "LogError",
     "ModelError",
@@ -51,6 +54,7 @@ __all__ = [
     "evaluate",
     "models",
     "optimize",
+    "plan",
     "policies",
     "replay",
     "synth",
@@ -71,6 +75,8 @@ if TYPE_CHECKING:
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log, Sparse
+    from drstream.planning.plan import plan
+    from drstream.planning.result import Forecast
     from drstream.replaying.comparison import Replays
     from drstream.replaying.replay import replay
     from drstream.replaying.result import Replay

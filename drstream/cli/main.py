@@ -18,6 +18,7 @@ from drstream.cli.evaluate import evaluate
 from drstream.cli.fit import fit
 from drstream.cli.optimize import optimize
 from drstream.cli.options import BAD_INPUT, INTERRUPTED
+from drstream.cli.plan import plan
 from drstream.cli.replay import replay
 from drstream.errors import DrstreamError, for_command_line
 from drstream.progress import notice
@@ -75,5 +76,5 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-for command in (describe, audit, evaluate, fit, optimize, replay, demo):
+for command in (describe, audit, plan, evaluate, fit, optimize, replay, demo):
     app.command()(command)

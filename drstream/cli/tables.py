@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drstream.auditing.result import Audit
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log
+    from drstream.planning.result import Forecast
     from drstream.replaying.comparison import Replays
 
 
@@ -149,6 +150,40 @@ def show_replays(result: Replays) -> None:
 
 def _level(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def show_forecast(result: Forecast) -> None:
+    """Print the widths of intervals, and the replicates of replays. With short names, the tables fit 80 columns."""
+    console = _console()
+    console.print(result.head, highlight=False, markup=False)
+    if result.widths:
+        heads = ["policy", "estimator", "width", "±", "rows for half", "exploration for half"]
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        for head in heads:
+            table.add_column(head, justify="left" if head in ("policy", "estimator") else "right", no_wrap=True)
+        for one in result.widths:
+            cells = [one.policy, one.estimator, _short(one.width), _percent(one.error), _count(one.rows_to_halve)]
+            table.add_row(*map(Text, [*cells, one.advice]))
+        console.print(f"evaluate: {100 * result.confidence:.6g} % intervals", highlight=False, markup=False)
+        console.print(table)
+    if result.replays:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        for head in ("policy", "level", "replicates", "±", "for one", "for ten", "T for one", "T for ten", "width"):
+            table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
+        for run in result.replays:
+            cells = [run.policy, run.level, f"{run.replicates:.1f}", _percent(run.error)]
+            cells += [_count(number) for number in (run.events_for_one, run.events_for_ten)]
+            cells += [f"{run.longest_for_one:,}", f"{run.longest_for_ten:,}"]
+            table.add_row(*map(Text, [*cells, "" if run.width != run.width else _short(run.width)]))
+        head = f"replay: replicates of {result.horizon:,} steps, events for one and ten, longest T for one and ten"
+        console.print(head, highlight=False, markup=False)
+        console.print(table)
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _percent(value: float) -> str:
+    return "" if value != value else f"{value:.0%}"
 
 
 ACTIONS_SHOWN = 20

@@ -70,6 +70,22 @@ class Sums:
     def _any_group(self) -> Group:
         return next(iter(self.groups.values()))
 
+    def scaled(self, ratio: float) -> Sums:
+        """The sums over so many times as many events like these. Sums by bucket and by stretch are left out."""
+        found, overlap = self.inspected, self.overlap
+        return replace(
+            self,
+            n=max(round(self.n * ratio), 1),
+            groups={terms: Group(group.means, group.comoment * ratio) for terms, group in self.groups.items()},
+            inspected=Inspected(
+                found.largest, found.thin * ratio, found.rewarded * ratio, found.rewarded_squares * ratio
+            ),
+            reduced=np.where(self.reduced < 0, self.reduced, np.rint(self.reduced * ratio).astype(np.int64)),
+            overlap=replace(
+                overlap, mass=overlap.mass * ratio, logged=np.ceil(overlap.logged * ratio).astype(np.int64)
+            ),
+        )
+
     def value(self, j: int, estimator: Estimator) -> Statistic:
         """The estimate of policy j, as a function of means."""
         columns, group = self._group(estimator)

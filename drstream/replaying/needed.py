@@ -14,7 +14,7 @@ def events_needed(replicates: int, horizon: int, acceptance: float, failure: flo
     section 5.3, n α >= m T + ln(e / failure), is too small: it fails with probability 0.27 to 0.42 where it says 0.05.
 
     >>> events_needed(1, 300, 0.1)
-    3757
+    3455
     """
     steps, log = replicates * horizon, math.log(1 / failure)
     return math.ceil((steps + log + math.sqrt(log * log + 2 * steps * log)) / acceptance)
@@ -23,3 +23,15 @@ def events_needed(replicates: int, horizon: int, acceptance: float, failure: flo
 def replicates_expected(events: float, horizon: int, acceptance: float) -> float:
     """Number of complete replicates that so many events give on average, at this rate: the last one is cut off."""
     return max(events * acceptance / horizon - 0.5, 0.0)
+
+
+def longest_horizon(replicates: int, events: float, acceptance: float, failure: float = FAILURE) -> int:
+    """The largest horizon of which so many events complete so many replicates, by the same bound; 0 if there is none.
+
+    y = n α >= s + L + sqrt(L² + 2 s L) with s = m T holds as long as s <= y - sqrt(2 y L).
+
+    >>> longest_horizon(1, 3455, 0.1), longest_horizon(1, 3454, 0.1)
+    (300, 299)
+    """
+    steps, log = events * acceptance, math.log(1 / failure)
+    return max(math.floor((steps - math.sqrt(2 * steps * log)) / replicates), 0)

@@ -1,21 +1,18 @@
-"""Remarks on the result of a replay: what its reader should know before he uses the number."""
+"""Remarks on a `Replay`: what its reader should know before he uses the number."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from drstream.results import Note
-
-if TYPE_CHECKING:
-    from drstream.replaying.result import Replay
 
 INFLATION = 1.1  # of C over T, which is 1 / (1 - ε) on average; above this a note is made
 CUT_OFF = 1 / 3  # share of the replicates that were begun and not completed, above which a note is made
 
 
-def notes_on(run: Replay) -> list[Note]:
+def notes_on(run: Any) -> list[Note]:
     """Warnings and remarks about a result. Each note has a kind."""
     found = [] if run.complete else [Note(str(run.failure), "incomplete")]
     for check in (_interrupted, _spread, _pilot, _selection, _inflation, _rewards, _sketch, _skipped):
@@ -23,12 +20,12 @@ def notes_on(run: Replay) -> list[Note]:
     return found
 
 
-def _interrupted(run: Replay) -> Iterator[Note]:
+def _interrupted(run: Any) -> Iterator[Note]:
     if run.interrupted:
         yield Note(f"interrupted after {run.events:,} events: only complete replicates are counted", "interrupted")
 
 
-def _spread(run: Replay) -> Iterator[Note]:
+def _spread(run: Any) -> Iterator[Note]:
     if run.complete == 1:
         yield Note("one replicate only: there is no interval", "one replicate")
     if run.complete > 1 and run.stderr == 0:
@@ -36,7 +33,7 @@ def _spread(run: Replay) -> Iterator[Note]:
         yield Note(text, "no width")
 
 
-def _pilot(run: Replay) -> Iterator[Note]:
+def _pilot(run: Any) -> Iterator[Note]:
     if run.complete and run.pilot_cut:
         yield Note(
             f"the pilot, which sets c, was cut off after {run.pilot_events:,} events, a tenth of the log, before its "
@@ -45,7 +42,7 @@ def _pilot(run: Replay) -> Iterator[Note]:
         )
 
 
-def _selection(run: Replay) -> Iterator[Note]:
+def _selection(run: Any) -> Iterator[Note]:
     cut = run.cut_off
     if run.complete and cut > CUT_OFF * (run.complete + cut):
         yield Note(
@@ -55,7 +52,7 @@ def _selection(run: Replay) -> Iterator[Note]:
         )
 
 
-def _inflation(run: Replay) -> Iterator[Note]:
+def _inflation(run: Any) -> Iterator[Note]:
     if not run.complete or run.method == "rs" or run.bias is not None:
         return
     inflation = math.fsum(run._outcome.replicates["weight"]) / run.complete / run.horizon
@@ -67,14 +64,14 @@ def _inflation(run: Replay) -> Iterator[Note]:
         )
 
 
-def _rewards(run: Replay) -> Iterator[Note]:
+def _rewards(run: Any) -> Iterator[Note]:
     low, high = run._outcome.rewards
     if run._options.unit_rewards and run.events and not 0 <= low <= high <= 1:
         text = f"the policy takes rewards to lie in [0, 1]; here they lie in [{low:g}, {high:g}]"
         yield Note(text, "reward range")
 
 
-def _sketch(run: Replay) -> Iterator[Note]:
+def _sketch(run: Any) -> Iterator[Note]:
     if run._outcome.sketch_from is not None:
         yield Note(
             f"from row {run._outcome.sketch_from:,} on, c is a sketch's quantile, up to 0.8 % too small: "
@@ -83,7 +80,7 @@ def _sketch(run: Replay) -> Iterator[Note]:
         )
 
 
-def _skipped(run: Replay) -> Iterator[Note]:
+def _skipped(run: Any) -> Iterator[Note]:
     if run.skipped:
         reasons = ", ".join(f"{n:,} ({why})" for why, n in run.skipped.items())
         yield Note(f"rows skipped: {reasons}", "skipped")

@@ -574,3 +574,31 @@ def progressive_bound(found, n, delta, M, error, variance):
     """The theorem at the end of the paper, for rewards in [0, 1]; n, the log's length, bounds the random N."""
     C, log = found["weight"], math.log(2 / delta)
     return found["c_max"] / C * 2 * max((1 + M) * log, math.sqrt(n * (variance + M * error) * log))
+
+
+# Plans
+
+
+def explored_variance(p, weights, residuals, predicted, share, n_actions):
+    """The variance of DR's score if the logging policy had explored: p' = (1 - share) p + share / K, event by event.
+
+    An event counts p'/p times. What depends on the context alone is the same under both policies.
+    """
+    value = np.mean(predicted + weights * residuals)
+    total = 0.0
+    for p_k, w, residual, r in zip(p, weights, residuals, predicted, strict=True):
+        other = (1 - share) * p_k + share / n_actions
+        context = r - value
+        weighted = w * p_k / other * residual  # π/p' (r - r̂)
+        total += context**2 + (other / p_k) * (2 * context * weighted + weighted**2)
+    return total / len(p)
+
+
+def longest_horizon(replicates, events, acceptance, failure):
+    """Try one horizon after the other."""
+    steps, log = 0, math.log(1 / failure)
+    while True:
+        s = replicates * (steps + 1)
+        if s + log + math.sqrt(log * log + 2 * s * log) > events * acceptance:
+            return steps
+        steps += 1

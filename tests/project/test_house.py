@@ -52,7 +52,8 @@ POLICIES = {*TOOLS, "buffers"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
-    "cli": {*USES, "evaluation", "replaying", "optimize", "auditing", "synth"},
+    "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "synth"},
+    "planning": {*USES, "evaluation", "replaying"},
     "synth": {*MODELS},
     "optimize": {*USES, "replaying"},  # the progressive validation policy is learned by a replay
     "evaluation": USES,
@@ -131,9 +132,17 @@ def test_imports_of_modules_are_no_circle():
         visit(name, [])
 
 
-RESULTS = ("results", "evaluation.result", "replaying.result", "replaying.comparison", "auditing.result")
+RESULTS = (
+    "results",
+    "evaluation.result",
+    "replaying.result",
+    "replaying.comparison",
+    "auditing.result",
+    "planning.result",
+)
 ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.totals"}
 ENGINE |= {f"replaying.{name}" for name in ("replay", "plan", "shards", "lanes", "chunks")}
+ENGINE |= {f"planning.{name}" for name in ("plan", "sample", "widths", "exploration", "simulation")}
 ENGINE |= {"auditing.audit", "auditing.checks", "auditing.view", "auditing.tally"}
 
 
