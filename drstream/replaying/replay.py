@@ -124,24 +124,29 @@ def replay(
                 one, r̂ is 0.
     method      "dr-ns" (Algorithm 1), "dr-ns-wc" (the multiplier c is the smallest propensity of the log), "rs" (the
                 same c, accepted rewards only) or "dm" (as dr-ns, with r̂ alone).
-    q           Quantile level of the multiplier c, 0 <= q <= 1. A larger q accepts more events and brings more bias.
-    c_max       Upper limit of c, and its value in the first step.
+    bias        Target of the bias mass, in (0, 1): the multiplier c is the largest one that loses at most this share of
+                the policy's probability. The first replicate is a pilot, which finds c and does not count. "auto" runs
+                several targets side by side, with random numbers of their own, pools them as far as their bias is
+                small, and puts the measured bias into the interval.
+    q           Instead of bias, the quantile level of c in the paper's Algorithm 1, 0 <= q <= 1. A larger q accepts more
+                events and brings more bias. If only c_max is given, q is 0.01.
+    c_max       With q, the upper limit of c, and its value in the first step; 1 by default.
     seed        Random seed. The number u_k = drs.uniforms(seed, k, 1) decides whether event k is accepted.
-    carry       Keep the set Q from one replicate to the next.
-    replicates  Maximum number of replicates.
+    carry       With q, keep the set Q from one replicate to the next.
+    replicates  Maximum number of replicates; with several targets or q, for each of them.
     shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
-    tracker     How the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
+    tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
                 holds 8 million values.
     debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
                 stays within the bounds of its arrays.
 
-    Several q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
+    Several bias, q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
     is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
     crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
 
     >>> import drstream as drs
     >>> table = drs.synth.World(n_actions=3, n_features=2).table(5000)
-    >>> run = drs.replay(drs.Log(table), drs.policies.EpsilonGreedy(epsilon=0.1), horizon=100, q=0.05)
+    >>> run = drs.replay(drs.Log(table), drs.policies.EpsilonGreedy(epsilon=0.1), horizon=100)
     >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
     (100, True, True)
     """

@@ -120,7 +120,7 @@ def test_other_methods_and_options(folder):
         (("--policy", "ucb1", "--horizon", "5", "--method", "rs", "--bias", "0.1"), "rs has a constant multiplier"),
         (("--policy", "ucb1", "--horizon", "5", "--method", "dm"), "--method dm is r̂ alone: pass a reward model"),
         (("--policy", "ucb1", "--horizon", "5", "--shards", "9"), "--shards 9: the log has 4 row groups"),
-        (("--policy", "ucb1", "--horizon", "50000"), "5,400 events simulated"),
+        (("--policy", "ucb1", "--horizon", "50000"), "5,850 events simulated"),
         (("--policy", "ucb1"), "Missing option '--horizon'"),
         (("--policy", "epsilon-greedy", "--epsilon", "3", "--horizon", "5"), "epsilon=3.0 must be a number"),
         (("--policy", "ucb1", "--horizon", "5", "--output", "log.parquet"), "is a file of the log itself"),

@@ -194,12 +194,13 @@ def replay(
     find=exact_c,
     bias=None,
     pilot=None,
+    pilot_steps=None,
 ):
     """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
 
     With `bias`, c is the largest whose bias mass on all events so far is at most `bias`. The first replicate is then a
-    pilot, which ends after `pilot` events at the latest and does not count. Returns complete replicates, rows that were
-    accepted, and the counts that a Replay shows.
+    pilot of `pilot_steps` steps, by default all, which ends after `pilot` events at the latest and does not count.
+    Returns complete replicates, rows that were accepted, and the counts that a Replay shows.
     """
     if method in ("dr-ns-wc", "rs"):
         c_max = min(c_max, *(p for _, _, _, p in events))
@@ -262,7 +263,7 @@ def replay(
                 )
                 s = begin() if bias is None else {**begin(), "c": s["c"]}
                 Q = Q if carry else []
-        if in_pilot and (s["t"] == horizon + 1 or s["events"] == pilot):
+        if in_pilot and (s["t"] == (pilot_steps or horizon) + 1 or s["events"] == pilot):
             in_pilot = False
             before = taken, len(accepted_rows), violations
             s = {**begin(), "c": targeted_c(weights, bias)}

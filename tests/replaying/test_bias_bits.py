@@ -1,8 +1,10 @@
-"""The same bits however a replay with a target of the bias mass is run, and each lane of a grid as if it ran alone."""
+"""The same bits however a replay with a target of the bias mass is run; lanes of a grid beside the naive algorithm."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +15,7 @@ from drstream.replaying import plan as planning
 from tests.helpers import reference
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
-from tests.helpers.replays import bits, small_log
+from tests.helpers.replays import agree, as_events, bits, small_log
 
 HORIZON = 30
 LEVELS = [{"bias": 0.05}, {}]
@@ -73,21 +75,33 @@ def test_shards_in_processes(big, model):
             assert everything(got) == everything(wanted)
 
 
-@pytest.mark.parametrize("policy", [drs.policies.UCB1(), reference.UCB1(3, 1), drs.policies.Uniform()])
-def test_each_lane_of_a_grid_equals_a_replay_with_its_target_and_seed(policy):
-    log = drs.Log(small_log(0, 1500, 3, 1), actions=3, context=["x0"])
-    run = drs.replay(log, policy, 20, drs.models.Column("rhat"), seed=5, threads=2)
+@pytest.mark.parametrize("policy", [drs.policies.UCB1(), reference.UCB1(3, 1)])
+@pytest.mark.parametrize("horizon", [20, 70])
+def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):
+    """With its target, its random numbers, and its pilot, which is shorter from lane to lane, or cut off earlier."""
+    table = small_log(0, 1500, 3, 1)
+    p = pa.array(np.random.default_rng(1).uniform(0.05, 1, 1500))  # no few values, for which rounding decides on c
+    table = table.set_column(table.column_names.index("propensity"), "propensity", p)
+    log = drs.Log(table, actions=3, context=["x0"])
+    events, rhat = as_events(table, 1)
+    run = drs.replay(log, policy, horizon, drs.models.Column("rhat"), seed=5, threads=2)
     grid = run.grid.to_pylist()
     assert [row["bias"] for row in grid] == list(options.GRID)
     assert [row["seed"] for row in grid] == [sampling.stream(5, i) for i in range(len(grid))]
     assert grid[0]["seed"] == 5
-    pooled = []
-    for row in grid:
-        alone = drs.replay(log, policy, 20, drs.models.Column("rhat"), bias=row["bias"], seed=row["seed"], threads=1)
-        mine = {**alone.grid.to_pylist()[0], "pooled": row["pooled"]}
-        assert repr(mine) == repr(row)
-        assert (alone.value, alone.low, alone.high) == (row["value"], row["low"], row["high"])
-        pooled += alone.replicates.to_pylist() if row["pooled"] else []
+    pooled, size = [], len(grid)
+    for i, (row, lane) in enumerate(zip(grid, run._tried, strict=True)):
+        steps = horizon - i * horizon // size
+        pilot = {"pilot": int(150 * steps / horizon), "pilot_steps": steps}
+        u = drs.uniforms(row["seed"], 0, len(events))
+        learner = reference.UCB1(3, 1)
+        ref, _, counts = reference.replay(
+            events, rhat, u, learner, horizon, None, 1.0, "dr-ns", bias=row["bias"], **pilot
+        )
+        agree(lane, ref, counts, horizon)
+        assert lane.pilot_events == row["pilot_events"] == counts["pilot"]
+        pooled += lane.replicates.to_pylist() if row["pooled"] else []
+    assert len({row["pilot_events"] for row in grid}) == size
     assert run.replicates.to_pylist() == pooled
 
 
