@@ -128,20 +128,20 @@ def replay(
                 the policy's probability. The first replicate is a pilot, which finds c and does not count. "auto" runs
                 several targets side by side, with random numbers of their own, pools them as far as their bias is
                 small, and puts the measured bias into the interval.
-    q           Instead of bias, the quantile level of c in the paper's Algorithm 1, 0 <= q <= 1. A larger q accepts more
-                events and brings more bias. If only c_max is given, q is 0.01.
+    q           Instead of bias, the quantile level of c in the paper's Algorithm 1, 0 <= q <= 1. A larger q accepts
+                more events and brings more bias. If only c_max is given, q is 0.01.
     c_max       With q, the upper limit of c, and its value in the first step; 1 by default.
     seed        Random seed. The number u_k = drs.uniforms(seed, k, 1) decides whether event k is accepted.
     carry       With q, keep the set Q from one replicate to the next.
     replicates  Maximum number of replicates; with several targets or q, for each of them.
     shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
-    tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until it
-                holds 8 million values.
+    tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until
+                it holds 8 million values.
     debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
                 stays within the bounds of its arrays.
 
-    Several bias, q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The result
-    is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
+    Several bias, q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The
+    result is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
     crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
 
     >>> import drstream as drs

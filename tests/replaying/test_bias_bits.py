@@ -75,7 +75,7 @@ def test_shards_in_processes(big, model):
             assert everything(got) == everything(wanted)
 
 
-@pytest.mark.parametrize("policy", [drs.policies.UCB1(), reference.UCB1(3, 1)])
+@pytest.mark.parametrize("policy", [drs.policies.Exp3(0.3), reference.Exp3(3, 1, gamma=0.3)])
 @pytest.mark.parametrize("horizon", [20, 70])
 def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):
     """With its target, its random numbers, and its pilot, which is shorter from lane to lane, or cut off earlier."""
@@ -94,7 +94,7 @@ def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):
         steps = horizon - i * horizon // size
         pilot = {"pilot": int(150 * steps / horizon), "pilot_steps": steps}
         u = drs.uniforms(row["seed"], 0, len(events))
-        learner = reference.UCB1(3, 1)
+        learner = reference.Exp3(3, 1, gamma=0.3)
         ref, _, counts = reference.replay(
             events, rhat, u, learner, horizon, None, 1.0, "dr-ns", bias=row["bias"], **pilot
         )
