@@ -17,6 +17,8 @@ _WHERE = {
     "replay": "drstream.replaying.replay",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
+    "Explain": "drstream.evaluation.explanation",
+    "Explanation": "drstream.evaluation.explanation",
     "Evaluation": "drstream.evaluation.result",
     "Replay": "drstream.replaying.result",
     "Replays": "drstream.replaying.comparison",
@@ -39,6 +41,8 @@ __all__ = [
     "DrstreamWarning",
     "Estimate",
     "Evaluation",
+    "Explain",
+    "Explanation",
     "Log",
     "LogError",
     "ModelError",
@@ -69,6 +73,7 @@ if TYPE_CHECKING:
     )
     from drstream.evaluation import estimators
     from drstream.evaluation.evaluate import evaluate
+    from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation
     from drstream.log import Log, Sparse
     from drstream.replaying.comparison import Replays

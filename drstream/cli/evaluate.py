@@ -95,6 +95,26 @@ def evaluate(
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also show where the variance comes from, and the bias of a cap.")
+    ] = False,
+    second_model: Annotated[
+        str | None,
+        typer.Option(
+            help="With --explain: another reward model, as in --model. It tells the noise of the rewards from the "
+            "error of the first model."
+        ),
+    ] = None,
+    deterministic_rewards: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic-rewards",
+            help="With --explain: an action in a context always has the same reward, so that there is no noise.",
+        ),
+    ] = False,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="With --explain: the logging policy learned while it logged.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 3 if a finding says not to use a number.")
     ] = False,
@@ -124,7 +144,8 @@ def evaluate(
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
-    models, opened = specs.fitted_models(*wanted, opened, fitting)
+    models, opened = specs.fitted_models(*wanted, opened, fitting, second_model)
+    told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
     started = time.perf_counter()
     result = run(
         opened,
@@ -139,6 +160,7 @@ def evaluate(
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
         max_weight_bound=max_weight_bound,
         by=_words(by),
+        explain=told,
         threads=threads,
         progress=True,
     )
@@ -153,10 +175,11 @@ def evaluate(
     if json:
         typer.echo(result.to_json())
     else:
-        from drstream.cli.tables import show
+        from drstream.cli.tables import show, show_explanations
 
         for one in result.rewards.values():
             show(one)
+            show_explanations(one)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
     if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
         raise typer.Exit(STOPPED)
@@ -173,6 +196,17 @@ def _all_rewards(result: Any) -> Any:
     return pa.concat_tables(
         [table.add_column(0, "reward", column) for table, column in zip(tables, names, strict=True)]
     ).replace_schema_metadata(tables[0].schema.metadata)
+
+
+def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool) -> Any:
+    from drstream.errors import DrstreamError
+    from drstream.evaluation.explanation import Explain
+
+    given = {"second-model": second_model is not None, "deterministic-rewards": deterministic_rewards}
+    for option, is_given in {**given, "adaptive": adaptive}.items():
+        if is_given and not asked:
+            raise DrstreamError(f"--{option} is about explanations: give --explain, too")
+    return Explain(second_model, deterministic_rewards, adaptive) if asked else False
 
 
 def _words(text: str | None) -> list[str] | None:

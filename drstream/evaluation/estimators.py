@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PREDICTED = "predicted"
 WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
+EXTRA = ("disagreement", "cut", "cut_reward", "second")  # terms that explain an estimate; their codes follow
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -90,6 +91,8 @@ class Estimator:
     gradient  Computes the derivative of the value by each mean from a `Sample` (the delta method's influence of each
               term).
     score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
+    is_mean   Whether the value is the mean of that score, with the weights that the estimator uses: b + z, where
+              z = w (r - r̂(x, a)) and b = r̂(x, ν), or z = w r and b = 0, or z = 0. Then `explain` knows its parts.
     default   Whether `evaluate` computes it when no estimators are named.
     headline  Whether policies are compared by it when no estimator is named.
     """
@@ -103,6 +106,7 @@ class Estimator:
     default: bool = True
     headline: bool = False
     of: str = ""  # the entry of `ALL` that it is a form of, with another weight
+    is_mean: bool = False
 
     def __post_init__(self) -> None:
         for term in self.terms:
@@ -137,6 +141,23 @@ class Estimator:
         parts = [SCORES[self.score].get(term, 0.0) for term in self.terms]
         return [pivot if part is None else part for part in parts]
 
+    def explained_by(self, wanted: frozenset[str]) -> list[str]:
+        """The terms, beside its own, that explain an estimate.
+
+        wanted  "parts" of the variance, with a "second" model, and what a limit of the weights "cut".
+        """
+        if self.weight is None or self.score is None:
+            return []
+        reduced, robust = self.weight.reduced, self.score == "robust"
+        terms = {
+            "residual": robust and bool(wanted & {"parts", "second"}),
+            "disagreement": robust and "second" in wanted,
+            "cut": robust and reduced and "cut" in wanted,
+            "cut_reward": not robust and reduced and "cut" in wanted,
+            "second": not robust and "second" in wanted,
+        }
+        return [term for term, needed in terms.items() if needed]
+
     @property
     def carrier(self) -> int:
         """The place of the term that has the weighted reward w r in it."""
@@ -153,12 +174,20 @@ class Estimator:
 
 def _second(name: str, term: str, weight: Weight, score: str | None = None, **more: Any) -> Estimator:
     """The mean of a term. The weight is beside it in its group, as intervals use that its expectation is 1."""
+    more = {"is_mean": score is not None, **more}
     return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
 
 
 def _ips(name: str, weight: Weight) -> Estimator:
-    terms = ("weight", "centred")
-    return Estimator(name, terms, weight, lambda s: s.pivot * s.mean[0] + s.mean[1], lambda s: [s.pivot, 1.0], "reward")
+    return Estimator(
+        name,
+        ("weight", "centred"),
+        weight,
+        lambda s: s.pivot * s.mean[0] + s.mean[1],
+        lambda s: [s.pivot, 1.0],
+        "reward",
+        is_mean=True,
+    )
 
 
 def _control(s: Sample) -> float:
@@ -207,7 +236,7 @@ ALL: dict[str, Estimator] = {
         _second("dros", "robust", SHRUNK, "robust"),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
         _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
-        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted"),
+        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
 }
 

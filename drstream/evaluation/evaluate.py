@@ -15,6 +15,7 @@ from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.explanation import Explain
 from drstream.evaluation.plan import Gather, Plan, make_plan
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
@@ -52,6 +53,7 @@ def evaluate(
     reward_range: Sequence[float] | None = None,
     max_weight_bound: float | None = None,
     by: str | Sequence[str] | None = None,
+    explain: bool | Explain = False,
     on_bad_row: str | None = None,
     threads: int | None = None,
     executor: Any = None,
@@ -85,6 +87,8 @@ def evaluate(
     max_weight_bound
                 The largest weight ν / p that can occur. Some methods need it.
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
+    explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
+                log, and takes a second reward model.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads.
@@ -116,14 +120,16 @@ def evaluate(
             f"{parameter('lambda_', grids.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
         )
     settings.check_estimators(chosen)
-    gather = _gather(settings, columns, chosen)
+    told = Explain.of(explain)
+    gather = _gather(settings, columns, chosen, _extra(told))
     workers = Workers.of(threads, executor, progress)
     named = as_policies(policies)
     tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
     plans = []
     of_folds = None if crossfit is None else cluster  # without folds, clusters are for intervals alone
     for reward in log.roles.rewards:
-        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp)
+        second = None if told is None else _model_for(told.second_model, reward)
+        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
@@ -134,7 +140,7 @@ def evaluate(
         left = f", after {totals[0].skipped.total()} bad rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     found = {
-        reward: finish(plan, total, settings, chosen)
+        reward: finish(plan, total, settings, chosen, told)
         for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
     }
     first = found[log.roles.reward]
@@ -151,7 +157,16 @@ def _model_for(model: Any, reward: str) -> Any:
     return model[reward]
 
 
-def _gather(settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator]) -> Gather:
+def _extra(told: Explain | None) -> frozenset[str]:
+    """What terms shall explain, beside the estimates."""
+    if told is None:
+        return frozenset()
+    return frozenset({"parts", "cut", *(["second"] if told.second_model is not None else [])})
+
+
+def _gather(
+    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str] = frozenset()
+) -> Gather:
     needs = settings.needs
     bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
     return Gather(
@@ -160,6 +175,7 @@ def _gather(settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator]
         by=by,
         cluster=settings.cluster,
         bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
+        extra=extra,
     )
 
 
@@ -215,7 +231,9 @@ def _buckets(batch: Batch) -> Ints:
     return buckets_of(Block(batch, 0, len(batch)).rows.astype(np.uint64) if keys is None else keys)
 
 
-def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]) -> Evaluation:
+def finish(
+    plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator], told: Explain | None = None
+) -> Evaluation:
     """Make the result from the final state."""
     _refuse_outside(tally, settings)
     job = plan.job
@@ -230,6 +248,7 @@ def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]
         skipped=dict(tally.skipped),
         settings=settings,
         reward=plan.reward,
+        explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
     )
     segments = {}
     if tally.segments is not None:

@@ -33,6 +33,7 @@ class Gather:
     by: tuple[str, ...] = ()  # columns whose values make segments
     cluster: str | None = None  # the column that buckets are made from; None: from row numbers
     bounds: Bounds = field(default_factory=Bounds)
+    extra: frozenset[str] = frozenset()  # what terms shall explain: `Estimator.explained_by`
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def make_plan(
         folds=models.folds,
         cluster=gather.cluster,
     )
-    terms = Terms.of(chosen, parameters)
+    terms = Terms.of(chosen, parameters, gather.extra)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     return Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
 

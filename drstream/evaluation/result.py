@@ -17,6 +17,8 @@ from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
 from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
+from drstream.evaluation.explanation import Facts as ExplainedFacts
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
@@ -45,6 +47,7 @@ class About:
     skipped: dict[str, int]
     settings: Settings
     reward: str
+    explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
 
 
 class Evaluation(WithModels):
@@ -420,6 +423,43 @@ class Evaluation(WithModels):
         about = replace(self._about, skipped={})
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
 
+    # Explanations
+
+    def explain(
+        self,
+        policy: str | None = None,
+        estimator: str | None = None,
+        *,
+        deterministic_rewards: bool | None = None,
+        adaptive: bool | None = None,
+    ) -> Explanation:
+        """Where the variance of an estimate comes from, and what a limit of the weights costs.
+
+        With a single policy, it need not be named. Without an estimator, it is the one that policies are compared by.
+        DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. The other parameters are those of
+        `drs.Explain`, and replace what was given there.
+        """
+        if policy is None and len(self.policies) > 1:
+            raise KeyError(f"explain(): name a policy: {', '.join(map(repr, self.policies))}")
+        policy = self.policies[0] if policy is None else policy
+        name = estimator or self.headline
+        j, form = self._find(policy, name)
+        told = self._about.explain or Explain()
+        words = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
+        told = replace(told, **{word: value for word, value in words.items() if value is not None})
+        found = self[policy, name]
+        about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
+        facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told)
+        return explain(self._sums, j, form, facts)
+
+    @property
+    def explanations(self) -> list[Explanation]:
+        """Explanations of all estimates whose parts are known; empty without explain= of `evaluate`."""
+        if self._about.explain is None:
+            return []
+        known = [name for name in self.estimators if has_parts(self._sums, self._form(name))]
+        return [self.explain(policy, name) for policy in self.policies for name in known]
+
     # Forms of the result
 
     def rows(self) -> list[dict[str, Any]]:
@@ -453,6 +493,8 @@ class Evaluation(WithModels):
             found["segments"] = self.segments.to_pylist()
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
+        if self._about.explain is not None:
+            found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:
             found["rewards"] = {name: other.to_dict() for name, other in self.rewards.items() if other is not self}
         return plain(found)

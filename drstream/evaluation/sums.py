@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -177,6 +177,22 @@ class Sums:
         share[place[estimator.carrier]] = 1.0
         largest = float(self.inspected.largest[j, self.kind(estimator)])
         return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest),)
+
+    def gathered(self, estimator: Estimator, term: str) -> bool:
+        """Whether a term with the estimator's weight is in its group."""
+        return estimator.column(term) in self._group(estimator)[0]
+
+    def combined(
+        self, j: int, estimator: Estimator, combinations: Sequence[Mapping[str, float]]
+    ) -> tuple[Floats, Floats]:
+        """Means and covariances (over n) of some sums of policy j's terms."""
+        columns, group = self._group(estimator)
+        pick = np.zeros((len(combinations), len(group.means)))
+        for row, combination in zip(pick, combinations, strict=True):
+            for term, coefficient in combination.items():
+                row[self._place(j, columns, [estimator.column(term)])] = coefficient
+        with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN
+            return pick @ group.means, pick @ group.comoment @ pick.T / self.n
 
     def kind(self, estimator: Estimator) -> int:
         """The index of the estimator's weight."""

@@ -17,6 +17,11 @@ WEIGHTED_REWARD = 1  # w r
 CENTRED_REWARD = 2  # w (r - pivot)
 RESIDUAL = 3  # w (r - r̂(x, a))
 ROBUST = 4  # r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
+# Codes of terms that say where variance and bias come from; r̃ is a second model, and w₀ = ν / p
+DISAGREEMENT = 5  # w (r̃(x, a) - r̂(x, a))
+CUT = 6  # (w - w₀) (r - r̂(x, a)): what a limit of the weights changes
+CUT_REWARD = 7  # (w - w₀) r
+SECOND = 8  # w r̃(x, a)
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -251,6 +256,26 @@ def fill_terms(codes, b, r, logged_rhat, pivot, out):
         elif codes[t] == RESIDUAL:
             for i in range(row.shape[0]):
                 row[i] = w[i] * (r[i] - logged_rhat[i])
-        else:
+        elif codes[t] == ROBUST:
             for i in range(row.shape[0]):
                 row[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
+
+
+@kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_2))
+def fill_extra_terms(codes, pi, p, r, logged_rhat, logged_second, out):
+    """Fill the terms of one weight that explain an estimate. The weight is in the first row of `out`."""
+    w = out[0]
+    for t in range(1, codes.shape[0]):
+        row = out[t]
+        if codes[t] == DISAGREEMENT:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (logged_second[i] - logged_rhat[i])
+        elif codes[t] == CUT:
+            for i in range(row.shape[0]):
+                row[i] = (w[i] - pi[i] / p[i]) * (r[i] - logged_rhat[i])
+        elif codes[t] == CUT_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = (w[i] - pi[i] / p[i]) * r[i]
+        elif codes[t] == SECOND:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * logged_second[i]

@@ -68,13 +68,28 @@ def test_terms_of_an_event(rows):
                 np.testing.assert_allclose(row, wanted[code], rtol=1e-13, atol=1e-14)
             else:
                 assert (row == wanted[code]).all()
+        extra = np.array([terms.WEIGHT, terms.DISAGREEMENT, terms.CUT, terms.CUT_REWARD, terms.SECOND, terms.ROBUST])
+        found = np.full((len(extra), rows), 7.0)
+        found[0] = out
+        second = logged_rhat[::-1].copy()
+        terms.fill_extra_terms(extra, chosen, p, r, logged_rhat, second, found)
+        more = [out, out * (second - logged_rhat), (out - w) * (r - logged_rhat), (out - w) * r, out * second]
+        np.testing.assert_allclose(found[:-1], more, rtol=1e-13, atol=1e-14)
+        assert (found[-1] == 7).all()  # the terms of estimates are left alone
 
 
 def test_codes_of_terms_are_their_places_in_the_list():
-    from drstream.evaluation.estimators import WITH_WEIGHT
+    from drstream.evaluation.estimators import EXTRA, WITH_WEIGHT
 
     codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST
     assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust")))
+    extra = {name: len(WITH_WEIGHT) + i for i, name in enumerate(EXTRA)}
+    assert extra == {
+        "disagreement": terms.DISAGREEMENT,
+        "cut": terms.CUT,
+        "cut_reward": terms.CUT_REWARD,
+        "second": terms.SECOND,
+    }
 
 
 def test_a_weight_at_the_limit_is_kept():
