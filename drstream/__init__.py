@@ -22,6 +22,7 @@ _WHERE = {
     "Evaluation": "drstream.evaluation.result",
     "Replay": "drstream.replaying.result",
     "Replays": "drstream.replaying.comparison",
+    "Constants": "drstream.intervals.statistic",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
@@ -37,6 +38,7 @@ _WHERE = {
 _MODULES = ("estimators", "models", "optimize", "policies", "synth")
 
 __all__ = [
+    "Constants",
     "DrstreamError",
     "DrstreamWarning",
     "Estimate",
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation
+    from drstream.intervals.statistic import Constants
     from drstream.log import Log, Sparse
     from drstream.replaying.comparison import Replays
     from drstream.replaying.replay import replay

@@ -91,6 +91,18 @@ def evaluate(
         str | None, typer.Option(help="Smallest and largest possible reward, as LOW,HIGH, e.g. 0,1.")
     ] = None,
     max_weight_bound: Annotated[float | None, typer.Option(help="Largest possible importance weight.")] = None,
+    propensity_error: Annotated[
+        float | None,
+        typer.Option(help="How wrong propensities may be, e.g. 0.1: true ones are within 10 % of those in the log."),
+    ] = None,
+    measured: Annotated[
+        bool,
+        typer.Option(
+            "--measured/--not-measured",
+            help="For --interval freedman: measure its constants, or take the largest possible ones, which guarantees "
+            "the coverage.",
+        ),
+    ] = True,
     by: Annotated[
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
@@ -159,6 +171,8 @@ def evaluate(
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
         max_weight_bound=max_weight_bound,
+        propensity_error=propensity_error,
+        constants=None if measured else _largest_constants(),
         by=_words(by),
         explain=told,
         threads=threads,
@@ -196,6 +210,12 @@ def _all_rewards(result: Any) -> Any:
     return pa.concat_tables(
         [table.add_column(0, "reward", column) for table, column in zip(tables, names, strict=True)]
     ).replace_schema_metadata(tables[0].schema.metadata)
+
+
+def _largest_constants() -> Any:
+    from drstream.intervals.statistic import Constants
+
+    return Constants(measured=False)
 
 
 def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool) -> Any:

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
 
 PREDICTED = "predicted"
 WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
-EXTRA = ("disagreement", "cut", "cut_reward", "second")  # terms that explain an estimate; their codes follow
+# terms that explain an estimate; their codes follow
+EXTRA = (
+    "disagreement",
+    "cut",
+    "cut_reward",
+    "second",
+    "absolute",
+    "squared",
+    "absolute_reward",
+    "squared_reward",
+)
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -144,17 +154,22 @@ class Estimator:
     def explained_by(self, wanted: frozenset[str]) -> list[str]:
         """The terms, beside its own, that explain an estimate.
 
-        wanted  "parts" of the variance, with a "second" model, and what a limit of the weights "cut".
+        wanted  "parts" of the variance, with a "second" model, what a limit of the weights "cut", and the "spread" of
+                rewards about the model.
         """
         if self.weight is None or self.score is None:
             return []
         reduced, robust = self.weight.reduced, self.score == "robust"
         terms = {
-            "residual": robust and bool(wanted & {"parts", "second"}),
+            "residual": robust and bool(wanted & {"parts", "second", "spread"}),
             "disagreement": robust and "second" in wanted,
             "cut": robust and reduced and "cut" in wanted,
             "cut_reward": not robust and reduced and "cut" in wanted,
             "second": not robust and "second" in wanted,
+            "absolute": robust and "spread" in wanted,
+            "squared": robust and "spread" in wanted,
+            "absolute_reward": not robust and "spread" in wanted,
+            "squared_reward": not robust and "spread" in wanted,
         }
         return [term for term, needed in terms.items() if needed]
 

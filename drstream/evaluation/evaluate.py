@@ -25,6 +25,7 @@ from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms
 from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
 from drstream.intervals import z_score
+from drstream.intervals.statistic import Constants
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.source import Part
@@ -52,6 +53,8 @@ def evaluate(
     confidence: float = 0.95,
     reward_range: Sequence[float] | None = None,
     max_weight_bound: float | None = None,
+    propensity_error: float | None = None,
+    constants: Constants | None = None,
     by: str | Sequence[str] | None = None,
     explain: bool | Explain = False,
     on_bad_row: str | None = None,
@@ -77,15 +80,18 @@ def evaluate(
     cap, floor  Limits of the capped estimators: w = min(cap, ν / max(floor, p)).
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
-    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
-                "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster= is given, else
-                "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
+    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",
+                "freedman", "anytime", "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster=
+                is given, else "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some
                 methods need it.
     max_weight_bound
                 The largest weight ν / p that can occur. Some methods need it.
+    propensity_error
+                How wrong propensities may be: true ones are within this share of those that are used, e.g. 0.1.
+    constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
     explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
                 log, and takes a second reward model.
@@ -112,7 +118,8 @@ def evaluate(
     available = registry.Available(model is not None, with_propensities, parameters, lambda_ == grids.AUTO)
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
-    settings = Settings.of(interval, confidence, reward_range, max_weight_bound, cluster, log.roles.sample_rate)
+    about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
+    settings = Settings.of(interval, confidence, *about)
     columns = tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,)
     if lambda_ == grids.AUTO and (cap is not None or floor is not None):
         name = "cap" if cap is not None else "floor"
@@ -121,7 +128,7 @@ def evaluate(
         )
     settings.check_estimators(chosen)
     told = Explain.of(explain)
-    gather = _gather(settings, columns, chosen, _extra(told))
+    gather = _gather(settings, columns, chosen, _extra(told, settings))
     workers = Workers.of(threads, executor, progress)
     named = as_policies(policies)
     tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
@@ -131,6 +138,7 @@ def evaluate(
         second = None if told is None else _model_for(told.second_model, reward)
         inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
+    settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
     for tallies in execution.run(partial(consume, plans, reader), log, reader.columns, workers):
@@ -157,11 +165,12 @@ def _model_for(model: Any, reward: str) -> Any:
     return model[reward]
 
 
-def _extra(told: Explain | None) -> frozenset[str]:
+def _extra(told: Explain | None, settings: Settings) -> frozenset[str]:
     """What terms shall explain, beside the estimates."""
+    spread = settings.needs & {"spread"}
     if told is None:
-        return frozenset()
-    return frozenset({"parts", "cut", *(["second"] if told.second_model is not None else [])})
+        return spread
+    return spread | {"parts", "cut", *(["second"] if told.second_model is not None else [])}
 
 
 def _gather(

@@ -23,6 +23,7 @@ from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
+from drstream.intervals.freedman import MEASURED, Constant, constants_of
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import effective_number, jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
@@ -164,9 +165,11 @@ class Evaluation(WithModels):
         found = {method.name: methods.interval(method, statistic, limits) for method in chosen}
         shown = chosen[0].name if chosen else ""
         low, high = found.get(shown, (math.nan, math.nan))
-        name = (
-            f"{shown}, {GIVEN_THE_MODEL}" if chosen and estimator is not None and estimator.given_the_model else shown
-        )
+        says = chosen[0].says if chosen and not math.isnan(low) else None
+        words = [shown, says(statistic, limits) if says else ""]
+        if chosen and estimator is not None and estimator.given_the_model:
+            words.append(GIVEN_THE_MODEL)
+        name = ", ".join(filter(None, words))
         return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
 
     def _stderr(self, statistic: Statistic) -> float:
@@ -273,7 +276,7 @@ class Evaluation(WithModels):
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
-        found += [*self._about_intervals(), *self._about_segments()]
+        found += [*self._about_intervals(), *self._about_constants(), *self._about_segments()]
         if self._sums.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
@@ -313,6 +316,31 @@ class Evaluation(WithModels):
                 )
                 found.append(Finding("look", "interval", policy, math.nan, text))
         return found
+
+    def _about_constants(self) -> list[Finding]:
+        """Say so if an interval that can be guaranteed rests on constants that were measured."""
+        found = []
+        for method in (m for m in self._settings.named() if m.says is not None):
+            for j, policy in enumerate(self.policies):
+                measured: dict[str, None] = {}
+                for form in self._forms():
+                    for side in constants_of(self._sums.value(j, form), self._settings.limits):
+                        measured |= dict.fromkeys(name for name, c in side.items() if c.source == MEASURED)
+                if measured:
+                    text = (
+                        f"The {method.name} intervals of {policy} rest on constants that were measured from the log "
+                        f"({', '.join(measured)}), so their coverage is not guaranteed. Give these constants, or let "
+                        "them be the largest possible ones."
+                    )
+                    found.append(Finding("look", "constants", policy, math.nan, text))
+        return found
+
+    def constants(self, policy: str | None = None, estimator: str | None = None) -> dict[str, Constant]:
+        """The constants of interval="freedman" for an estimate: each with its value and where it comes from."""
+        policy = self.policies[0] if policy is None else policy
+        j, form = self._find(policy, estimator or self.headline)
+        found = constants_of(self._sums.value(j, form), self._settings.limits)
+        return found[0] if found else {}
 
     def _too_narrow(self, policy: str, estimators: Sequence[str]) -> Finding:
         if self._sums.down_sampled:
@@ -493,6 +521,11 @@ class Evaluation(WithModels):
             found["segments"] = self.segments.to_pylist()
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
+        if any(method.says is not None for method in self._settings.named()):
+            pairs = [(policy, name) for policy in self.policies for name in self.estimators]
+            of_pairs = [(*pair, *item) for pair in pairs for item in self.constants(*pair).items()]
+            heads = ("policy", "estimator", "constant", "value", "source")
+            found["constants"] = [dict(zip(heads, (*names, *constant), strict=True)) for *names, constant in of_pairs]
         if self._about.explain is not None:
             found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drstream.evaluation.estimators import Estimator, Sample
-from drstream.intervals.statistic import Groups, Side, Statistic
+from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
 
 Place = list[int]  # of a policy's terms in a group
@@ -176,7 +176,18 @@ class Sums:
         clicks[weight], clicks[centred] = self.pivot, 1.0
         share[place[estimator.carrier]] = 1.0
         largest = float(self.inspected.largest[j, self.kind(estimator)])
-        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest),)
+        spread = self.spread(j, estimator)
+        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest, spread),)
+
+    def spread(self, j: int, estimator: Estimator) -> Spread | None:
+        """How far rewards are from the model of an estimator; for IPS, from 0. None if it was not gathered."""
+        robust = estimator.score == "robust"
+        absolute, squared = ("absolute", "squared") if robust else ("absolute_reward", "squared_reward")
+        if self.down_sampled or not self.gathered(estimator, absolute):
+            return None
+        z = {"residual": 1.0} if robust else {"weight": self.pivot, "centred": 1.0}
+        mean, covariance = self.combined(j, estimator, [z, {squared: 1.0}, {absolute: 1.0}])
+        return Spread(float(covariance[0, 0] + mean[0] ** 2), float(mean[1]), float(mean[2]))
 
     def gathered(self, estimator: Estimator, term: str) -> bool:
         """Whether a term with the estimator's weight is in its group."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, bernstein, delta, gamma, likelihood, needs, resampling
+from drstream.intervals import anytime, bernstein, delta, freedman, gamma, likelihood, needs, resampling
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
@@ -27,9 +27,11 @@ class Method:
 
     bounds  Computes the bounds.
     needs   What it needs, of "reward_range", "max_weight_bound" and "cluster", which the user gives, and "buckets" and
-            "stretches", which the engine gathers.
+            "stretches", which the engine gathers; "spread", which the engine gathers, says that the bounds allow for
+            propensity_error=.
     about   One sentence for help texts.
     check   Checks that the limits suffice for some sides, and raises an error otherwise.
+    says    Returns words about some bounds, which follow the name of the method.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Method:
     needs: frozenset[str] = frozenset()
     about: str = ""
     check: Callable[[Sequence[Side], Limits], None] | None = None
+    says: Callable[[Statistic, Limits], str] | None = None
 
 
 ALL: dict[str, Method] = {
@@ -62,6 +65,14 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "max_weight_bound"}),
             "empirical Bernstein bound: guaranteed coverage for independent events, and wide",
             bernstein.check,
+        ),
+        Method(
+            freedman.NAME,
+            freedman.freedman,
+            frozenset({"reward_range", "max_weight_bound", "spread"}),
+            "the paper's finite-sample bound: guaranteed coverage if its constants are given, also if propensities err",
+            freedman.check,
+            freedman.says,
         ),
         Method(
             anytime.NAME,

@@ -22,6 +22,8 @@ DISAGREEMENT = 5  # w (r̃(x, a) - r̂(x, a))
 CUT = 6  # (w - w₀) (r - r̂(x, a)): what a limit of the weights changes
 CUT_REWARD = 7  # (w - w₀) r
 SECOND = 8  # w r̃(x, a)
+ABSOLUTE, SQUARED = 9, 10  # w |r - r̂(x, a)|, w (r - r̂(x, a))²
+ABSOLUTE_REWARD, SQUARED_REWARD = 11, 12  # w |r|, w r²
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -279,3 +281,15 @@ def fill_extra_terms(codes, pi, p, r, logged_rhat, logged_second, out):
         elif codes[t] == SECOND:
             for i in range(row.shape[0]):
                 row[i] = w[i] * logged_second[i]
+        elif codes[t] == ABSOLUTE:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * abs(r[i] - logged_rhat[i])
+        elif codes[t] == SQUARED:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (r[i] - logged_rhat[i]) ** 2
+        elif codes[t] == ABSOLUTE_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * abs(r[i])
+        elif codes[t] == SQUARED_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * r[i] ** 2

@@ -96,6 +96,11 @@ class BoundModels:
     def _users(self) -> tuple[RewardModel | Logger | None, ...]:
         return self.model, self.logger, self.second
 
+    @property
+    def estimated(self) -> bool:
+        """Whether propensities are estimated."""
+        return self.logger is not None and self.logger.estimated
+
     def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
         """Clip predictions to the clamp, in place, and count those that change."""
         if self.clamp is not None:
@@ -127,7 +132,7 @@ class BoundModels:
         return ModelSummary(
             crossfit=None if self.folds is None else self.folds.count,
             crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
-            estimated_propensities=self.logger is not None and self.logger.estimated,
+            estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
             r2=math.nan if self.model is None else calibration.r2,
             calibration=None if self.model is None else calibration.deciles(),

@@ -68,12 +68,14 @@ def test_terms_of_an_event(rows):
                 np.testing.assert_allclose(row, wanted[code], rtol=1e-13, atol=1e-14)
             else:
                 assert (row == wanted[code]).all()
-        extra = np.array([terms.WEIGHT, terms.DISAGREEMENT, terms.CUT, terms.CUT_REWARD, terms.SECOND, terms.ROBUST])
+        extra = np.array([terms.WEIGHT, *range(terms.DISAGREEMENT, terms.SQUARED_REWARD + 1), terms.ROBUST])
         found = np.full((len(extra), rows), 7.0)
         found[0] = out
         second = logged_rhat[::-1].copy()
         terms.fill_extra_terms(extra, chosen, p, r, logged_rhat, second, found)
-        more = [out, out * (second - logged_rhat), (out - w) * (r - logged_rhat), (out - w) * r, out * second]
+        miss = r - logged_rhat
+        more = [out, out * (second - logged_rhat), (out - w) * miss, (out - w) * r, out * second]
+        more += [out * abs(miss), out * miss**2, out * abs(r), out * r**2]
         np.testing.assert_allclose(found[:-1], more, rtol=1e-13, atol=1e-14)
         assert (found[-1] == 7).all()  # the terms of estimates are left alone
 
@@ -89,6 +91,10 @@ def test_codes_of_terms_are_their_places_in_the_list():
         "cut": terms.CUT,
         "cut_reward": terms.CUT_REWARD,
         "second": terms.SECOND,
+        "absolute": terms.ABSOLUTE,
+        "squared": terms.SQUARED,
+        "absolute_reward": terms.ABSOLUTE_REWARD,
+        "squared_reward": terms.SQUARED_REWARD,
     }
 
 
