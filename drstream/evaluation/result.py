@@ -16,16 +16,17 @@ from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
-from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
+from drstream.evaluation.facts import Seen, facts_of
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
 from drstream.intervals.freedman import MEASURED, Constant, constants_of
 from drstream.intervals.methods import Method
-from drstream.intervals.resampling import effective_number, jackknife_stderr
+from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain
 
@@ -216,61 +217,9 @@ class Evaluation(WithModels):
 
     @cached_property
     def _facts(self) -> list[Facts]:
-        return [self._facts_of(j) for j in range(len(self.policies))]
-
-    def _facts_of(self, j: int) -> Facts:
-        sums, name = self._sums, self.policies[j]
-        kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
-        unlogged, actions = self._unlogged(j)
-        if kind is None:
-            return Facts(name, self.n, unlogged=unlogged, unlogged_actions=actions)
-        mean = sums.mean_weight(j, kind)
-        total, squares = sums.weight_sums(j, kind)
-        found, clicks = sums.inspected, sums.overlap.clicks
-        rewarded, rewarded_squares = float(found.rewarded[j, kind]), float(found.rewarded_squares[j, kind])
-        largest = float(found.largest[j, kind])
-        kinds = [(rewarded, rewarded_squares)]
-        if clicks:
-            kinds.append((total - rewarded, squares - rewarded_squares))
-        facts = Facts(
-            name,
-            self.n,
-            mean_weight=mean.value,
-            stderr=self._stderr(mean),
-            ess=sums.ess(j, kind),
-            largest_share=largest / total if total > 0 else math.nan,
-            unlogged=unlogged,
-            unlogged_actions=actions,
-            thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
-            rewarded=_effective(rewarded, rewarded_squares),
-            unrewarded=_effective(*kinds[1]) if clicks else math.nan,
-            large=squares / largest / largest if largest > 0 else math.nan,
-            large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
-            estimated_propensities=self.estimated_propensities,
-        )
-        return facts if self._settings.cluster is None else self._by_cluster(facts, j, kind)
-
-    def _by_cluster(self, facts: Facts, j: int, kind: int) -> Facts:
-        """Count clusters, not events, where events of one cluster depend on each other."""
-        weight, clicks = self._sums.bucket_weights(j, kind)
-        largest = float(weight.max())
-        if not largest > 0:
-            return replace(facts, clusters=0.0)
-        rare = math.nan
-        if clicks is not None and self._sums.overlap.clicks:
-            rare = min(effective_number(clicks), effective_number(weight - clicks))
-        large = float(((weight / largest) ** 2).sum())
-        return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
-
-    def _unlogged(self, j: int) -> tuple[float, list[Any]]:
-        """The share of a policy's mass on actions that were never logged, and these actions."""
-        overlap = self._sums.overlap
-        if not len(overlap.logged) or math.isnan(overlap.mass[j].sum()):
-            return math.nan, []
-        never = overlap.logged == 0
-        mass = overlap.mass[j]
-        actions = [label for label, missing, m in zip(self.labels, never, mass, strict=True) if missing and m > 0]
-        return float(mass[never].sum() / mass.sum()), actions
+        clustered = self._settings.cluster is not None
+        seen = Seen(self._sums, self.labels, self._stderr, clustered, self.estimated_propensities)
+        return [facts_of(seen, j, name) for j, name in enumerate(self.policies)]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -580,8 +529,3 @@ def _extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
     wider = {name: (min(low, value), max(high, value)) for name, (low, high) in unlimited.intervals.items()}
     low, high = next(iter(wider.values()), (math.nan, math.nan))
     return replace(estimate, low=low, high=high, intervals=wider, method=unlimited.method)
-
-
-def _effective(total: float, squares: float) -> float:
-    """The effective number of events whose weights have this sum, and this sum of squares."""
-    return total / squares * total if squares > 0 else 0.0
