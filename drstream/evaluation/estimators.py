@@ -59,12 +59,15 @@ class Weight:
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.
+    gradual     Whether a weight changes at most in proportion to p: if p grows or falls by a factor, the weight does so
+                by this factor or less. Then it is known what wrong propensities can do.
     """
 
     name: str
     kernel: str | Callable[..., None]
     parameters: tuple[tuple[str, float], ...] = ()
     fixed: tuple[float, ...] | None = None
+    gradual: bool = False
 
     @property
     def reduced(self) -> bool:
@@ -72,9 +75,9 @@ class Weight:
         return self != IMPORTANCE
 
 
-IMPORTANCE = Weight("w", "importance")
-CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)))
-SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),))
+IMPORTANCE = Weight("w", "importance", gradual=True)
+CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)), gradual=True)
+SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
@@ -103,6 +106,7 @@ class Estimator:
     score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
     is_mean   Whether the value is the mean of that score, with the weights that the estimator uses: b + z, where
               z = w (r - r̂(x, a)) and b = r̂(x, ν), or z = w r and b = 0, or z = 0. Then `explain` knows its parts.
+    is_ratio  Whether it is Σ z / Σ w, z = w r, or mean b + Σ z / Σ w, z = w (r - r̂(x, a)).
     default   Whether `evaluate` computes it when no estimators are named.
     headline  Whether policies are compared by it when no estimator is named.
     """
@@ -117,6 +121,7 @@ class Estimator:
     headline: bool = False
     of: str = ""  # the entry of `ALL` that it is a form of, with another weight
     is_mean: bool = False
+    is_ratio: bool = False
 
     def __post_init__(self) -> None:
         for term in self.terms:
@@ -225,6 +230,7 @@ ALL: dict[str, Estimator] = {
             lambda s: s.pivot + s.mean[1] / s.mean[0],
             lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
             "reward",
+            is_ratio=True,
         ),
         _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
@@ -235,6 +241,7 @@ ALL: dict[str, Estimator] = {
             lambda s: [-s.mean[2] / s.mean[0] ** 2, 1.0, 1 / s.mean[0]],
             "robust",
             default=False,
+            is_ratio=True,
         ),
         _ips("ips-capped", CAPPED),
         _second("dr-capped", "robust", CAPPED, "robust"),

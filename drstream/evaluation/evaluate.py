@@ -91,6 +91,7 @@ def evaluate(
                 The largest weight ν / p that can occur. Some methods need it.
     propensity_error
                 How wrong propensities may be: true ones are within this share of those that are used, e.g. 0.1.
+                Intervals are then wider by what this can do to an estimate (Theorem 3.4).
     constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
     explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
@@ -167,7 +168,7 @@ def _model_for(model: Any, reward: str) -> Any:
 
 def _extra(told: Explain | None, settings: Settings) -> frozenset[str]:
     """What terms shall explain, beside the estimates."""
-    spread = settings.needs & {"spread"}
+    spread = frozenset({"spread"} if settings.propensity_error or "spread" in settings.needs else ())
     if told is None:
         return spread
     return spread | {"parts", "cut", *(["second"] if told.second_model is not None else [])}

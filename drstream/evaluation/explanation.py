@@ -176,7 +176,7 @@ def has_parts(sums: Sums, estimator: Estimator) -> bool:
 
 def _score_parts(sums: Sums, estimator: Estimator) -> list[dict[str, float]]:
     """b and z, as combinations of terms."""
-    if estimator.score == "robust":
+    if estimator.score == "robust":  # b is not gathered beside the two
         return [{"robust": 1.0, "residual": -1.0}, {"residual": 1.0}]
     if estimator.score == "predicted":
         return [{"predicted": 1.0}, {}]

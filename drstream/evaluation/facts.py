@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drstream.evaluation.checks import Facts
-from drstream.evaluation.estimators import IMPORTANCE
+from drstream.evaluation.estimators import IMPORTANCE, Estimator
 from drstream.evaluation.sums import Overlap, Sums
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
@@ -23,6 +23,8 @@ class Seen:
     stderr: Callable[[Statistic], float]
     clustered: bool
     estimated_propensities: bool
+    propensity_error: float = 0.0
+    estimators: Sequence[Estimator] = ()
 
 
 def facts_of(seen: Seen, j: int, name: str) -> Facts:
@@ -55,8 +57,18 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         large=squares / largest / largest if largest > 0 else math.nan,
         large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
         estimated_propensities=seen.estimated_propensities,
+        propensity_error=seen.propensity_error,
+        propensity_bias=_propensity_bias(seen, j),
     )
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
+
+
+def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
+    """By estimator, how far wrong propensities can move the estimate."""
+    if not seen.propensity_error:
+        return {}
+    weighted = [e for e in seen.estimators if e.weight is not None]
+    return {e.of or e.name: seen.sums.propensity_bias(j, e, seen.propensity_error) for e in weighted}
 
 
 def _by_cluster(facts: Facts, sums: Sums, j: int, kind: int) -> Facts:

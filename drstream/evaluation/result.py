@@ -163,15 +163,25 @@ class Evaluation(WithModels):
         self, statistic: Statistic, j: int | None, estimator: Estimator | None, other: int | None = None
     ) -> Estimate:
         chosen, limits = self._methods(j, estimator, other)
-        found = {method.name: methods.interval(method, statistic, limits) for method in chosen}
+        bias = self._propensity_bias(j, estimator, other)
+        found = {method.name: methods.interval(method, statistic, limits, bias) for method in chosen}
         shown = chosen[0].name if chosen else ""
         low, high = found.get(shown, (math.nan, math.nan))
         says = chosen[0].says if chosen and not math.isnan(low) else None
         words = [shown, says(statistic, limits) if says else ""]
         if chosen and estimator is not None and estimator.given_the_model:
             words.append(GIVEN_THE_MODEL)
+        if bias > 0 and chosen and "spread" not in chosen[0].needs:
+            words.append(f"propensities off by up to {self._settings.propensity_error:.3g}")
         name = ", ".join(filter(None, words))
         return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
+
+    def _propensity_bias(self, j: int | None, estimator: Estimator | None, other: int | None) -> float:
+        """How far an estimate or a difference may be off by wrong propensities; 0 if these are exact."""
+        error = self._settings.propensity_error
+        if not error or estimator is None:
+            return 0.0
+        return sum(self._sums.propensity_bias(k, estimator, error) for k in (j, other) if k is not None)
 
     def _stderr(self, statistic: Statistic) -> float:
         if math.isnan(statistic.value):
@@ -219,6 +229,7 @@ class Evaluation(WithModels):
     def _facts(self) -> list[Facts]:
         clustered = self._settings.cluster is not None
         seen = Seen(self._sums, self.labels, self._stderr, clustered, self.estimated_propensities)
+        seen = replace(seen, propensity_error=self._settings.propensity_error or 0.0, estimators=self._forms())
         return [facts_of(seen, j, name) for j, name in enumerate(self.policies)]
 
     @cached_property
@@ -381,7 +392,8 @@ class Evaluation(WithModels):
         found, limits = self._methods(j, chosen, None)
         if not found:
             return math.nan  # DM has no interval unless asked for
-        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits)
+        bias = self._propensity_bias(j, chosen, None)
+        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits, bias)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""

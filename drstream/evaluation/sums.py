@@ -183,11 +183,39 @@ class Sums:
         """How far rewards are from the model of an estimator; for IPS, from 0. None if it was not gathered."""
         robust = estimator.score == "robust"
         absolute, squared = ("absolute", "squared") if robust else ("absolute_reward", "squared_reward")
-        if self.down_sampled or not self.gathered(estimator, absolute):
+        if not self.gathered(estimator, absolute):
             return None
-        z = {"residual": 1.0} if robust else {"weight": self.pivot, "centred": 1.0}
-        mean, covariance = self.combined(j, estimator, [z, {squared: 1.0}, {absolute: 1.0}])
+        mean, covariance = self.combined(j, estimator, [self._z(estimator), {squared: 1.0}, {absolute: 1.0}])
+        if self.down_sampled:  # the co-moments are those of terms times 1 / sample rate
+            scale = float(self._group(estimator)[1].means[1])
+            return Spread(math.nan, float(mean[1]) / scale, float(mean[2]) / scale)
         return Spread(float(covariance[0, 0] + mean[0] ** 2), float(mean[1]), float(mean[2]))
+
+    def _z(self, estimator: Estimator) -> dict[str, float]:
+        """w (r - r̂), or w r, as a sum of terms."""
+        return {"residual": 1.0} if estimator.score == "robust" else {"weight": self.pivot, "centred": 1.0}
+
+    def propensity_bias(self, j: int, estimator: Estimator, error: float) -> float:
+        """How far an estimate can be off if true propensities are within `error` of those that are used.
+
+        Theorem 3.4: |bias| <= E_ν[|1 - ϱ| |Δ|]. For a mean of b + z this is at most δ E_ν|y|, with y = r - r̂ or, for
+        IPS, r. A log has E[w |y|] = E_ν[ϱ |y|] >= (1 - δ) E_ν|y|. For Σ z / Σ w, the bias is
+        E_ν[(ϱ - 1)(y - E_ν y)] / E_ν[ϱ], at most δ √V_ν[y] / E[w], and V_ν[y] <= E[w (y - c)²] / (1 - δ) for any c.
+        NaN if it is not known.
+        """
+        weight, spread = estimator.weight, None
+        if weight is None:
+            return 0.0
+        if weight.gradual and (estimator.is_mean or (estimator.is_ratio and not weight.reduced)):
+            spread = self.spread(j, estimator)
+        if spread is None:
+            return math.nan
+        if estimator.is_mean:
+            return error / (1 - error) * spread.absolute
+        (z, w), _ = self.combined(j, estimator, [self._z(estimator), {"weight": 1.0}])
+        scale = float(self._group(estimator)[1].means[1]) if self.down_sampled else 1.0
+        z, w = float(z) / scale, float(w) / scale
+        return error * math.sqrt(max(0.0, spread.squared - z * z / w) / (1 - error)) / w if w > 0 else math.nan
 
     def gathered(self, estimator: Estimator, term: str) -> bool:
         """Whether a term with the estimator's weight is in its group."""
