@@ -18,7 +18,6 @@ from drstream.cli.options import (
     Context,
     Crossfit,
     FoldSeed,
-    Inflation,
     LogPath,
     OnBadRow,
     Propensity,
@@ -34,7 +33,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
-from drstream.evaluation.grids import AUTO
+from drstream.evaluation.estimators import AUTO
 from drstream.findings import STOP, worst
 from drstream.intervals.names import NAMES as INTERVALS
 
@@ -51,7 +50,13 @@ def evaluate(
     ],
     model: RewardModel = None,
     propensity_model: PropensityModel = None,
-    inflation: Inflation = None,
+    inflation: Annotated[
+        float | None,
+        typer.Option(
+            help="Multiply propensities by this factor: those of the propensity model or, for the capped estimators, "
+            "those of the log."
+        ),
+    ] = None,
     propensity_floor: PropensityFloor = None,
     crossfit: Crossfit = None,
     cluster: Cluster = None,
@@ -67,10 +72,17 @@ def evaluate(
         ),
     ] = None,
     cap: Annotated[
-        float | None, typer.Option(help="For the capped estimators: lower larger weights to this value.")
+        str | None,
+        typer.Option(
+            help="For the capped estimators: lower larger weights to this value. 'auto' chooses by bias and variance."
+        ),
     ] = None,
     floor: Annotated[
-        float | None, typer.Option(help="For the capped estimators: raise smaller propensities to this value.")
+        str | None,
+        typer.Option(
+            help="For the capped estimators: raise smaller propensities to this value. 'auto' chooses by bias and "
+            "variance."
+        ),
     ] = None,
     lambda_: Annotated[
         str | None,
@@ -155,7 +167,8 @@ def evaluate(
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
-    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
+    wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting, second_model)
     told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
     started = time.perf_counter()
@@ -164,9 +177,10 @@ def evaluate(
         policies,
         estimators=names,
         **{**models, "cluster": cluster},
-        cap=cap,
-        floor=floor,
-        lambda_=_limit(lambda_),
+        cap=_limit(cap, "--cap"),
+        floor=_limit(floor, "--floor"),
+        inflation=inflation if propensity_model is None else None,
+        lambda_=_limit(lambda_, "--lambda"),
         interval=_words(interval),
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
@@ -233,5 +247,5 @@ def _words(text: str | None) -> list[str] | None:
     return [word.strip() for word in text.split(",")] if text else None
 
 
-def _limit(text: str | None) -> float | str | None:
-    return text if text in (None, AUTO) else numbers(text, "--lambda")[0]
+def _limit(text: str | None, option: str) -> float | str | None:
+    return text if text in (None, AUTO) else numbers(text, option)[0]

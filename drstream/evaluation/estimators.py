@@ -34,6 +34,7 @@ from drstream.errors import DrstreamError, parameter, phrase, suggest
 if TYPE_CHECKING:
     from drstream.types import Floats
 
+AUTO = "auto"  # a limit that is chosen from a grid
 PREDICTED = "predicted"
 WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
 # terms that explain an estimate; their codes follow
@@ -76,7 +77,7 @@ class Weight:
 
 
 IMPORTANCE = Weight("w", "importance", gradual=True)
-CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)), gradual=True)
+CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf), ("inflation", 1.0)), gradual=True)
 SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 
@@ -279,7 +280,7 @@ class Available:
     model: bool
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
-    grid: bool = False  # parameters of weights are chosen from a grid
+    grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
 
     def lacks(self, estimator: Estimator) -> str | None:
         """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
@@ -290,7 +291,7 @@ class Available:
         if not self.propensities:
             return "propensities"
         names = [name for name, _ in estimator.weight.parameters]
-        given = self.grid or any(self.parameters.get(name) is not None for name in names)
+        given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
         return "parameters" if names and not given else None
 
 
@@ -347,6 +348,7 @@ def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
 LIMITS = {
     "cap": "the largest weight",
     "floor": "the smallest propensity",
+    "inflation": "a factor of the propensities",
     "lambda_": "how large a weight may be before it counts less",
 }
 

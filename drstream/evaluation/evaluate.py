@@ -46,8 +46,9 @@ def evaluate(
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
-    cap: float | None = None,
-    floor: float | None = None,
+    cap: float | str | None = None,
+    floor: float | str | None = None,
+    inflation: float | None = None,
     lambda_: float | str | None = None,
     interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
@@ -77,7 +78,9 @@ def evaluate(
     fold_seed   Random seed of the folds.
     clamp       (low, high): predictions are held within this range. True takes the range of the rewards that the model
                 was fitted on.
-    cap, floor  Limits of the capped estimators: w = min(cap, ν / max(floor, p)).
+    cap, floor, inflation
+                Limits of the capped estimators: w = min(cap, ν / max(floor, inflation * p)). "auto", for the cap or for
+                the floor, tries a grid of limits in one pass and chooses by the measured bias and variance.
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",
@@ -110,29 +113,31 @@ def evaluate(
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
+    auto = _auto({"lambda_": lambda_, "cap": cap, "floor": floor, "inflation": inflation})
     parameters = {
-        "cap": _limit("cap", cap),
-        "floor": _limit("floor", floor, high=1),
-        "lambda_": _limit("lambda_", None if lambda_ == grids.AUTO else lambda_),
+        "cap": None if auto == grids.CAP else _limit("cap", cap),
+        "floor": None if auto == grids.FLOOR else _limit("floor", floor, high=1),
+        "inflation": None if inflation is None else number("inflation", inflation, 1, error=DrstreamError),
+        "lambda_": None if auto == grids.LAMBDA else _limit("lambda_", lambda_),
     }
     with_propensities = propensity is not None or log.roles.propensity is not None
-    available = registry.Available(model is not None, with_propensities, parameters, lambda_ == grids.AUTO)
+    available = registry.Available(model is not None, with_propensities, parameters, grids.chosen_by(auto))
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
     settings = Settings.of(interval, confidence, *about)
     columns = tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,)
-    if lambda_ == grids.AUTO and (cap is not None or floor is not None):
-        name = "cap" if cap is not None else "floor"
+    if auto in (grids.CAP, grids.FLOOR) and log.roles.sample_rate is not None:
         raise DrstreamError(
-            f"{parameter('lambda_', grids.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
+            f"{parameter(auto, registry.AUTO)} is not known for a down-sampled log: give a number, or "
+            f"{parameter('lambda_', registry.AUTO)}"
         )
     settings.check_estimators(chosen)
     told = Explain.of(explain)
-    gather = _gather(settings, columns, chosen, _extra(told, settings))
+    gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
     workers = Workers.of(threads, executor, progress)
     named = as_policies(policies)
-    tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
+    tried = grids.expand(chosen, auto)
     plans = []
     of_folds = None if crossfit is None else cluster  # without folds, clusters are for intervals alone
     for reward in log.roles.rewards:
@@ -149,7 +154,7 @@ def evaluate(
         left = f", after {totals[0].skipped.total()} bad rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     found = {
-        reward: finish(plan, total, settings, chosen, told)
+        reward: finish(plan, total, settings, chosen, auto, told)
         for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
     }
     first = found[log.roles.reward]
@@ -166,9 +171,24 @@ def _model_for(model: Any, reward: str) -> Any:
     return model[reward]
 
 
-def _extra(told: Explain | None, settings: Settings) -> frozenset[str]:
+def _auto(limits: dict[str, Any]) -> str | None:
+    """Return the limit that is to be chosen from a grid. It is the only one of its estimators."""
+    chosen = next((name for name, value in limits.items() if isinstance(value, str) and value == registry.AUTO), None)
+    if chosen is None:
+        return None
+    for name in limits:
+        if name not in (chosen, "lambda_") and limits[name] is not None:
+            raise DrstreamError(
+                f"{parameter(chosen, registry.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
+            )
+    return chosen
+
+
+def _extra(told: Explain | None, settings: Settings, auto: str | None = None) -> frozenset[str]:
     """What terms shall explain, beside the estimates."""
     spread = frozenset({"spread"} if settings.propensity_error or "spread" in settings.needs else ())
+    if auto in (grids.CAP, grids.FLOOR):
+        spread |= {"cut"}
     if told is None:
         return spread
     return spread | {"parts", "cut", *(["second"] if told.second_model is not None else [])}
@@ -242,7 +262,12 @@ def _buckets(batch: Batch) -> Ints:
 
 
 def finish(
-    plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator], told: Explain | None = None
+    plan: Plan,
+    tally: Tally,
+    settings: Settings,
+    chosen: list[Estimator],
+    auto: str | None = None,
+    told: Explain | None = None,
 ) -> Evaluation:
     """Make the result from the final state."""
     _refuse_outside(tally, settings)
@@ -258,6 +283,7 @@ def finish(
         skipped=dict(tally.skipped),
         settings=settings,
         reward=plan.reward,
+        auto=auto,
         explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
     )
     segments = {}

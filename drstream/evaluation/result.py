@@ -17,7 +17,7 @@ from drstream.evaluation import grids
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
+from drstream.evaluation.explanation import Explain, Explanation, cut_bias, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
 from drstream.evaluation.facts import Seen, facts_of
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
@@ -49,6 +49,7 @@ class About:
     skipped: dict[str, int]
     settings: Settings
     reward: str
+    auto: str | None = None  # the parameter whose value is chosen from a grid
     explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
 
 
@@ -89,7 +90,8 @@ class Evaluation(WithModels):
         self._settings = about.settings
         self._sums = sums
         self._segments = segments or {}
-        self._grids = {e.name: grids.grid_of(e) for e in about.chosen if e not in about.estimators}
+        auto = about.auto
+        self._grids = {e.name: grids.grid_of(e, auto) for e in about.chosen if auto and e not in about.estimators}
         self._chosen_limits = self._choose_limits() if chosen_limits is None else chosen_limits
 
     # Estimates
@@ -330,26 +332,24 @@ class Evaluation(WithModels):
     # Grids of limits
 
     def _choose_limits(self) -> dict[str, int]:
-        """SLOPE's choice for each estimator with a grid: the most careful one of all policies."""
-        chosen = {}
-        for name, grid in self._grids.items():
-            places = []
-            for j in range(len(self.policies)):
-                statistics = [self._sums.value(j, form) for form in grid.forms]
-                half = intervals.z_score(self.confidence)
-                widths = [half * self._stderr(statistic) for statistic in statistics]
-                places.append(grids.slope([s.value for s in statistics], widths))
-            chosen[name] = min(places)
-        return chosen
+        """The choice for each estimator with a grid: the most careful one of all policies."""
+        score, policies = intervals.z_score(self.confidence), range(len(self.policies))
+        return {
+            name: min(grids.choose(grid, self._sums, j, self._stderr, score) for j in policies)
+            for name, grid in self._grids.items()
+        }
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limit that was chosen for each estimator, with lambda_="auto"."""
+        """The limit that was chosen for each estimator, with lambda_="auto", cap="auto" or floor="auto"."""
         return {name: grid.limits[self._chosen_limits[name]] for name, grid in self._grids.items()}
 
     @property
     def grid(self) -> pa.Table | None:
-        """All limits that were tried with lambda_="auto", with their estimates; None without it."""
+        """All limits that were tried with lambda_="auto", cap="auto" or floor="auto", with estimates; or None.
+
+        For a cap or a floor, also the measured bias, its standard error, and the risk that the choice is made by.
+        """
         if not self._grids:
             return None
         rows = []
@@ -357,8 +357,12 @@ class Evaluation(WithModels):
             for j, policy in enumerate(self.policies):
                 for i, (limit, form) in enumerate(zip(grid.limits, grid.forms, strict=True)):
                     e = self._estimate(self._sums.value(j, form), j, form)
-                    row = {"policy": policy, "estimator": name, "lambda": limit, "value": e.value, "stderr": e.stderr}
-                    rows.append({**row, "low": e.low, "high": e.high, "chosen": i == self._chosen_limits[name]})
+                    limited = {"policy": policy, "estimator": name, grid.parameter.rstrip("_"): limit}
+                    row = {**limited, "value": e.value, "stderr": e.stderr, "low": e.low, "high": e.high}
+                    if grid.measures_bias:
+                        bias = cut_bias(self._sums, j, form)
+                        row |= {"bias": bias[0], "bias_stderr": bias[1], "risk": grids.risk(bias, e.stderr)}
+                    rows.append({**row, "chosen": i == self._chosen_limits[name]})
         return pa.Table.from_pylist(rows)
 
     # Segments

@@ -103,11 +103,11 @@ def importance(pi, p, out):
         out[i] = pi[i] / p[i]
 
 
-@kernel(void(F8_IN, F8_IN, float64, float64, F8))
-def capped(pi, p, floor, cap, out):
-    """min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p."""
+@kernel(void(F8_IN, F8_IN, float64, float64, float64, F8))
+def capped(pi, p, floor, cap, inflation, out):
+    """min(cap, ν / max(floor, c p)), c the inflation, as section 3.4's footnote inflates p."""
     for i in range(out.shape[0]):
-        out[i] = min(pi[i] / max(p[i], floor), cap)
+        out[i] = min(pi[i] / max(p[i] * inflation, floor), cap)
 
 
 @kernel(void(F8_IN, F8_IN, float64, F8))

@@ -6,12 +6,12 @@ import math
 import numpy as np
 
 
-def weights(name, p, a, pi, cap=math.inf, floor=0.0, lambda_=math.inf):
+def weights(name, p, a, pi, cap=math.inf, floor=0.0, inflation=1.0, lambda_=math.inf):
     """The weight that an estimator gives to each event."""
     rows = range(len(p))
     w = [pi[k][a[k]] / p[k] for k in rows]
     if name.endswith("-capped"):
-        return [min(pi[k][a[k]] / max(p[k], floor), cap) for k in rows]
+        return [min(pi[k][a[k]] / max(inflation * p[k], floor), cap) for k in rows]
     if name == "dros":  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
         return [lambda_ * v / (v**2 + lambda_) for v in w]
     if name == "switch-dr":  # Wang, Agarwal, Dudík 2017

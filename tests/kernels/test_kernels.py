@@ -39,7 +39,7 @@ def test_terms_of_an_event(rows):
     codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4]), terms.WEIGHTED_REWARD])
     weights = {
         "importance": ((), w),
-        "capped": ((0.3, 1.5), np.minimum(chosen / np.maximum(p, 0.3), 1.5)),
+        "capped": ((0.3, 1.5, 1.2), np.minimum(chosen / np.maximum(1.2 * p, 0.3), 1.5)),
         "shrunk": ((2.0,), 2.0 * w / (w * w + 2.0)),
         "switched": ((0.8,), np.where(w <= 0.8, w, 0.0)),
     }
