@@ -17,11 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator, form_of
 from drstream.evaluation.explanation import cut_bias
 from drstream.evaluation.sums import Sums
 from drstream.intervals.statistic import Statistic
+from drstream.results import Estimate
 
 LAMBDA, CAP, FLOOR = "lambda_", "cap", "floor"  # parameters that can be "auto"
 LIMITS = (math.inf, *(2.0**k for k in range(10, -1, -1)))  # of weights
@@ -90,6 +92,18 @@ def choose(grid: Grid, sums: Sums, j: int, stderr: Callable[[Statistic], float],
     return slope([s.value for s in statistics], [score * s for s in stderrs])
 
 
+def rows(grid: Grid, sums: Sums, j: int, estimates: Sequence[Estimate], chosen: int) -> list[dict[str, Any]]:
+    """Return one row for each limit of policy j, with its estimate; for a cap or a floor also with bias and risk."""
+    found = []
+    for i, (limit, form, e) in enumerate(zip(grid.limits, grid.forms, estimates, strict=True)):
+        row = {grid.parameter.rstrip("_"): limit, "value": e.value, "stderr": e.stderr, "low": e.low, "high": e.high}
+        if grid.measures_bias:
+            bias = cut_bias(sums, j, form)
+            row |= {"bias": bias[0], "bias_stderr": bias[1], "risk": risk(bias, e.stderr)}
+        found.append({**row, "chosen": i == chosen})
+    return found
+
+
 def risk(bias: tuple[float, float], stderr: float) -> float:
     """Return bias² + variance of an estimate; the bias, with its standard error, is as large as it may be.
 
@@ -121,3 +135,11 @@ def slope(values: Sequence[float], widths: Sequence[float]) -> int:
             break
         chosen = i
     return chosen
+
+
+def extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
+    """The estimate with the intervals of the one without a limit, extended to its value."""
+    value = estimate.value
+    wider = {name: (min(low, value), max(high, value)) for name, (low, high) in unlimited.intervals.items()}
+    low, high = next(iter(wider.values()), (math.nan, math.nan))
+    return replace(estimate, low=low, high=high, intervals=wider, method=unlimited.method)

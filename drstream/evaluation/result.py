@@ -13,18 +13,18 @@ import pyarrow as pa
 
 from drstream import intervals
 from drstream.errors import DrstreamError, suggest
-from drstream.evaluation import grids
+from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.explanation import Explain, Explanation, cut_bias, explain, has_parts
+from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
 from drstream.evaluation.facts import Seen, facts_of
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
-from drstream.intervals.freedman import MEASURED, Constant, constants_of
+from drstream.intervals.freedman import Constant, constants_of, measured_constants
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
@@ -106,7 +106,7 @@ class Evaluation(WithModels):
         found = self._estimate(self._sums.value(j, estimator), j, estimator)
         if key[1] in self._grids:
             first = self._grids[key[1]].forms[0]
-            found = _extended(found, self._estimate(self._sums.value(j, first), j, first))
+            found = grids.extended(found, self._estimate(self._sums.value(j, first), j, first))
         return replace(found, warning=self._warning(j, estimator), **self._weights(j, estimator))
 
     @property
@@ -127,7 +127,7 @@ class Evaluation(WithModels):
         found = self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
         if name in self._grids:
             first = self._grids[name].forms[0]
-            found = _extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
+            found = grids.extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
         return found
 
     @property
@@ -170,12 +170,12 @@ class Evaluation(WithModels):
         shown = chosen[0].name if chosen else ""
         low, high = found.get(shown, (math.nan, math.nan))
         says = chosen[0].says if chosen and not math.isnan(low) else None
-        words = [shown, says(statistic, limits) if says else ""]
+        said = [shown, says(statistic, limits) if says else ""]
         if chosen and estimator is not None and estimator.given_the_model:
-            words.append(GIVEN_THE_MODEL)
+            said.append(GIVEN_THE_MODEL)
         if bias > 0 and chosen and "spread" not in chosen[0].needs:
-            words.append(f"propensities off by up to {self._settings.propensity_error:.3g}")
-        name = ", ".join(filter(None, words))
+            said.append(f"propensities off by up to {self._settings.propensity_error:.3g}")
+        name = ", ".join(filter(None, said))
         return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
 
     def _propensity_bias(self, j: int | None, estimator: Estimator | None, other: int | None) -> float:
@@ -230,8 +230,8 @@ class Evaluation(WithModels):
     @cached_property
     def _facts(self) -> list[Facts]:
         clustered = self._settings.cluster is not None
-        seen = Seen(self._sums, self.labels, self._stderr, clustered, self.estimated_propensities)
-        seen = replace(seen, propensity_error=self._settings.propensity_error or 0.0, estimators=self._forms())
+        about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
+        seen = Seen(self._sums, self.labels, self._stderr, *about)
         return [facts_of(seen, j, name) for j, name in enumerate(self.policies)]
 
     @cached_property
@@ -267,16 +267,11 @@ class Evaluation(WithModels):
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
             if self._facts[j].few and not all(map(self._has_careful, weighted)):
-                found.append(self._too_narrow(policy, [e.of or e.name for e in weighted if not self._has_careful(e)]))
+                names = [e.of or e.name for e in weighted if not self._has_careful(e)]
+                known = self._settings.reward_range is not None or self._sums.overlap.clicks
+                found.append(words.too_narrow(policy, names, down_sampled=self._sums.down_sampled, range_known=known))
             if any(self._needs_care(j, e) for e in weighted):
-                known = (
-                    "" if self._settings.reward_range else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
-                )
-                text = (
-                    f"The intervals of {policy} are {CAREFUL} intervals, because few events decide on them, and normal "
-                    f"intervals would be too narrow.{known}"
-                )
-                found.append(Finding("look", "interval", policy, math.nan, text))
+                found.append(words.careful(policy, CAREFUL, range_given=self._settings.reward_range is not None))
         return found
 
     def _about_constants(self) -> list[Finding]:
@@ -284,17 +279,9 @@ class Evaluation(WithModels):
         found = []
         for method in (m for m in self._settings.named() if m.says is not None):
             for j, policy in enumerate(self.policies):
-                measured: dict[str, None] = {}
-                for form in self._forms():
-                    for side in constants_of(self._sums.value(j, form), self._settings.limits):
-                        measured |= dict.fromkeys(name for name, c in side.items() if c.source == MEASURED)
-                if measured:
-                    text = (
-                        f"The {method.name} intervals of {policy} rest on constants that were measured from the log "
-                        f"({', '.join(measured)}), so their coverage is not guaranteed. Give these constants, or let "
-                        "them be the largest possible ones."
-                    )
-                    found.append(Finding("look", "constants", policy, math.nan, text))
+                statistics = [self._sums.value(j, form) for form in self._forms()]
+                if measured := measured_constants(statistics, self._settings.limits):
+                    found.append(words.measured_constants(policy, method.name, measured))
         return found
 
     def constants(self, policy: str | None = None, estimator: str | None = None) -> dict[str, Constant]:
@@ -303,21 +290,6 @@ class Evaluation(WithModels):
         j, form = self._find(policy, estimator or self.headline)
         found = constants_of(self._sums.value(j, form), self._settings.limits)
         return found[0] if found else {}
-
-    def _too_narrow(self, policy: str, estimators: Sequence[str]) -> Finding:
-        if self._sums.down_sampled:
-            why, todo = "For a down-sampled log, no other method is known.", "Use more events."
-        elif self._settings.reward_range is None and not self._sums.overlap.clicks:
-            why = "A method that allows for it needs the range of the rewards."
-            todo = "Give that range (reward_range), or use more events."
-        else:
-            why = "For estimators that change weights, no other method is known."
-            todo = "Read the intervals of the other estimators, or use more events."
-        text = (
-            f"The intervals of {policy} by {', '.join(estimators)} are probably too narrow, because few events decide "
-            f"on them. {why} {todo}"
-        )
-        return Finding("look", "interval", policy, math.nan, text)
 
     def _forms(self) -> list[Estimator]:
         return [self._form(name) for name in self.estimators]
@@ -346,23 +318,15 @@ class Evaluation(WithModels):
 
     @property
     def grid(self) -> pa.Table | None:
-        """All limits that were tried with lambda_="auto", cap="auto" or floor="auto", with estimates; or None.
-
-        For a cap or a floor, also the measured bias, its standard error, and the risk that the choice is made by.
-        """
+        """All limits that were tried with lambda_, cap or floor "auto": estimates, perhaps bias and risk; or None."""
         if not self._grids:
             return None
         rows = []
         for name, grid in self._grids.items():
             for j, policy in enumerate(self.policies):
-                for i, (limit, form) in enumerate(zip(grid.limits, grid.forms, strict=True)):
-                    e = self._estimate(self._sums.value(j, form), j, form)
-                    limited = {"policy": policy, "estimator": name, grid.parameter.rstrip("_"): limit}
-                    row = {**limited, "value": e.value, "stderr": e.stderr, "low": e.low, "high": e.high}
-                    if grid.measures_bias:
-                        bias = cut_bias(self._sums, j, form)
-                        row |= {"bias": bias[0], "bias_stderr": bias[1], "risk": grids.risk(bias, e.stderr)}
-                    rows.append({**row, "chosen": i == self._chosen_limits[name]})
+                estimates = [self._estimate(self._sums.value(j, form), j, form) for form in grid.forms]
+                found = grids.rows(grid, self._sums, j, estimates, self._chosen_limits[name])
+                rows += [{"policy": policy, "estimator": name, **row} for row in found]
         return pa.Table.from_pylist(rows)
 
     # Segments
@@ -438,8 +402,8 @@ class Evaluation(WithModels):
         name = estimator or self.headline
         j, form = self._find(policy, name)
         told = self._about.explain or Explain()
-        words = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
-        told = replace(told, **{word: value for word, value in words.items() if value is not None})
+        given = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
+        told = replace(told, **{word: value for word, value in given.items() if value is not None})
         found = self[policy, name]
         about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
         facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told)
@@ -487,10 +451,12 @@ class Evaluation(WithModels):
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
         if any(method.says is not None for method in self._settings.named()):
-            pairs = [(policy, name) for policy in self.policies for name in self.estimators]
-            of_pairs = [(*pair, *item) for pair in pairs for item in self.constants(*pair).items()]
-            heads = ("policy", "estimator", "constant", "value", "source")
-            found["constants"] = [dict(zip(heads, (*names, *constant), strict=True)) for *names, constant in of_pairs]
+            found["constants"] = [
+                {"policy": policy, "estimator": estimator, "constant": name, **constant._asdict()}
+                for policy in self.policies
+                for estimator in self.estimators
+                for name, constant in self.constants(policy, estimator).items()
+            ]
         if self._about.explain is not None:
             found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:
@@ -525,23 +491,8 @@ class Evaluation(WithModels):
             )
         if how := self.how():
             lines.append(f"  {how}")
-        width = max(len("policy"), *map(len, self.policies))
-        lines.append(f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}")
-        for row in self.rows():
-            interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
-            ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
-            who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
-            beside = "; ".join(filter(None, [GIVEN_THE_MODEL * (GIVEN_THE_MODEL in row["method"]), row["warning"]]))
-            lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
+        lines += words.table(self.rows(), GIVEN_THE_MODEL)
         lines += [f"  {finding}" for finding in to_show(self.findings)]
         if len(self.rewards) > 1:
             lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")
         return "\n".join(lines)
-
-
-def _extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
-    """The estimate with the intervals of the one without a limit, extended to its value."""
-    value = estimate.value
-    wider = {name: (min(low, value), max(high, value)) for name, (low, high) in unlimited.intervals.items()}
-    low, high = next(iter(wider.values()), (math.nan, math.nan))
-    return replace(estimate, low=low, high=high, intervals=wider, method=unlimited.method)

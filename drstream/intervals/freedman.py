@@ -104,12 +104,19 @@ def constants_of(statistic: Statistic, limits: Limits) -> list[dict[str, Constan
     return found
 
 
+def measured_constants(statistics: Sequence[Statistic], limits: Limits) -> list[str]:
+    """Return the names of the constants that were measured, for any of the statistics."""
+    sides = [side for statistic in statistics for side in constants_of(statistic, limits)]
+    return list(dict.fromkeys(name for side in sides for name, c in side.items() if c.source == MEASURED))
+
+
 def says(statistic: Statistic, limits: Limits) -> str:
     """Return what the method's name is followed by: whether the coverage is guaranteed."""
     if limits.clustered:
         return IF_INDEPENDENT
-    sources = {constant.source for side in constants_of(statistic, limits) for constant in side.values()}
-    return "" if not sources else NOT_GUARANTEED if MEASURED in sources else GUARANTEED
+    if not statistic.sides:
+        return ""
+    return NOT_GUARANTEED if measured_constants([statistic], limits) else GUARANTEED
 
 
 def _range(side: Side, limits: Limits) -> tuple[float, float]:
@@ -193,6 +200,8 @@ def _value_variance(side: Side, statistic: Statistic, limits: Limits, bias: floa
 
 
 def _variance(side: Side, statistic: Statistic, limits: Limits) -> float:
+    if statistic.n < 2:
+        return math.inf
     scale = _range(side, limits)[1]
     return max(0.0, float(side.score @ statistic.comoment @ side.score)) / (statistic.n - 1) / scale**2
 

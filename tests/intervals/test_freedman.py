@@ -199,6 +199,8 @@ def test_no_weight_and_one_event_have_no_interval():
     result = drs.evaluate(one, POLICY, None, ["ips"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
     assert math.isnan(result["ips"].low)
     assert result["ips"].method == "freedman"
+    assert math.isfinite(result.to_dict()["constants"][-1]["value"])
+    assert result.findings
 
 
 def test_threads_do_not_change_a_bit(tmp_path):
