@@ -1,13 +1,14 @@
-"""Checks of parameters: numbers within a range, whole numbers, estimators of scikit-learn."""
+"""Checks of parameters: numbers within a range, whole numbers, names, estimators of scikit-learn."""
 
 from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from drstream.errors import DrstreamError, PolicyError, parameter
+from drstream.errors import DrstreamError, PolicyError, parameter, suggest
 
 
 def is_whole(value: Any) -> bool:
@@ -51,6 +52,15 @@ def whole(
         wanted += f" and at most {high}" if is_whole(value) and value > high else ""
         raise error(f"{_named(name, value, who)} must be a whole number {wanted}")
     return int(value)
+
+
+def one_of(
+    name: str, value: Any, names: Sequence[str], *, who: str = "", error: type[DrstreamError] = PolicyError
+) -> str:
+    """Check that a value is one of these names."""
+    if not isinstance(value, str) or value not in names:
+        raise error(f"{_named(name, value, who)}: {suggest(str(value), names)}")
+    return value
 
 
 def _named(name: str, value: Any, who: str) -> str:

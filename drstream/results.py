@@ -63,7 +63,9 @@ def plain(value: Any) -> Any:
 class ModelSummary:
     """What a result reports about the models that were used."""
 
-    crossfit: int | None = None  # number of folds
+    crossfit: int | str | None = None  # number of folds, or "forward"
+    blocks: int = 0  # number of blocks of rows, with "forward"
+    unpredicted: int = 0  # number of events before the first reward model, where r̂ is 0
     crossfitted: tuple[bool, bool] = (False, False)  # for the reward model and the propensity model
     estimated_propensities: bool = False
     least_propensity: float = math.nan  # smallest that propensity= gave; NaN if the log's own were used
@@ -78,9 +80,14 @@ class WithModels:
     models: ModelSummary
 
     @property
-    def crossfit(self) -> int | None:
-        """Number of folds of cross-fitting; None without it."""
+    def crossfit(self) -> int | str | None:
+        """Number of folds of cross-fitting, or "forward"; None without it."""
         return self.models.crossfit
+
+    @property
+    def unpredicted(self) -> int:
+        """Number of events before the first reward model, with crossfit="forward". There r̂ is 0, and DR is IPS."""
+        return self.models.unpredicted
 
     @property
     def estimated_propensities(self) -> bool:
@@ -112,15 +119,21 @@ class WithModels:
         if table is not None:
             model = {"r2": self.r2, "clamped": self.clamped, "calibration": table.to_pylist()}
         said = {"crossfit": self.crossfit, "estimated_propensities": self.estimated_propensities}
+        if self.models.blocks:
+            said |= {"blocks": self.models.blocks, "unpredicted": self.unpredicted}
         return {**said, "least_propensity": self.least_propensity, "model": model}
 
     def how(self) -> str:
         """Return a sentence about the models; empty if there are none."""
-        by_fold = [f", cross-fitted in {self.crossfit} folds" if fitted else "" for fitted in self.models.crossfitted]
+        way = f"cross-fitted in {self.crossfit} folds"
+        if self.models.blocks:
+            way = f"fitted on earlier events, in {self.models.blocks} blocks"
+        by_fold = [f", {way}" if fitted else "" for fitted in self.models.crossfitted]
         said = []
         if self.calibration is not None:
             clamped = f", {self.clamped:.2%} of its predictions clamped" if self.clamped else ""
-            said.append(f"reward model{by_fold[0]}: R² {self.r2:.3g} on the logged events{clamped}")
+            none = f", none for the first {self.unpredicted:,} events" if self.unpredicted else ""
+            said.append(f"reward model{by_fold[0]}: R² {self.r2:.3g} on the logged events{clamped}{none}")
         if not math.isnan(self.least_propensity):
             whose = "estimated" if self.estimated_propensities else "of the policy given as propensity="
             said.append(f"propensities {whose}{by_fold[1]}: at least {self.least_propensity:.3g}")

@@ -22,3 +22,8 @@ def uniforms(seed: int, start: int, count: int) -> Floats:
 
 def at_rows(seed: int, rows: NDArray[np.uint64]) -> Floats:
     return random.uniforms(np.array([seed % SEEDS], dtype=np.uint64), rows)
+
+
+def stream(seed: int, number: int) -> int:
+    """Return the seed of one of the streams of random numbers that belong to a seed. Stream 0 is the seed's own."""
+    return seed + 1_000_003 * number

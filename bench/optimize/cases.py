@@ -24,10 +24,12 @@ def open_log(source: Any) -> drs.Log:
 
 # Direct loss minimisation
 
+APPENDIX_D: dict[str, Any] = {"start": "random", "step": "decaying"}
+
 
 @dataclass(frozen=True)
 class Epochs:
-    """Runs side by side. The time is that of `more` epochs after the first."""
+    """Runs of appendix D side by side. The time is that of `more` epochs after the first."""
 
     runs: int
     more: int
@@ -42,7 +44,7 @@ class Epochs:
 
     def fit(self, epochs: int) -> DirectLossMinimizer:
         """Fits DR's losses. With tolerance=0 no run stops before the others."""
-        learner = DirectLossMinimizer(restarts=self.runs, epochs=epochs, tolerance=0.0)
+        learner = DirectLossMinimizer(**APPENDIX_D, restarts=self.runs, epochs=epochs, tolerance=0.0)
         return learner.fit(open_log(self.log.path), logs.model(), threads=racing.THREADS)
 
     def __str__(self) -> str:

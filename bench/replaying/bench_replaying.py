@@ -16,7 +16,7 @@ from bench.common import logs, racing
 from bench.common.racing import race
 from bench.replaying import cases
 from bench.replaying.baselines import averages, check_parity, prepare
-from drstream.replaying import quantiles
+from drstream.replaying import trackers
 
 
 @pytest.mark.parametrize("case", cases.CASES, ids=str)
@@ -126,11 +126,11 @@ def bench_share(benchmark: Any) -> None:
 def bench_tracker(benchmark: Any, kind: str, q: float) -> None:
     rng = np.random.default_rng(0)
     values = rng.random(cases.TRACKED)
-    tracker = (quantiles.Exact if kind == "exact" else quantiles.Sketch)(q)
+    tracker = (trackers.Exact if kind == "exact" else trackers.Sketch)(q)
     answer = tracker.insert(values)[-1]
     rank = math.ceil(q * len(values))
     true = np.partition(values, rank - 1)[rank - 1]
-    assert answer == true if kind == "exact" else true * (1 - quantiles.ERROR) < answer <= true
+    assert answer == true if kind == "exact" else true * (1 - trackers.ERROR) < answer <= true
     tracker.insert(rng.random(cases.TRACKER_BATCH))  # untimed: the tracker makes room here
 
     def setup() -> tuple[tuple[np.ndarray], dict[str, Any]]:

@@ -80,8 +80,9 @@ DRIFTS = {
     "reward": ("mean reward", "The world or the logging policy changed", "Evaluate such times apart"),
     "mean_inverse": (
         "mean of 1/p",
-        "The number of possible actions, or how propensities are computed, changed",
-        "Check the propensities of such times, and evaluate them apart",
+        "The number of possible actions, or how propensities are computed, changed; or the logging policy learned",
+        "Check the propensities of such times, and evaluate them apart; if the policy learned from this log, cross-fit "
+        "models forward",
     ),
     "bad_share": ("share of bad rows", "What writes the log changed", "Check the bad rows of such times"),
 }

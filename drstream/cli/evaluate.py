@@ -30,6 +30,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_crossfit,
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
@@ -149,6 +150,13 @@ def evaluate(
         str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")
     ] = None,
     propensity: Propensity = None,
+    propensities: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with lists of the probabilities of all actions, or a column for each action, separated by "
+            f"commas. For {' and '.join(name for name, e in ESTIMATORS.items() if e.weight and e.weight.power)}."
+        ),
+    ] = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
     on_bad_row: OnBadRow = "error",
@@ -160,13 +168,13 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate)
+    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities)
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened.labels)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    fitting = specs.Fitting(fit, seed, crossfit, cluster, fold_seed, threads)
+    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting, second_model)

@@ -51,8 +51,12 @@ PropensityModel = Annotated[
 Inflation = Annotated[float | None, typer.Option(help="Multiply estimated propensities by this factor.")]
 PropensityFloor = Annotated[float | None, typer.Option(help="Raise smaller estimated propensities to this value.")]
 Crossfit = Annotated[
-    int | None,
-    typer.Option(help="Number of folds. Events of each fold are scored by models fitted on the other folds."),
+    str | None,
+    typer.Option(
+        help="Number of folds. Events of each fold are scored by models fitted on the other folds. 'forward' fits "
+        "models on earlier rows only, for a log whose logging policy learned as it went. 'forward:500' sets the number "
+        "of first rows, which have no model. The default is 1000."
+    ),
 ]
 Cluster = Annotated[
     str | None,
@@ -82,12 +86,15 @@ def open_log(
     actions: str | None,
     on_bad_row: str,
     sample_rate: str | None = None,
+    propensities: str | None = None,
 ) -> Log:
     from drstream.log import Log
 
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
+    of_all = [name.strip() for name in propensities.split(",")] if propensities else []
+    named["propensities"] = of_all if len(of_all) > 1 else propensities
     given: dict[str, Any] = {role: name for role, name in named.items() if name}
     if context and len(context) == 1:
         given["context"] = context[0]
@@ -108,6 +115,11 @@ def parse_actions(text: str | None) -> int | list[Any] | None:
     if len(labels) == 1 and isinstance(labels[0], int):
         return labels[0]
     return labels if all(isinstance(label, int) for label in labels) else [label.strip() for label in text.split(",")]
+
+
+def parse_crossfit(text: str | None) -> int | str | None:
+    """Parse --crossfit, e.g. `5` or `forward`."""
+    return None if text is None else int_or_text(text.strip())
 
 
 def int_or_text(text: str) -> int | str:

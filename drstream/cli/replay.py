@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from drstream.replaying.comparison import Replays
 
 from drstream.cli.options import (
     FIT_HELP,
@@ -31,6 +34,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_crossfit,
     write_table,
 )
 
@@ -49,14 +53,21 @@ def replay(
         int, typer.Option(help="T: number of steps in one replicate. New replicates start until the log ends.")
     ],
     method: Annotated[str, typer.Option(help="Method: dr-ns, dr-ns-wc, rs or dm.")] = "dr-ns",
-    q: Annotated[
+    bias: Annotated[
         str,
         typer.Option(
-            help="Quantile level: c is the q-quantile of p/π so far. A larger q accepts more events and adds bias. "
-            "Separate several by commas."
+            help="Target of the bias mass: share of the policy's probability that the simulation may lose, e.g. 0.02. "
+            "'auto' tries several and pools those whose bias is small. Separate several by commas."
         ),
-    ] = "0.01",
-    c_max: Annotated[float, typer.Option(help="Largest multiplier c.")] = 1.0,
+    ] = "auto",
+    q: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --bias, the paper's quantile level: c is the q-quantile of p/π so far. A larger q accepts "
+            "more events and adds bias. Separate several by commas."
+        ),
+    ] = None,
+    c_max: Annotated[float | None, typer.Option(help="With --q: largest multiplier c; 1 by default.")] = None,
     seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
     carry: Annotated[bool, typer.Option("--carry", help="Keep the values p/π from one replicate to the next.")] = False,
     replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
@@ -97,7 +108,8 @@ def replay(
     from drstream.cli import specs
     from drstream.errors import DrstreamError
 
-    levels, seeds = numbers(q, "--q"), numbers(seed, "--seed", int)
+    levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
+    targets = bias if bias == "auto" else numbers(bias, "--bias")
     opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     for path in (output, curve):
         if path is not None:
@@ -111,17 +123,18 @@ def replay(
 
     policies = specs.online_policies(policy, opened.labels, given)
     opened = specs.without_training_rows(policies.values(), opened)
-    fitting = specs.Fitting(fit, fit_seed, crossfit, cluster, fold_seed, threads)
+    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened = specs.fitted_models(*wanted, opened, fitting)
     started = time.perf_counter()
     try:
-        result = run(
+        result: Replays = run(
             opened,
             policies,
             horizon,
             **models,
             method=method,
+            bias=targets,
             q=levels,
             c_max=c_max,
             seed=seeds,

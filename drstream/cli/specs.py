@@ -247,7 +247,7 @@ class Fitting:
 
     share: float
     seed: int
-    crossfit: int | None
+    crossfit: int | str | None
     cluster: str | None
     fold_seed: int
     threads: int | None

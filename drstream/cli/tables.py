@@ -82,7 +82,7 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
     if how := result.how():
         console.print(how, highlight=False, markup=False)
     if result.skipped:
-        console.print(f"bad rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
+        console.print(f"rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
     if result.by:
         _show_segments(result, console)
     for finding in to_show(result.findings):
@@ -146,7 +146,7 @@ def show_replays(result: Replays) -> None:
     first, console = result.runs[0], _console()
     several, wide = len(result.seeds) > 1, console.width >= 110
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    heads = ["policy", "q" if first.adaptive else "c", *(["seed"] if several else []), "per step"]
+    heads = ["policy", first.level_name, *(["seed"] if several else []), "per step"]
     heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted"]
     for head in [*heads, *(["c w > 1", "left over"] if wide else [])]:
         table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
@@ -154,7 +154,7 @@ def show_replays(result: Replays) -> None:
     for one in result:
         row = one.row()
         interval = f"{_short(row['low'])} .. {_short(row['high'])}" if row["low"] == row["low"] else "none"
-        cells = [one.policy if one.policy != last else "", f"{one.q if one.adaptive else one.c_max:.4g}"]
+        cells = [one.policy if one.policy != last else "", _level(one.level_value)]
         cells += [*([str(one.seed)] if several else []), _short(row["value"]), interval]
         cells += [*([f"{one.horizon:,}"] if wide else []), f"{one.complete:,}"]
         cells += [f"{one.acceptance:.2%}", *([f"{one.violations:.2%}", f"{one.left_over:,}"] if wide else [])]
@@ -168,6 +168,10 @@ def show_replays(result: Replays) -> None:
         console.print(how, highlight=False, markup=False)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _level(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
 
 
 ACTIONS_SHOWN = 20

@@ -6,6 +6,7 @@ policy ν and event k, with weight w, the terms are
     weight     w                              robust    r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
     reward     w r                            residual  w (r - r̂(x, a))
     centred    w (r - r₀), r₀ the pivot       predicted r̂(x, ν), which has no weight
+    share      1, or h if stretches of time are weighed; then all terms with this weight are multiplied by h
 
 and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, and its
 standard error is a difference of co-moments. If rewards are far from 0, co-moments of w r would cancel. So SNIPS uses
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
 
 AUTO = "auto"  # a limit that is chosen from a grid
 PREDICTED = "predicted"
-WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust")  # in the order of their codes in kernels.terms
+WITH_WEIGHT = (  # in the order of their codes in kernels.terms
+    "weight",
+    "reward",
+    "centred",
+    "residual",
+    "robust",
+    "share",
+)
 # terms that explain an estimate; their codes follow
 EXTRA = (
     "disagreement",
@@ -62,6 +70,7 @@ class Weight:
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.
     gradual     Whether a weight changes at most in proportion to p: if p grows or falls by a factor, the weight does so
                 by this factor or less. Then it is known what wrong propensities can do.
+    power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
     """
 
     name: str
@@ -69,6 +78,7 @@ class Weight:
     parameters: tuple[tuple[str, float], ...] = ()
     fixed: tuple[float, ...] | None = None
     gradual: bool = False
+    power: float = 0.0
 
     @property
     def reduced(self) -> bool:
@@ -80,6 +90,8 @@ IMPORTANCE = Weight("w", "importance", gradual=True)
 CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf), ("inflation", 1.0)), gradual=True)
 SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
+STABLE = Weight("wv", "importance", power=0.5)
+LEAST = Weight("wm", "importance", power=1.0)
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
 SCORES: dict[str, dict[str, float | None]] = {
@@ -211,6 +223,18 @@ def _ips(name: str, weight: Weight) -> Estimator:
     )
 
 
+def _by_time(name: str, weight: Weight) -> Estimator:
+    """Σ h Γ / Σ h. The delta method's standard error is what the papers studentise by: √Σ h²(Γ - value)² / Σ h."""
+    return Estimator(
+        name,
+        ("share", "robust"),
+        weight,
+        lambda s: s.mean[1] / s.mean[0],
+        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+        default=False,
+    )
+
+
 def _control(s: Sample) -> float:
     """β = Cov(w r, w) / Var(w), minus the pivot, as rewards are about the pivot here.
 
@@ -258,6 +282,8 @@ ALL: dict[str, Estimator] = {
         ),
         _second("dros", "robust", SHRUNK, "robust"),  # Su, Dimakopoulou, Krishnamurthy, Dudík 2020
         _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
+        _by_time("dr-stablevar", STABLE),  # Hadad et al. 2021, Zhan et al. 2021: see evaluation/adaptive.py
+        _by_time("dr-minvar", LEAST),
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
@@ -281,15 +307,19 @@ class Available:
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
     grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
+    all_propensities: bool = False  # those of all actions, not of the logged one alone
+    forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given: "model", "propensities", "parameters", or None."""
+        """What an estimator needs that was not given, as a key of `_MESSAGES`, or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
-            return None
+            return "predictions" if self.forward else None
         if not self.propensities:
             return "propensities"
+        if estimator.weight.power and not self.all_propensities:
+            return "all propensities"
         names = [name for name, _ in estimator.weight.parameters]
         given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
         return "parameters" if names and not given else None
@@ -341,8 +371,22 @@ def _no_model(estimator: Estimator, _: str) -> DrstreamError:
     )
 
 
+def _no_predictions(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
+        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
+    )
+
+
 def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
     return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
+
+
+def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} needs the propensities of all actions, as logged: name their column of lists, "
+        f"or one column for each action, with {parameter('propensities')}{phrase(' where you open the log', '')}"
+    )
 
 
 LIMITS = {
@@ -361,6 +405,8 @@ def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
 
 _MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
     "model": _no_model,
+    "predictions": _no_predictions,
     "propensities": _no_propensities,
+    "all propensities": _no_list_of_propensities,
     "parameters": _no_parameters,
 }

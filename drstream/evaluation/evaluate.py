@@ -30,6 +30,7 @@ from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.source import Part
 from drstream.models.binding import ModelInputs, no_propensities
+from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.types import Ints
@@ -42,7 +43,7 @@ def evaluate(
     estimators: Sequence[str | Estimator] | str | None = None,
     *,
     propensity: Any = None,
-    crossfit: int | None = None,
+    crossfit: int | str | None = None,
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
@@ -72,9 +73,13 @@ def evaluate(
     estimators  Names from `drs.estimators.ALL`, or estimators of your own. By default, all that the other parameters
                 allow, except those that are marked as not default.
     propensity  A model of the propensities, or the logging policy itself. It replaces the propensities of the log.
-    crossfit    Number of folds. Events of each fold are scored by models fitted on the other folds.
+    crossfit    Number of folds. Events of each fold are scored by models fitted on the other folds. "forward" fits
+                models on earlier rows only, for a log whose logging policy learned as it went: the log is cut into
+                blocks of rows, and each block is scored by models of all blocks before it. The first block has 1,000
+                rows, or as many as "forward:500" says. There r̂ is 0, or, if propensities are estimated, the block is
+                left out and counted.
     cluster     A column, e.g. the user. All rows with the same value are in one fold, and intervals allow for them to
-                depend on each other.
+                depend on each other. With "forward", it is about intervals alone.
     fold_seed   Random seed of the folds.
     clamp       (low, high): predictions are held within this range. True takes the range of the rewards that the model
                 was fitted on.
@@ -121,7 +126,11 @@ def evaluate(
         "lambda_": None if auto == grids.LAMBDA else _limit("lambda_", lambda_),
     }
     with_propensities = propensity is not None or log.roles.propensity is not None
-    available = registry.Available(model is not None, with_propensities, parameters, grids.chosen_by(auto))
+    several = list(model.values()) if isinstance(model, Mapping) else [model]
+    forward = is_forward(crossfit) and any(map(to_be_fitted, several))
+    of_all = bool(log.roles.propensities)
+    by_grid = grids.chosen_by(auto)
+    available = registry.Available(model is not None, with_propensities, parameters, by_grid, of_all, forward)
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
@@ -139,7 +148,7 @@ def evaluate(
     named = as_policies(policies)
     tried = grids.expand(chosen, auto)
     plans = []
-    of_folds = None if crossfit is None else cluster  # without folds, clusters are for intervals alone
+    of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
     for reward in log.roles.rewards:
         second = None if told is None else _model_for(told.second_model, reward)
         inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
@@ -151,7 +160,7 @@ def evaluate(
         for total, tally in zip(totals, tallies, strict=True):
             total.merge(tally)
     if not totals[0].totals.count:
-        left = f", after {totals[0].skipped.total()} bad rows were skipped" if totals[0].skipped else ""
+        left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     found = {
         reward: finish(plan, total, settings, chosen, auto, told)

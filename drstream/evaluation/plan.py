@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from drstream.errors import PolicyError
+from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
@@ -114,16 +115,23 @@ def make_plan(
         _require_all_probabilities(bound)
     models = bind_models(log, inputs, workers)
     users: list[FixedPolicy | BoundModels] = [*bound, models]
+    by_time = any(e.weight is not None and e.weight.power for e in chosen)
     reader = log.reader(
         context=any(u.uses_context for u in users),
         action=with_actions,
         columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by])),
         folds=models.folds,
         cluster=gather.cluster,
+        start=models.start,
+        propensities=by_time,
     )
     terms = Terms.of(chosen, parameters, gather.extra)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    return Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
+    plan = Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
+    if not by_time:
+        return plan
+    overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
+    return replace(plan, job=replace(job, overlaps=overlaps))
 
 
 def _groups(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:

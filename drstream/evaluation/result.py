@@ -63,7 +63,7 @@ class Evaluation(WithModels):
     findings              What the result found out about itself.
     segments              The same estimates for each segment.
     rewards               The evaluation of each reward, by its column.
-    skipped               Number of bad rows that were left out, by reason.
+    skipped               Number of rows that were left out, by reason.
     confidence            Confidence level of the intervals.
     r2, calibration       Quality of the reward model on the logged events.
     """

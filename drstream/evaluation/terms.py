@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
+from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.estimators import EXTRA, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import terms as kernels
@@ -174,6 +175,7 @@ class Job:
     pivot: float
     bounds: Bounds = field(default_factory=Bounds)
     down_sampled: bool = False  # a row counts as 1 / sample rate rows
+    overlaps: Overlaps | None = None  # for estimators that weigh stretches of time
 
     @property
     def first(self) -> int:
@@ -266,6 +268,9 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
             if group.with_extra:
                 models_of = space.logged_rhat, space.logged_second
                 kernels.fill_extra_terms(group.codes, logged_pi, p, r, *models_of, out)
+            if group.weight.power:
+                assert job.overlaps is not None
+                out *= job.overlaps.shares(j, block.rows, group.weight.power)
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight
@@ -282,7 +287,7 @@ def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
     first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
     if first_bad >= 0:
         raise invalid_prediction(first_bad, space.rhat, block)
-    tally.calibration.add(space.logged_rhat, block.reward)
+    tally.calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
         tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
 

@@ -13,8 +13,10 @@ __all__ = [
     "F4_IN2",
     "F8",
     "F8_2",
+    "F8_3",
     "F8_IN",
     "F8_IN2",
+    "F8_IN3",
     "I4",
     "I4_2",
     "I4_IN",
@@ -35,6 +37,8 @@ __all__ = [
 
 F8 = Array(float64, 1, "C")
 F8_2 = Array(float64, 2, "C")
+F8_3 = Array(float64, 3, "C")
+F8_IN3 = Array(float64, 3, "C", readonly=True)
 I4 = Array(int32, 1, "C")
 I4_2 = Array(int32, 2, "C")
 I8 = Array(int64, 1, "C")

@@ -6,14 +6,14 @@ Several runs go side by side. Action k of run r has row r K + k of the scores an
 import numpy as np
 
 from drstream.kernels._jit import kernel
-from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN2, SINGLE, float64, void
+from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN2, SINGLE, void
 
 
-@kernel(void(F8_IN2, F8_IN, F8_IN2, float64, I4_2, I4_2, F8))
+@kernel(void(F8_IN2, F8_IN, F8_IN2, F8_IN, I4_2, I4_2, F8))
 def choose(scores, intercept, losses, epsilon, taken, better, total):
     """Find two actions for every run r and event i; in a tie, the first one.
 
-    taken[r, i] has the largest score, better[r, i] the largest score - epsilon loss. total[r] += the loss of the
+    taken[r, i] has the largest score, better[r, i] the largest score - epsilon[r] loss. total[r] += the loss of the
     actions taken.
     """
     actions, n = losses.shape
@@ -22,6 +22,7 @@ def choose(scores, intercept, losses, epsilon, taken, better, total):
     for r in range(taken.shape[0]):
         at = taken[r]
         to = better[r]
+        share = epsilon[r]
         largest[:] = -np.inf
         improved[:] = -np.inf
         for k in range(actions):
@@ -32,11 +33,32 @@ def choose(scores, intercept, losses, epsilon, taken, better, total):
                 s = row[i] + shift
                 at[i] = k if s > largest[i] else at[i]
                 largest[i] = max(largest[i], s)
-                v = s - epsilon * loss[i]
+                v = s - share * loss[i]
                 to[i] = k if v > improved[i] else to[i]
                 improved[i] = max(improved[i], v)
         for i in range(n):
             total[r] += losses[at[i], i]
+
+
+@kernel(void(F8_IN2, F8_IN, F8))
+def add_margins(scores, intercept, total):
+    """total[r] += the difference between the largest score and the second, for all events. There are two or more."""
+    rows, n = scores.shape
+    actions = rows // total.shape[0]
+    largest = np.empty(n)
+    second = np.empty(n)
+    for r in range(total.shape[0]):
+        largest[:] = -np.inf
+        second[:] = -np.inf
+        for k in range(actions):
+            row = scores[r * actions + k]
+            shift = intercept[r * actions + k]
+            for i in range(n):
+                s = row[i] + shift
+                second[i] = max(second[i], min(largest[i], s))
+                largest[i] = max(largest[i], s)
+        for i in range(n):
+            total[r] += largest[i] - second[i]
 
 
 @kernel(void(I4_IN2, I4_IN2, F8_IN2, F8_2, F8))

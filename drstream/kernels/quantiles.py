@@ -2,7 +2,7 @@
 
 The quantile is min(bound, the ⌈q n⌉-th smallest of the n values inserted so far); for q = 0, it is the smallest. Values
 at or above the bound need only be counted. A tracker is a record STATE and two arrays, which
-`drstream.replaying.quantiles` makes.
+`drstream.replaying.trackers` makes.
 """
 
 import math
@@ -11,6 +11,7 @@ import numpy as np
 
 from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import F8, F8_IN, record, void
+from drstream.kernels.buckets import bucket_of, lower_edge
 
 STATE = np.dtype(
     [
@@ -25,12 +26,6 @@ STATE = np.dtype(
     align=True,
 )
 TRACKER = record(STATE)
-
-# Buckets of the sketch: one for values below 2**LOWEST, then 2**STEPS for each octave up to 1.
-STEPS = 7
-LOWEST = -64
-BUCKETS = 1 + (-LOWEST << STEPS)
-ERROR = 2.0**-STEPS  # the sketch's answer is at most the exact one, and less than this share of it below
 
 
 @inlined
@@ -110,29 +105,14 @@ def exact_quantile(tracker, low):
     return low[0] if tracker.low == rank_of(tracker) else tracker.bound
 
 
-# Sketch: counts in buckets. The width of a bucket is at most ERROR times its lower edge.
-
-
-@helper
-def _bucket_of(value):
-    """The bucket from the octave and the position in it. Values below 2**LOWEST are in bucket 0."""
-    mantissa, exponent = math.frexp(value)  # 0.5 <= mantissa < 1
-    if exponent <= LOWEST:
-        return 0
-    return 1 + ((exponent - 1 - LOWEST) << STEPS) + int((mantissa - 0.5) * (2 << STEPS))
-
-
-@helper
-def _lower_edge(bucket):
-    place = bucket - 1
-    return math.ldexp(0.5 + (place & ((1 << STEPS) - 1)) / (2 << STEPS), int((place >> STEPS) + LOWEST + 1))
+# Sketch: counts in the buckets of `buckets.py`.
 
 
 @helper
 def clear(tracker, counts):
     """Empty the buckets from the smallest value on. They are few, because few values are far below 1."""
     if tracker.high > 0:
-        counts[_bucket_of(tracker.smallest) :] = 0.0
+        counts[bucket_of(tracker.smallest) :] = 0.0
 
 
 @inlined
@@ -140,7 +120,7 @@ def insert_roughly(tracker, counts, value):
     tracker.count += 1
     tracker.smallest = min(tracker.smallest, value)
     if value < tracker.bound:
-        bucket = _bucket_of(value)
+        bucket = bucket_of(value)
         counts[bucket] += 1.0
         tracker.low += bucket < tracker.bucket
         tracker.high += 1
@@ -164,10 +144,10 @@ def rough_quantile(tracker, counts):
         bucket += 1
     tracker.bucket = bucket
     tracker.low = below
-    return max(tracker.smallest, _lower_edge(bucket)) if bucket > 0 else tracker.smallest
+    return max(tracker.smallest, lower_edge(bucket)) if bucket > 0 else tracker.smallest
 
 
-# The same for a sequence of values, for `drstream.replaying.quantiles`.
+# The same for a sequence of values, for `drstream.replaying.trackers`.
 
 
 @kernel(void(TRACKER, F8, F8, F8_IN, F8))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels import quantiles
+from drstream.kernels import masses, quantiles
 from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import (
     DOUBLE,
@@ -35,6 +35,7 @@ from drstream.kernels.terms import TOLERANCE
 
 ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
+CONSTANT, EXACT, SKETCH, MASS = 0, 1, 2, 3  # where c comes from: it stays, a quantile of Q, a target of the bias mass
 
 LANE = np.dtype(
     [
@@ -42,8 +43,7 @@ LANE = np.dtype(
         ("horizon", "i8"),  # T
         ("c_max", "f8"),  # c_1, and the upper limit of c
         ("kind", "i8"),  # DOUBLY_ROBUST, DIRECT or REJECTION
-        ("adaptive", "i8"),  # 1: c is a quantile of Q; 0: it stays at c_max
-        ("sketch", "i8"),  # 1: Q is a sketch
+        ("tracking", "i8"),  # CONSTANT, EXACT, SKETCH or MASS
         ("carry", "i8"),  # 1: Q is kept when a replicate ends
         ("most_replicates", "i8"),  # the lane is done after these; -1: no limit
         ("bin_steps", "i8"),  # steps of simulated time that a point of the curve covers
@@ -61,9 +61,17 @@ LANE = np.dtype(
         ("step_value_carry", "f8"),
         ("step_events", "i8"),  # |B|
         ("step_mass", "f8"),  # sum of (c w - 1)+ since the last acceptance
+        ("step_importance", "f8"),  # sum of c w since the last acceptance
+        ("last_value", "f8"),  # V_k of the last event
         ("last_weight", "f8"),  # c |B| of the step that the last acceptance ended
         ("snapshots", "i8"),  # states copied in this call
-        # over all replicates
+        # the pilot, which is the first replicate and does not count
+        ("pilot", "i8"),  # 1: it is under way
+        ("pilot_horizon", "i8"),  # steps after which it ends
+        ("pilot_events", "i8"),
+        ("pilot_accepted", "i8"),
+        ("pilot_violations", "i8"),
+        # over all replicates; events, acceptances and violations include those of the pilot
         ("replicates", "i8"),  # complete
         ("reported", "i8"),  # complete replicates of earlier calls
         ("all_events", "i8"),
@@ -95,6 +103,7 @@ CURVE = np.dtype(  # a bin of simulated time: `bin_steps` steps
         ("reward", "f8"),  # Σ c V_k
         ("multiplier", "f8"),  # sum of c over the steps
         ("mass", "f8"),  # sum of (c w - 1)+
+        ("importance", "f8"),  # sum of c w
         ("weight", "f8"),  # Σ c
         # all complete replicates: means and co-moments of a bin's reward and weight, and of the average so far
         ("mean_reward", "f8"),
@@ -108,6 +117,7 @@ CURVE = np.dtype(  # a bin of simulated time: `bin_steps` steps
         ("least_c", "f8"),
         ("largest_c", "f8"),
         ("all_mass", "f8"),
+        ("all_importance", "f8"),
     ],
     align=True,
 )
@@ -149,10 +159,12 @@ class LaneArrays(NamedTuple):
 
     state: Any  # LANE
     tracker: Any  # Q: quantiles.STATE
-    low: Any
+    mass: Any  # masses.STATE
+    low: Any  # space of the tracker in use
     high: Any
     curve: Any  # CURVE, for each bin
     replicates: Any  # REPLICATE, with space for those that end in this chunk
+    trace: Any  # (n, 3): c, c V_k and 1 if it was accepted, of each event, if someone wants them; else (0, 3)
 
 
 class Learner(NamedTuple):
@@ -166,7 +178,9 @@ class Learner(NamedTuple):
 
 
 EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN2)
-LANE_TYPE = named(LaneArrays, record(LANE), quantiles.TRACKER, F8, F8, record(CURVE), record(REPLICATE))
+LANE_TYPE = named(
+    LaneArrays, record(LANE), quantiles.TRACKER, masses.TRACKER, F8, F8, record(CURVE), record(REPLICATE), F8_2
+)
 LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8, F8_2)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward
@@ -175,8 +189,8 @@ SPARSE_UPDATE = void(F8, I4_IN, F8_IN, int64, float64)  # state, indices, values
 
 
 @inlined
-def consider(s, q, low, high, event):
-    """Algorithm 1 for one event. Returns whether it was accepted. s is LANE, q the state of the quantile tracker.
+def consider(s, q, mass, low, high, event):
+    """Algorithm 1 for one event. Returns whether it was accepted. s is LANE, q and mass are the states of trackers.
 
     It takes records and single arrays, because a call with LaneArrays would count references to all its arrays.
     """
@@ -192,19 +206,22 @@ def consider(s, q, low, high, event):
     value = event.expected
     if s.kind == DOUBLY_ROBUST:
         value += w * (r - event.prediction)  # (1)
+    s.last_value = value
     s.step_value, error = two_sum(s.step_value, value)
     s.step_value_carry += error
     s.step_events += 1
     s.step_mass += max(chance - 1.0, 0.0)
+    s.step_importance += chance
     s.all_violations += chance > 1.0 + ROUNDING
     s.least_reward = min(s.least_reward, r)
     s.largest_reward = max(s.largest_reward, r)
     s.largest_weight = max(s.largest_weight, w)
-    if s.adaptive == 1:  # (4)
-        if s.sketch == 1:
-            quantiles.insert_roughly(q, low, p / pi)
-        else:
-            quantiles.insert_exactly(q, low, high, p / pi)
+    if s.tracking == EXACT:  # (4)
+        quantiles.insert_exactly(q, low, high, p / pi)
+    elif s.tracking == SKETCH:
+        quantiles.insert_roughly(q, low, p / pi)
+    elif s.tracking == MASS:
+        masses.insert(mass, low, high, p / pi, w)
     return event.uniform <= chance and pi > 0.0  # (5) and (6)
 
 
@@ -222,21 +239,32 @@ def accept(lane, r, row):
     bin.reward += reward
     bin.multiplier += s.c
     bin.mass += s.step_mass
+    bin.importance += s.step_importance
     bin.weight += weight
     s.last_weight = weight
+    _begin_step(s)
+    s.all_accepted += 1
+    s.t += 1
+    if s.tracking == MASS:
+        s.c = masses.multiplier(lane.mass[0], lane.low, lane.high)
+    if s.pilot == 1:
+        if s.t == s.pilot_horizon:
+            _end_pilot(lane)
+    elif s.t == s.horizon:
+        _complete(lane, row)
+    elif s.tracking == EXACT:  # (6)(d)
+        s.c = quantiles.exact_quantile(lane.tracker[0], lane.low)
+    elif s.tracking == SKETCH:
+        s.c = quantiles.rough_quantile(lane.tracker[0], lane.low)
+
+
+@helper
+def _begin_step(s):
     s.step_value = 0.0
     s.step_value_carry = 0.0
     s.step_events = 0
     s.step_mass = 0.0
-    s.all_accepted += 1
-    s.t += 1
-    if s.t == s.horizon:
-        _complete(lane, row)
-    elif s.adaptive == 1:  # (6)(d)
-        if s.sketch == 1:
-            s.c = quantiles.rough_quantile(lane.tracker[0], lane.low)
-        else:
-            s.c = quantiles.exact_quantile(lane.tracker[0], lane.low)
+    s.step_importance = 0.0
 
 
 @helper
@@ -260,17 +288,52 @@ def _complete(lane, row):
     out.last_row = row
     s.replicates += 1
     _add_to_curve(s, lane.curve)
+    _begin(lane)
+
+
+@helper
+def _begin(lane):
+    """Begin a replicate. With a target of the bias mass, c is the one that was found so far, and Q is not used."""
+    s = lane.state[0]
     s.t = 0
-    s.c = s.c_max
     s.events = 0
     s.value = 0.0
     s.value_carry = 0.0
     s.weight = 0.0
     s.weight_carry = 0.0
+    for b in range(lane.curve.shape[0]):
+        bin = lane.curve[b]
+        bin.reward = 0.0
+        bin.multiplier = 0.0
+        bin.mass = 0.0
+        bin.importance = 0.0
+        bin.weight = 0.0
+    if s.tracking == MASS:
+        return
+    s.c = s.c_max
     if s.carry == 0:
-        if s.sketch == 1:
+        if s.tracking == SKETCH:
             quantiles.clear(lane.tracker[0], lane.low)
         quantiles.start(lane.tracker[0])
+
+
+@helper
+def _end_pilot(lane):
+    s = lane.state[0]
+    s.pilot = 0
+    s.pilot_events = s.all_events
+    s.pilot_accepted = s.all_accepted
+    s.pilot_violations = s.all_violations
+    _begin(lane)
+
+
+@kernel(void(LANE_TYPE))
+def end_pilot(lane):
+    """End the pilot before its T steps are complete. The next event begins the first replicate."""
+    s = lane.state[0]
+    _begin_step(s)
+    s.c = masses.multiplier(lane.mass[0], lane.low, lane.high)
+    _end_pilot(lane)
 
 
 @helper
@@ -301,10 +364,7 @@ def _add_to_curve(s, curve):
         bin.least_c = min(bin.least_c, c)
         bin.largest_c = max(bin.largest_c, c)
         bin.all_mass += bin.mass
-        bin.reward = 0.0
-        bin.multiplier = 0.0
-        bin.mass = 0.0
-        bin.weight = 0.0
+        bin.all_importance += bin.importance
 
 
 @inlined
@@ -315,6 +375,15 @@ def _improper(pi):
         total += pi[k]
         least = min(least, pi[k])
     return not abs(total - 1.0) <= TOLERANCE or least < 0.0
+
+
+@inlined
+def _leave_trace(trace, i, s, accepted):
+    """Write what a grid of simulations wants to know about event i, if there is one and the pilot is over."""
+    if trace.shape[0] > 0 and s.pilot == 0:
+        trace[i, 0] = s.c
+        trace[i, 1] = s.c * s.last_value
+        trace[i, 2] = accepted
 
 
 @inlined
@@ -345,9 +414,8 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         if rows is not None:
             first = rows.indptr[i]
             last = rows.indptr[i + 1]
-            values = rows.values[first:last]
-            for j in range(values.shape[0]):
-                x[j] = values[j]
+            for j in range(last - first):
+                x[j] = rows.values[first + j]
             probabilities(learner.state, rows.indices[first:last], x[: last - first], pi)
         if _improper(pi):
             s.improper = 1
@@ -356,7 +424,9 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
         r = events.reward[i]
         expected, logged = _predictions(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
-        if consider(s, lane.tracker[0], lane.low, lane.high, event):
+        accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
+        _leave_trace(lane.trace, i, s, accepted)
+        if accepted:
             if s.snapshot_space > 0:
                 for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
                     learner.snapshots[s.snapshots, j] = learner.state[j]
@@ -421,7 +491,9 @@ def replay_given(events, lane, pi, first, learning):
         r = events.reward[i]
         expected, logged = _predictions(events.prediction, i, a, pi[j])
         event = Event(pi[j, a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
-        if consider(s, lane.tracker[0], lane.low, lane.high, event):
+        accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
+        _leave_trace(lane.trace, i, s, accepted)
+        if accepted:
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:
                 return i + 1

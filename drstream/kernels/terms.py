@@ -17,13 +17,14 @@ WEIGHTED_REWARD = 1  # w r
 CENTRED_REWARD = 2  # w (r - pivot)
 RESIDUAL = 3  # w (r - r̂(x, a))
 ROBUST = 4  # r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
+SHARE = 5  # 1: how much an event counts, before stretches of time are weighed
 # Codes of terms that say where variance and bias come from; r̃ is a second model, and w₀ = ν / p
-DISAGREEMENT = 5  # w (r̃(x, a) - r̂(x, a))
-CUT = 6  # (w - w₀) (r - r̂(x, a)): what a limit of the weights changes
-CUT_REWARD = 7  # (w - w₀) r
-SECOND = 8  # w r̃(x, a)
-ABSOLUTE, SQUARED = 9, 10  # w |r - r̂(x, a)|, w (r - r̂(x, a))²
-ABSOLUTE_REWARD, SQUARED_REWARD = 11, 12  # w |r|, w r²
+DISAGREEMENT = 6  # w (r̃(x, a) - r̂(x, a))
+CUT = 7  # (w - w₀) (r - r̂(x, a)): what a limit of the weights changes
+CUT_REWARD = 8  # (w - w₀) r
+SECOND = 9  # w r̃(x, a)
+ABSOLUTE, SQUARED = 10, 11  # w |r - r̂(x, a)|, w (r - r̂(x, a))²
+ABSOLUTE_REWARD, SQUARED_REWARD = 12, 13  # w |r|, w r²
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -135,6 +136,20 @@ def clamp(x, low, high):
         count += (value < low) | (value > high)
         x[i] = low if value < low else high if value > high else value
     return count
+
+
+@kernel(int64(F8_IN2, F8_IN2, F8))
+def inverse_overlap(pi, mu, out):
+    """out = sum over a of ν(a|x)² / μ(a|x), the mean of w² given x. Returns the first event with ν > 0 = μ, or -1."""
+    out[:] = 0.0
+    for k in range(pi.shape[0]):
+        for i in range(out.shape[0]):
+            if pi[k, i] > 0.0:
+                out[i] += pi[k, i] * pi[k, i] / mu[k, i] if mu[k, i] > 0.0 else np.inf
+    for i in range(out.shape[0]):
+        if not out[i] < np.inf:
+            return i
+    return -1
 
 
 # What is known about weights: fields of `inspected`, for each policy and kind of weight
@@ -261,6 +276,9 @@ def fill_terms(codes, b, r, logged_rhat, pivot, out):
         elif codes[t] == ROBUST:
             for i in range(row.shape[0]):
                 row[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
+        elif codes[t] == SHARE:
+            for i in range(row.shape[0]):
+                row[i] = 1.0
 
 
 @kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_2))

@@ -33,6 +33,7 @@ class Batch:
     keys: NDArray[np.uint64] | None = None  # key of each event's cluster, if events are clustered
     row_weight: Floats | None = None  # number of rows that each row stands for, in a down-sampled log
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
+    propensities: Floats | None = None  # of all actions (n, K), if they are read
     scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # space for the features of a block
 
     def __len__(self) -> int:
@@ -81,6 +82,12 @@ class Block:
         return self.batch.propensity[self.start : self.stop]
 
     @property
+    def propensities(self) -> Floats:
+        """The propensities (n, K) of all actions. The pass must read them."""
+        assert self.batch.propensities is not None
+        return self.batch.propensities[self.start : self.stop]
+
+    @property
     def row_weight(self) -> Floats:
         """The number of rows that each row stands for. The log must be down-sampled."""
         assert self.batch.row_weight is not None
@@ -124,6 +131,7 @@ class Block:
             keys=None,
             row_weight=None,
             more_rewards={},
+            propensities=None,
             scratch=np.empty(0),
         )
         return Block(taken, 0, len(events))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +20,7 @@ from drstream.log import labels as action_labels
 from drstream.log.columns import floats_or_nan
 from drstream.log.opening import open_source
 from drstream.log.reader import Reader, describe_labels, exact
-from drstream.log.rows import Folds, Origin, Split, check_cluster, split_seed
+from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
@@ -48,6 +50,9 @@ class Log:
     filter      A pyarrow expression. Only rows that satisfy it belong to the log.
     sample_rate For a down-sampled log: a column with the probability with which each row was kept. In `evaluate`, a row
                 then counts as 1 / sample_rate rows.
+    propensities
+                The propensities of all actions: a column of lists, or a column for each action, in the order of the
+                labels. Only the estimators that weigh stretches of time need them.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -73,6 +78,7 @@ class Log:
         actions: int | Sequence[Any] | None = None,
         filter: ds.Expression | None = None,
         sample_rate: str | None = None,
+        propensities: str | Sequence[str] | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -80,11 +86,12 @@ class Log:
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
-        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate)
+        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate, propensities)
         self.filter = filter
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
         self._splits: tuple[Split, ...] = ()
+        self._stop: int | None = None  # rows from this one on do not belong to the log
         self._filter_columns = _columns_of(filter, self.source.schema)
         self._labels_given = actions is not None
         if actions is not None:
@@ -139,6 +146,11 @@ class Log:
         return self.source.rows
 
     @property
+    def share(self) -> float:
+        """Expected share of the rows that splits leave."""
+        return math.prod(split.share for split in self._splits)
+
+    @property
     def labels_are_given(self) -> bool:
         """Whether actions= gave the labels; otherwise they were found in the log."""
         return self._labels_given
@@ -184,7 +196,7 @@ class Log:
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
-        return self._but(roles=replace(self.roles, propensity=None))
+        return self._but(roles=replace(self.roles, propensity=None, propensities=()))
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
@@ -230,11 +242,16 @@ class Log:
         """Return the log of those rows that are in the split."""
         return self._but(_splits=(*self._splits, split))
 
+    def rows_before(self, row: int) -> Log:
+        """Return the log of the rows whose number is smaller. Later parts are not read."""
+        return self._but(_stop=row if self._stop is None else min(row, self._stop))
+
     @property
     def origin(self) -> Origin:
         """Describes which rows belong to this log. A fitted model keeps it, without the rows themselves."""
         keys = self.source.keys or (Same(self.source),)
-        return Origin(self.source.name, keys, self._splits, None if self.filter is None else str(self.filter))
+        text = None if self.filter is None else str(self.filter)
+        return Origin(self.source.name, keys, self._splits, text, self._stop)
 
     def head(self, rows: int = 5) -> pa.Table:
         """Return the first rows of the log with all columns, unchanged."""
@@ -262,10 +279,16 @@ class Log:
         context: bool = False,
         action: bool = False,
         columns: Sequence[str] = (),
-        folds: Folds | None = None,
+        folds: Folds | Blocks | None = None,
         cluster: str | None = None,
+        start: int = 0,
+        propensities: bool = False,
     ) -> Reader:
-        """Return a reader of this log's parts that decodes only what is asked for."""
+        """Return a reader of this log's parts that decodes only what is asked for.
+
+        start         Events of earlier rows are left out, and counted.
+        propensities  Reads those of all actions, too. Actions must be read.
+        """
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
         return Reader(
@@ -282,11 +305,15 @@ class Log:
             decode_rows=self.batch_size,
             folds=folds,
             cluster=cluster,
+            start=start,
+            stop=self._stop,
+            all_propensities=propensities,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         text = [self.roles.action] if self.roles.action not in self._filter_columns else []
-        return self.source.parts(columns, self.filter, text)
+        parts, stop = self.source.parts(columns, self.filter, text), self._stop
+        return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     def __repr__(self) -> str:
         roles, d = self.roles, len(self.roles.context)
@@ -305,12 +332,16 @@ class Log:
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
             f"  propensity  {'none' if roles.propensity is None else roles.propensity}",
         ]
+        if roles.propensities:
+            lines[4] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
         if roles.more_rewards:
             lines[3] += f"; also {', '.join(roles.more_rewards)}"
         if roles.sample_rate is not None:
             lines.append(f"  sample rate {roles.sample_rate}")
         if self.filter is not None:
             lines.append(f"  filter      {self.filter}")
+        if self._stop is not None:
+            lines.append(f"  rows        those before row {self._stop:,}")
         lines += [f"  split       {split}" for split in self._splits]
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")

@@ -21,13 +21,15 @@ from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
-from drstream.log.rows import Folds, Split, keys_of
+from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows
+EARLY = "before the first propensity model"  # why an event is left out
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
@@ -48,8 +50,11 @@ class Reader:
     splits: tuple[Split, ...]
     skip_bad_rows: bool
     decode_rows: int | None
-    folds: Folds | None = None
+    folds: Folds | Blocks | None = None
     cluster: str | None = None  # the column whose values tell which events depend on each other
+    start: int = 0  # events of earlier rows are left out, and counted
+    stop: int | None = None  # rows from this one on do not belong to the log
+    all_propensities: bool = False  # whether to read the propensities of all actions
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,6 +65,8 @@ class Reader:
             names.append(roles.sample_rate)
         if roles.propensity is not None:
             names.append(roles.propensity)
+        if self.all_propensities:
+            names.extend(roles.propensities)
         if self.with_action:
             names.append(roles.action)
         if self.with_context:
@@ -69,7 +76,7 @@ class Reader:
     @property
     def clusters(self) -> tuple[str, ...]:
         """The columns whose values, instead of row numbers, decide on splits, folds and buckets."""
-        users: list[Split | Folds] = [*self.splits, *([self.folds] if self.folds else [])]
+        users: list[Split | Folds | Blocks] = [*self.splits, *([self.folds] if self.folds else [])]
         names = [*(user.cluster for user in users), self.cluster]
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
@@ -96,13 +103,16 @@ class Reader:
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
         for batch in self._chosen(part):
-            yield from self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]
+            for good in self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]:
+                yield from self._drop_early(good, skipped) if self.start else [good]
 
     def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
         numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds or self.cluster
         for batch in part.batches(self.decode_rows):
+            if self.stop is not None and row + batch.num_rows > self.stop:
+                batch = batch.slice(0, max(0, self.stop - row))
             first, row = row, row + batch.num_rows
             if numbered:
                 batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
@@ -128,6 +138,13 @@ class Reader:
             where = part.place.of_row(int(rows[i]))
             raise LogError(f"cluster is null at {where}, column {cluster!r}. {REMEDY}")
         return keys_of(column)
+
+    def _drop_early(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
+        """Drop the rows before `start`. Rows ascend."""
+        early = int(np.searchsorted(batch.column(ROW).to_numpy(), self.start))
+        if early:
+            skipped[EARLY] += early
+        return [batch.slice(early)] if early < batch.num_rows else []
 
     def _drop_bad(self, batch: pa.RecordBatch, skipped: Counter[str]) -> list[pa.RecordBatch]:
         good = np.ones(batch.num_rows, bool)
@@ -165,6 +182,11 @@ class Reader:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", roles.action, (index < 0) | (index >= len(self.labels))
+            if self.all_propensities:
+                listed, found = read_propensities(batch, roles.propensities, len(self.labels))
+                if roles.propensity is not None:
+                    found[DIFFERENT] = differ(listed, index, floats_or_nan(batch.column(roles.propensity)))
+                yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
@@ -205,6 +227,7 @@ class Reader:
         if self.with_action:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
+        listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
         context: list[NDArray[Any]] | NDArray[Any] | Csr = []
@@ -222,7 +245,7 @@ class Reader:
         keys = None if self.cluster is None else self._keys(batch, self.cluster, part)
         events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more)
+        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed)
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -239,6 +262,23 @@ class Reader:
             i = int(np.argmax(bad))
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
+
+    def _propensities(self, batch: pa.RecordBatch, action: Any, propensity: Floats, where: Where) -> Floats:
+        """Return the propensities of all actions (n, K), or raise an error at the first bad row."""
+        names = self.roles.propensities
+        found, bad = read_propensities(batch, names, len(self.labels))
+        if len(propensity):
+            bad[DIFFERENT] = differ(found, action, propensity)
+        for reason, rows in bad.items():
+            if rows.any():
+                i = int(np.argmax(rows))
+                value = ", ".join(str(batch.column(name)[i]) for name in names)
+                logged = f", where that of the logged action is {propensity[i]:.6g}" if reason == DIFFERENT else ""
+                raise LogError(
+                    f"{reason}: got {value}{logged} at {where(i)}, {'column' if len(names) == 1 else 'columns'} "
+                    f"{', '.join(map(repr, names))}; there are {len(self.labels)} actions. {REMEDY}"
+                )
+        return found
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse

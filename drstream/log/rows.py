@@ -1,9 +1,11 @@
-"""Choices of rows: splits and folds by a hash of the row number or of its cluster, and a record of the origin."""
+"""Choices of rows: splits and folds by a hash of the row number or of its cluster, blocks of rows, and origins."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,11 @@ class Split:
     def _intervals(self) -> list[tuple[float, float]]:
         return [(0.0, self.low), (self.high, 1.0)] if self.outside else [(self.low, self.high)]
 
+    @property
+    def share(self) -> float:
+        """Expected share of the rows."""
+        return math.fsum(high - low for low, high in self._intervals)
+
     def excludes(self, other: Split) -> bool:
         """Whether no row can be in both splits."""
         if (self.seed, self.cluster) != (other.seed, other.cluster):
@@ -79,6 +86,40 @@ class Folds:
         """Return the split of the rows in all other folds."""
         edges = np.append(self._edges, 1.0)
         return Split(self._seed, float(edges[fold]), float(edges[fold + 1]), True, self.cluster)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A division of a log into blocks of consecutive rows, to fit models on earlier blocks only.
+
+    The first block has `first` rows. Each later one is half as long as all blocks before it together, so an event is
+    scored by a model that was fitted on at least two thirds of the rows before it, and all fits together read about two
+    logs. Only the row number decides on the block.
+
+    >>> Blocks(first=1000, rows=3000).starts.tolist()
+    [0, 1000, 1500, 2250]
+    """
+
+    first: int
+    rows: int  # of the log
+    cluster = None  # blocks are about time, not about users
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The first row of each block."""
+        found, row = [0], self.first
+        while row < self.rows:
+            found.append(row)
+            row += max(1, row // 2)
+        return np.array(found)
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    def of(self, rows: Keys | Ints) -> Ints:
+        """Return the block of each row."""
+        return np.searchsorted(self.starts, rows.astype(np.int64, copy=False), side="right") - 1
 
 
 def keys_of(column: pa.Array) -> Keys:
@@ -143,6 +184,7 @@ class Origin:
     keys: tuple[Any, ...]  # paths of files, or objects
     splits: tuple[Split, ...] = ()
     filter: str | None = None
+    stop: int | None = None  # only rows before this one
 
     def shares_rows_with(self, other: Origin) -> bool:
         """Whether a row may be in both. Filters are ignored."""
@@ -152,7 +194,8 @@ class Origin:
         return not any(a.excludes(b) for a in self.splits for b in other.splits)
 
     def __str__(self) -> str:
-        return ", ".join([self.name, *(["filtered"] if self.filter else []), *map(str, self.splits)])
+        before = [] if self.stop is None else [f"rows before {self.stop:,}"]
+        return ", ".join([self.name, *(["filtered"] if self.filter else []), *before, *map(str, self.splits)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON. Keys that are objects are dropped."""
@@ -161,9 +204,11 @@ class Origin:
             "files": [key for key in self.keys if isinstance(key, str)],
             "splits": [vars(split) for split in self.splits],
             "filter": self.filter,
+            "stop": self.stop,
         }
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Origin:
         keys: Sequence[Any] = found["files"] or [Same(None)]
-        return cls(found["name"], tuple(keys), tuple(Split(**s) for s in found["splits"]), found["filter"])
+        splits = tuple(Split(**s) for s in found["splits"])
+        return cls(found["name"], tuple(keys), splits, found["filter"], found.get("stop"))

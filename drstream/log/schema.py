@@ -45,6 +45,7 @@ class Roles:
     sparse: Sparse | None = None  # how to read a sparse context
     more_rewards: tuple[str, ...] = ()  # beside `reward`, for a log with several
     sample_rate: str | None = None  # the probability with which a row was kept, in a down-sampled log
+    propensities: tuple[str, ...] = ()  # of all actions: one column of lists, or a column for each action
 
     @property
     def rewards(self) -> tuple[str, ...]:
@@ -58,9 +59,15 @@ def assign_roles(
     reward: str | Sequence[str] | Find,
     propensity: str | Find | None,
     sample_rate: str | None = None,
+    propensities: str | Sequence[str] | None = None,
 ) -> Roles:
     """Find each role's column and check its type."""
-    roles = _assign(schema, context, action, *_first_reward(reward), propensity, sample_rate)
+    of_all = _propensities(schema, propensities)
+    roles = _assign(schema, context, action, *_first_reward(reward), propensity, sample_rate, of_all)
+    for name in of_all:
+        if name in (*roles.context, roles.action, *roles.rewards):
+            raise LogError(f"column {name!r} is one of the propensities: it cannot have another role")
+    roles = replace(roles, propensities=of_all)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:
@@ -69,6 +76,25 @@ def assign_roles(
         if name in (*roles.context, roles.action, roles.propensity, sample_rate):
             raise LogError(f"column {name!r} is a reward: it cannot have another role")
     return replace(roles, more_rewards=tuple(reward[1:]))
+
+
+def _propensities(schema: pa.Schema, names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns with the propensities of all actions."""
+    if names is None:
+        return ()
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for name in found:
+        require_column(schema, name, "propensities")
+        kind = schema.field(name).type
+        value = kind.value_type if is_list(kind) and len(found) == 1 else kind
+        if not is_number(value) or (len(found) == 1 and not is_list(kind)):
+            raise LogError(
+                f"propensities column {name!r} has type {kind}: name one column of lists of numbers, or a column of "
+                f"numbers for each action, with {parameter('propensities')}"
+            )
+    if not found or len(set(found)) < len(found):
+        raise LogError(f"{parameter('propensities', list(found))}: name one column of lists, or one for each action")
+    return found
 
 
 def _first_reward(reward: str | Sequence[str] | Find) -> tuple[str | Find, tuple[str, ...]]:
@@ -89,6 +115,7 @@ def _assign(
     more_rewards: tuple[str, ...],
     propensity: str | Find | None,
     sample_rate: str | None,
+    propensities: tuple[str, ...],
 ) -> Roles:
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
@@ -101,7 +128,7 @@ def _assign(
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
     if propensity is not None:
         _check(schema, found["propensity"], "propensity", is_number, "numbers")
-    taken = {*found.values(), *more_rewards}
+    taken = {*found.values(), *more_rewards, *propensities}
     if sample_rate is not None:
         require_column(schema, sample_rate, "sample_rate")
         _check(schema, sample_rate, "sample_rate", is_number, "numbers")

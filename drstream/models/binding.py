@@ -14,14 +14,17 @@ from drstream.errors import ModelError, parameter, phrase, warn_user
 from drstream.execution import Workers
 from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
-from drstream.log.rows import Folds, Origin
+from drstream.log.rows import Blocks, Folds, Origin
 from drstream.models.base import RewardModel, as_model
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import (
+    FORWARD,
     CrossFitted,
     CrossFittedPolicy,
     check_to_be_fitted,
     fit_folds,
+    fit_forward,
+    is_forward,
     make_folds,
     to_be_fitted,
 )
@@ -40,7 +43,7 @@ class ModelInputs:
 
     model: Any = None
     propensity: Any = None
-    crossfit: int | None = None
+    crossfit: int | str | None = None
     cluster: str | None = None
     seed: int = 0  # random seed of the folds
     clamp: Any = None
@@ -69,6 +72,11 @@ class ModelInputs:
         return any(map(to_be_fitted, (self.model, self.propensity, self.second)))
 
     @property
+    def forward(self) -> bool:
+        """Whether the reward model is to be fitted on earlier rows only, so that the first events have none."""
+        return is_forward(self.crossfit) and to_be_fitted(self.model)
+
+    @property
     def n_actions(self) -> int:
         """K if a model knows it, else 0."""
         return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity, self.second))
@@ -80,7 +88,7 @@ class BoundModels:
 
     model: RewardModel | None
     logger: Logger | None
-    folds: Folds | None
+    folds: Folds | Blocks | None
     clamp: tuple[float, float] | None
     second: RewardModel | None = None
 
@@ -100,6 +108,18 @@ class BoundModels:
     def estimated(self) -> bool:
         """Whether propensities are estimated."""
         return self.logger is not None and self.logger.estimated
+
+    @property
+    def start(self) -> int:
+        """The first row that can be used. With blocks of rows, propensities of the first block cannot be estimated."""
+        policy = None if self.logger is None else self.logger.policy
+        if not isinstance(policy, CrossFittedPolicy) or not isinstance(self.folds, Blocks):
+            return 0
+        return int(self.folds.starts[policy.first])
+
+    def unpredicted(self, block: Block) -> int:
+        """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
+        return self.model.unpredicted(block) if isinstance(self.model, CrossFitted) else 0
 
     def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
         """Clip predictions to the clamp, in place, and count those that change."""
@@ -130,7 +150,9 @@ class BoundModels:
         """Return what a result reports about these models."""
         logger = None if self.logger is None else self.logger.policy
         return ModelSummary(
-            crossfit=None if self.folds is None else self.folds.count,
+            crossfit=FORWARD if isinstance(self.folds, Blocks) else None if self.folds is None else self.folds.count,
+            blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
+            unpredicted=calibration.unpredicted,
             crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
             estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
@@ -148,12 +170,13 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
     folds = make_folds(log, inputs.crossfit, inputs.seed, inputs.cluster)
     if folds is not None:
         check_to_be_fitted(model, policy, second)
+        fit = fit_forward if isinstance(folds, Blocks) else fit_folds
         if to_be_fitted(policy):
-            policy = CrossFittedPolicy(fit_folds(policy, log, folds, workers))
+            policy = CrossFittedPolicy(fit(policy, log, folds, workers))  # type: ignore[arg-type]
         if to_be_fitted(model):
-            model = CrossFitted(fit_folds(model, log, folds, workers))
+            model = CrossFitted(fit(model, log, folds, workers))  # type: ignore[arg-type]
         if to_be_fitted(second):
-            second = CrossFitted(fit_folds(second, log, folds, workers))
+            second = CrossFitted(fit(second, log, folds, workers))  # type: ignore[arg-type]
     for role, user in (("reward model", model), ("propensity model", policy), ("second reward model", second)):
         _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use)
     for user in (model, second):

@@ -20,16 +20,20 @@ class Calibration:
         self.sums = np.zeros(4)  # events, r - pivot, its square, (r - r̂)²
         self.predictions = 0  # number of predictions, over all actions
         self.clamped = 0  # number of predictions outside of the clamp
+        self.unpredicted = 0  # number of events before the first model: there r̂ is 0
         self.least_propensity = math.inf  # smallest propensity that a model or policy gave
 
-    def add(self, prediction: Floats, reward: Floats) -> None:
-        kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
+    def add(self, prediction: Floats, reward: Floats, unpredicted: int = 0) -> None:
+        """Add events. The first `unpredicted` of them come before the first model, and only count as such."""
+        self.unpredicted += unpredicted
+        kernels.tally(prediction[unpredicted:], reward[unpredicted:], self.pivot, self.table, self.sums)
 
     def merge(self, other: Calibration) -> None:
         self.table += other.table
         self.sums += other.sums
         self.predictions += other.predictions
         self.clamped += other.clamped
+        self.unpredicted += other.unpredicted
         self.least_propensity = min(self.least_propensity, other.least_propensity)
 
     @property

@@ -16,7 +16,7 @@ from drstream.execution import Workers
 from drstream.kernels import sparse
 from drstream.kernels.terms import logged_probability
 from drstream.log import Batch, Block, Csr, Log, Reader, as_log
-from drstream.log.rows import Folds
+from drstream.log.rows import Blocks, Folds
 from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
@@ -30,6 +30,7 @@ COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are 
 TOLERANCE = 1e-9  # relative residual of conjugate gradients; predictions are then right to 1e-5 of the largest
 MOST_STEPS = 1000
 WEIGHTS = ("1/p", "mrdr")
+NO_RANGE = (np.nan, np.nan)
 
 
 class Ridge(LinearModel):
@@ -83,22 +84,49 @@ class Ridge(LinearModel):
             models.append(self.fresh()._finish(log.part_of(folds.all_but(fold)), others, rewards, skipped))
         return models
 
+    def fit_forward(self, log: Log, blocks: Blocks, workers: Workers) -> list[Self | None]:
+        """Return one model for each block, fitted on all earlier rows. Dense contexts take one pass in all.
+
+        Sums over the rows so far are kept, and solved whenever a block ends.
+        """
+        if log.roles.sparse is not None:
+            return super().fit_forward(log, blocks, workers)
+        models: list[Self | None] = []
+        total = Gram(log.n_actions, log.n_features + 1)
+
+        def end_blocks(end: int) -> None:
+            """Make the models of all blocks before `end`, from the sums so far."""
+            for start in blocks.starts[len(models) : end].tolist():
+                some = total.count.any()  # the range of the rewards stays unknown: it is for clamp=True alone
+                model = self.fresh()._finish(log.rows_before(start), total, NO_RANGE, Counter()) if some else None
+                models.append(model)
+
+        for found in self._run(log, blocks, workers):
+            for block in found.folds:
+                end_blocks(block + 1)
+                total.merge(found.gram.of_fold(block - found.folds.start, log.n_actions))
+        end_blocks(blocks.count)
+        return models
+
     # dense
 
     def _gather(
         self, log: Log, folds: Folds | None, workers: Workers
     ) -> tuple[Gram, tuple[float, float], Counter[str]]:
-        weigher = self._weigher(log)
-        reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
-        task = partial(_gather, reader, weigher, log.n_actions)
         total = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
         skipped: Counter[str] = Counter()
         low, high = np.inf, -np.inf
-        for gram, rewards, left_out in execution.run(task, log, reader.columns, workers):
-            total.merge(gram)
-            skipped += left_out
-            low, high = min(low, rewards[0]), max(high, rewards[1])
+        for found in self._run(log, folds, workers):
+            total.merge(found.gram)
+            skipped += found.skipped
+            low, high = min(low, found.rewards[0]), max(high, found.rewards[1])
         return total, (low, high), skipped
+
+    def _run(self, log: Log, folds: Folds | Blocks | None, workers: Workers) -> Iterator[_Gathered]:
+        """Yield what each part has, in order."""
+        weigher = self._weigher(log)
+        reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
+        return execution.run(partial(_gather, reader, weigher, log.n_actions), log, reader.columns, workers)
 
     def bind(self, log: Log) -> Self:
         bound = super().bind(log)
@@ -197,22 +225,36 @@ class _Weigher:
         return logged**2 * (1 - block.propensity) / block.propensity**2
 
 
-def _gather(
-    reader: Reader, weigher: _Weigher, actions: int, part: Part
-) -> tuple[Gram, tuple[float, float], Counter[str]]:
-    """Return products of (x, r) for each action (of each fold), the range of rewards, and counts of bad rows."""
+class _Gathered(NamedTuple):
+    """What a part has: products of (x, r) by fold and action, the range of rewards, and counts of bad rows."""
+
+    gram: Gram
+    rewards: tuple[float, float]
+    skipped: Counter[str]
+    folds: range  # the folds, or blocks of rows, that the products are about
+
+
+def _folds_of(part: Part, folds: Folds | Blocks | None) -> range:
+    """Return the folds that a part may have events of."""
+    if isinstance(folds, Blocks):
+        first, last = folds.of(np.array([part.first_row, part.first_row + part.rows - 1]))
+        return range(int(first), int(last) + 1)
+    return range(1 if folds is None else folds.count)
+
+
+def _gather(reader: Reader, weigher: _Weigher, actions: int, part: Part) -> _Gathered:
     skipped: Counter[str] = Counter()
-    folds = reader.folds.count if reader.folds else 1
-    gram = Gram(actions * folds, reader.n_features + 1)
+    folds = _folds_of(part, reader.folds)
+    gram = Gram(actions * len(folds), reader.n_features + 1)
     rows = max(2048, BLOCK_BYTES // (8 * (reader.n_features + 1)))
     low, high = np.inf, -np.inf
     for batch in reader.batches(part, skipped):
         for block in batch.blocks(rows):
             execution.raise_if_stopped()
-            group = block.action if reader.folds is None else block.fold * actions + block.action
+            group = block.action if reader.folds is None else (block.fold - folds.start) * actions + block.action
             gram.add(block.features, block.reward, group, weigher.of(block))
         low, high = min(low, float(batch.reward.min())), max(high, float(batch.reward.max()))
-    return gram, (low, high), skipped
+    return _Gathered(gram, (low, high), skipped, folds)
 
 
 def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:

@@ -13,7 +13,7 @@ from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter,
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.reader import describe_labels
-from drstream.log.rows import Folds, Origin
+from drstream.log.rows import Blocks, Folds, Origin
 
 
 class Trained:
@@ -75,6 +75,19 @@ class Trained:
         models = [self.fresh() for _ in range(folds.count)]
         for fold, model in enumerate(models):
             model._fit(log.part_of(folds.all_but(fold)), workers)
+        return models
+
+    def fit_forward(self, log: Log, blocks: Blocks, workers: Workers) -> list[Self | None]:
+        """Return one model for each block, fitted on all earlier rows; None where there are no earlier events."""
+        models: list[Self | None] = []
+        for start in blocks.starts.tolist():
+            model = self.fresh()
+            try:
+                model._fit(log.rows_before(start), workers)
+            except NoEventsError:
+                models.append(None)
+            else:
+                models.append(model)
         return models
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from drstream import execution
 from drstream.buffers import check_predictions
-from drstream.errors import DrstreamError, LogError, phrase, suggest
+from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
@@ -25,6 +25,7 @@ from drstream.log.source import Part
 from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.models.calibration import Calibration
+from drstream.models.crossfit import is_forward
 from drstream.storage import atomic_path
 from drstream.types import Floats, Ints
 
@@ -214,6 +215,7 @@ def impute(
     if losses not in SIGNS:
         raise DrstreamError(f"losses={losses!r}: {suggest(str(losses), SIGNS)}")
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+    refuse_forward(inputs)
     return _make(log, inputs, SIGNS[losses], estimator, Workers.of(threads, executor, progress))
 
 
@@ -234,6 +236,15 @@ def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, wor
     models = bind_models(log, inputs, workers, use="completing the rewards of")
     reader = log.reader(context=True, action=True, columns=models.columns, folds=models.folds)
     return Losses(log, reader, Completion(models, estimator, sign, log.n_actions), origins_of(inputs))
+
+
+def refuse_forward(inputs: ModelInputs) -> None:
+    """Raise an error for crossfit="forward": events without a model would teach a policy that rewards there are 0."""
+    if is_forward(inputs.crossfit):
+        raise DrstreamError(
+            f"{parameter('crossfit', inputs.crossfit)} is for evaluate and replay: to learn a policy, give a number of "
+            f"folds, e.g. {parameter('crossfit', FOLDS)}"
+        )
 
 
 def origins_of(inputs: ModelInputs) -> tuple[Origin, ...]:

@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -21,8 +20,9 @@ from drstream.kernels.replay import Rows
 from drstream.log import as_log
 from drstream.models.binding import ModelInputs
 from drstream.optimize.base import Learned
-from drstream.optimize.losses import FOLDS, Losses, origins_of
-from drstream.parameters import number, whole
+from drstream.optimize.bound import Bound, Replayed, bound
+from drstream.optimize.losses import FOLDS, Losses, origins_of, refuse_forward
+from drstream.parameters import whole
 from drstream.policies import learners
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.replaying.options import ReplayOptions
@@ -36,9 +36,12 @@ FOUND = (
     "steps_",
     "events_",
     "least_propensity_",
+    "length_",
+    "prediction_range_",
     "sparse_",
     "notes_",
 )  # numbers beside the arrays
+UNKNOWN = {"length_": math.nan, "prediction_range_": (math.nan, math.nan)}  # in files from before they were kept
 _one_at_a_time = threading.Lock()  # a Python policy may reuse its arrays, and need not be thread-safe
 
 
@@ -61,7 +64,7 @@ class ProgressivePolicy(Learned):
 
     After `fit`:
 
-    value, low, high   V / C, and value -/+ bound() at δ = 0.05.
+    value, low, high   V / C, and value -/+ bound() at δ = 0.05; NaN if there is no bound.
     steps_, events_    T, and N, the number of events in these T steps. Events after the last acceptance are left out.
     weight_            C.
     states_, weights_  The snapshots (M, S), or copies of a Python policy, and their shares, which sum to 1.
@@ -81,6 +84,8 @@ class ProgressivePolicy(Learned):
     steps_: int
     events_: int
     least_propensity_: float
+    length_: float  # number of events of the log; NaN if it is not known
+    prediction_range_: tuple[float, float]  # of r̂, over all actions
     sparse_: bool  # whether it was learned from sparse contexts
     notes_: list[str]  # of the replay
 
@@ -130,6 +135,7 @@ class ProgressivePolicy(Learned):
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")
         inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
+        refuse_forward(inputs)
         inputs = inputs if inputs.waits else replace(inputs, crossfit=None, cluster=None)
         most = getattr(self.policy, "n_actions", None) or 0
         log = as_log(log, propensities=propensity is None).with_actions_up_to(max(inputs.n_actions, most))
@@ -140,7 +146,9 @@ class ProgressivePolicy(Learned):
         self.weights_ = found.weights / math.fsum(found.weights)
         self.value_, self.weight_ = found.value, found.weight
         self.steps_, self.events_ = found.steps, found.events
-        self.least_propensity_ = found.least_propensity
+        self.least_propensity_, self.prediction_range_ = found.least_propensity, found.predictions
+        length = run.events if self.horizon is None else log.rows  # with a horizon, the replay stops early
+        self.length_ = math.nan if length is None else float(length)
         self.sparse_ = log.roles.sparse is not None
         complete = self.horizon is not None
         self.notes_ = [str(note) for note in run.notes if complete or note.kind != "incomplete"]
@@ -164,23 +172,40 @@ class ProgressivePolicy(Learned):
         return self.value + self.bound()
 
     def bound(
-        self, delta: float = DELTA, weight: float | None = None, error: float = 1.0, variance: float = 0.25
-    ) -> float:
+        self,
+        delta: float = DELTA,
+        weight: float | None = None,
+        error: float = 1.0,
+        variance: float = 0.25,
+        *,
+        length: int | None = None,
+        reward_range: tuple[float, float] | None = None,
+    ) -> Bound:
         """An upper bound on |value - true value of this policy|. It holds with probability at least 1 - delta.
 
-        It is the theorem of the appendix, by Freedman's inequality. With N = events_ and C = weight_, it is
+        It is the theorem of the appendix, by Freedman's inequality. With C = weight_ and n = length_, it is
 
-            N c_max / C · 2 max{(1 + M) ln(2/δ) / N, sqrt((v_r + M e_r̂) ln(2/δ) / N)}.
+            c_max / C · 2 max{(1 + M) ln(2/δ), sqrt(n (v_r + M e_r̂) ln(2/δ))}.
 
-        delta     Probability that the bound fails.
-        weight    M, an upper bound on all π(a_k|x_k) / p_k. The default is 1 / the smallest propensity of the N events.
-        error     e_r̂, an upper bound on the mean of (r̂ - r)² under any π(·|·, h_t). The default 1 is right if rewards
-                  and predictions lie in [0, 1].
-        variance  v_r, an upper bound on the variance over contexts of the mean reward under any π(·|·, h_t). The
-                  default 1/4 is right if rewards lie in [0, 1].
+        The paper has N, the number of events that were replayed, for n. But N is random, and Freedman's inequality
+        needs a number that was fixed beforehand.
 
-        If some rewards of the log are outside [0, 1], the bound is multiplied by the range of the rewards and 0. Then
-        error and variance are in units of the square of that range.
+        delta         Probability that the bound fails.
+        weight        M, an upper bound on π(a|x) / p for all contexts and actions. Without it, M is 1 / the smallest
+                      propensity of the events. That is only observed: the bound says so in its `notes`, and is no
+                      guarantee.
+        error         e_r̂, an upper bound on the mean of (r̂ - r)² under any π(·|·, h_t). The default 1 is right if
+                      rewards and predictions lie in [0, 1].
+        variance      v_r, an upper bound on the variance over contexts of the mean reward under any π(·|·, h_t). The
+                      default 1/4 is right if rewards lie in [0, 1].
+        length        n. The default is the number of events of the log. With a horizon, it is the number of rows of the
+                      log's source.
+        reward_range  Range of possible rewards, (low, high). The default is (0, 1) if all rewards of the log lie in it,
+                      else the range of the rewards, which is only observed.
+
+        Unless the range is [0, 1], the bound is multiplied by the width of the range and 0. Then error and variance are
+        in units of the square of that width. If r̂ is outside of the range and 0 for some action of some event, the
+        theorem does not hold: the bound is NaN, and its `notes` say why. `clamp=` of `fit` keeps r̂ inside.
 
         The bound holds for the mixture of all T steps, and for a reward model (if any) that was fitted on other events.
         If snapshots were drawn, the error of that draw, which has no bias, comes on top. The bound is proportional to
@@ -188,20 +213,16 @@ class ProgressivePolicy(Learned):
         multipliers: see the column c of `drs.replay(...).curve`.
         """
         self.require_fit()
-        if not isinstance(delta, Real) or not 0 < delta < 1:
-            raise PolicyError(f"delta={delta!r}: the probability that the bound fails must be in (0, 1)")
-        weight = 1 / self.least_propensity_ if weight is None else weight
-        for name, value in (("weight", weight), ("error", error), ("variance", variance)):
-            number(name, value)
-        log_term, n = math.log(2 / delta), self.events_
-        slow = math.sqrt((variance + weight * error) * log_term / n)
-        return self._range * n * self.c_max / self.weight_ * 2 * max((1 + weight) * log_term / n, slow)
-
-    @property
-    def _range(self) -> float:
-        """The range of the rewards and 0; 1 if all rewards of the log lie in [0, 1]."""
-        low, high = self.reward_range_
-        return 1.0 if low >= 0 and high <= 1 else max(high, 0.0) - min(low, 0.0)
+        run = Replayed(
+            self.events_,
+            self.length_,
+            self.weight_,
+            self.c_max,
+            self.least_propensity_,
+            self.reward_range_,
+            self.prediction_range_,
+        )
+        return bound(run, delta, weight, error, variance, length, reward_range)
 
     # The policy
 
@@ -312,19 +333,21 @@ class ProgressivePolicy(Learned):
             )
         made: Self = super().from_parameters({name: parameters[name] for name in inspect.signature(cls).parameters})
         for name in FOUND:
-            setattr(made, name, parameters[name])
+            setattr(made, name, parameters.get(name, UNKNOWN[name]) if name in UNKNOWN else parameters[name])
         made.policy = known[about["kind"]](**about["parameters"])
         return made
 
     def __repr__(self) -> str:
         if not self.fitted:
             return super().__repr__()
+        bound = self.bound()
+        error = f", without a bound (δ = {DELTA:g})" if math.isnan(bound) else f" ± {bound:.3g} (δ = {DELTA:g})"
         lines = [
             f"ProgressivePolicy of {self.policy!r}: T = {self.steps_:,} steps, N = {self.events_:,} events, "
             f"{len(self.weights_):,} snapshots",
-            f"  value {self.value:.6g} ± {self.bound():.3g} (δ = {DELTA:g})",
+            f"  value {self.value:.6g}{error}",
         ]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes_)])
+        return "\n".join([*lines, *(f"  note: {note}" for note in (*bound.notes, *self.notes_))])
 
 
 def _savable() -> dict[str, type[Compiled]]:

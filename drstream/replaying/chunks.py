@@ -73,7 +73,7 @@ class Preparation:
         predictions = np.empty((len(rows), 0))
         if self.models.model is not None:
             predictions = self._predict(block, len(rows), calibration)
-            calibration.add(predictions[np.arange(len(rows)), action], reward)
+            calibration.add(predictions[np.arange(len(rows)), action], reward, self.models.unpredicted(block))
         propensity = self.models.propensities_of_many(block, self.n_actions)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +23,19 @@ if TYPE_CHECKING:
 class Replays:
     """Several simulations over the same events and random numbers: `runs["new", 0.01]`, or `runs["new", 0.01, seed]`.
 
-    Omit any part of the key that has a single value. Iterating gives each `Replay`.
+    The number after the policy is the bias, or q if q was given. Omit any part of the key that has a single value.
+    Iterating gives each `Replay`.
     """
 
     def __init__(self, runs: Sequence[Replay]) -> None:
         self.runs = list(runs)
         self.policies = list(dict.fromkeys(run.policy for run in self.runs))
-        self.q = list(dict.fromkeys(run.q for run in self.runs))
+        self.levels = list(dict.fromkeys(run.level_value for run in self.runs))  # of bias, or of q
         self.seeds = list(dict.fromkeys(run.seed for run in self.runs))
+
+    @property
+    def _level(self) -> str:
+        return self.runs[0].level_name
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -38,11 +44,12 @@ class Replays:
         return iter(self.runs)
 
     def __getitem__(self, key: Any) -> Replay:
-        """One simulation by policy, q and seed, in this order. A number alone is a q, unless only the seeds differ."""
+        """One simulation by policy, bias or q, and seed, in this order. A lone number is a seed if only seeds vary."""
         parts = key if isinstance(key, tuple) else (key,)
         numbers = [part for part in parts if not isinstance(part, str)]
         wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))
-        names = ("seed",) if len(numbers) == 1 and len(self.q) == 1 and len(self.seeds) > 1 else ("q", "seed")
+        only_seed = len(numbers) == 1 and len(self.levels) == 1 and len(self.seeds) > 1
+        names = ("seed",) if only_seed else ("level_value", "seed")
         wanted |= dict(zip(names, numbers, strict=False))
         found = [run for run in self.runs if all(getattr(run, name) == value for name, value in wanted.items())]
         if len(found) == 1 and len(parts) == len(wanted):
@@ -51,8 +58,8 @@ class Replays:
         if policy not in self.policies:
             raise KeyError(f"no policy {policy!r} was replayed: {suggest(policy, self.policies)}")
         raise KeyError(
-            f"runs[{key!r}] is {'no' if not found else 'more than one'} simulation: give policy, q and seed, of "
-            f"policies {self.policies}, q {self.q}, seeds {self.seeds}"
+            f"runs[{key!r}] is {'no' if not found else 'more than one'} simulation: give policy, {self._level} and "
+            f"seed, of policies {self.policies}, {self._level} {self.levels}, seeds {self.seeds}"
         )
 
     def difference(self, policy: Any, other: Any) -> Estimate:
@@ -69,8 +76,12 @@ class Replays:
         one, two = (_by_shard(run) for run in (a, b))
         both = sorted(one.keys() & two.keys())
         if len(both) > 1:
-            return Estimate(*student(np.array([one[s] - two[s] for s in both]), a.confidence), n=len(both))
-        return _welch(a, b)
+            found = Estimate(*student(np.array([one[s] - two[s] for s in both]), a.confidence), n=len(both))
+        else:
+            found = _welch(a, b)
+        shifts = a.shift, -b.shift  # how far the truth may lie from each, by the measured bias
+        low, high = (sum(limit(shift, 0.0) for shift in shifts) for limit in (min, max))
+        return replace(found, low=found.low + low, high=found.high + high)
 
     def rows(self) -> list[dict[str, Any]]:
         return [run.row() for run in self.runs]
@@ -93,7 +104,7 @@ class Replays:
         width = max(len("policy"), *map(len, self.policies))
         events = max(run.events for run in self.runs)
         count = f"{len(self)} replay{'s' * (len(self) > 1)}"
-        columns = f"{'q' if first.adaptive else 'c':>6} {'seed':>5} {'value':>11}  {'interval':<24} {'T':>7}"
+        columns = f"{self._level:>6} {'seed':>5} {'value':>11}  {'interval':<24} {'T':>7}"
         lines = [
             f"{count} by {first.method}, T = {first.horizon:,} steps, of {events:,} events",
             f"  {'policy':<{width}}  {columns} {'replicates':>10} {'accepted':>9} {'violations':>10}",
@@ -102,7 +113,7 @@ class Replays:
             row = run.row()
             interval = f"[{row['low']:.5g}, {row['high']:.5g}]" if row["low"] == row["low"] else "none"
             lines.append(
-                f"  {run.policy:<{width}}  {run.q if run.adaptive else run.c_max:>6.3g} {run.seed:>5} "
+                f"  {run.policy:<{width}}  {_shown(run):>6} {run.seed:>5} "
                 f"{row['value']:>11.5g}  {interval:<24} "
                 f"{run.horizon:>7,} {run.complete:>10,} {run.acceptance:>9.3%} {run.violations:>10.3%}"
             )
@@ -114,20 +125,25 @@ class Replays:
         said = {note: [run for run in self.runs if note in run.notes] for run in self.runs for note in run.notes}
         found = []
         for note, runs in said.items():
-            names = "; ".join(f"{r.policy}, q = {r.q:g}" if r.adaptive else r.policy for r in runs)
+            names = "; ".join(r.policy if len(self.levels) == 1 else f"{r.policy}, {r.level}" for r in runs)
             alike = len(runs) == len(self.runs) or not runs[0].complete  # a failure names its policy
             found.append(note if alike else Note(f"{names}: {note}", note.kind))
         return found
 
     def curves(self) -> pa.Table:
-        """The learning curves of all simulations: policy, q and seed, and the columns of `Replay.curve`."""
+        """The learning curves of all simulations: policy, bias, q and seed, and the columns of `Replay.curve`."""
         tables = []
         for run in self.runs:
             if run.complete:
-                key = {"policy": run.policy, "q": run.q, "seed": run.seed}
+                key = {name: run.row()[name] for name in ("policy", "bias", "q", "seed")}
                 constants = {name: pa.array([value] * len(run.curve)) for name, value in key.items()}
                 tables.append(pa.table({**constants, **dict(zip(run.curve.column_names, run.curve, strict=True))}))
         return pa.concat_tables(tables)
+
+
+def _shown(run: Replay) -> str:
+    value = run.level_value
+    return value if isinstance(value, str) else f"{value:.3g}"
 
 
 def _by_shard(run: Replay) -> dict[int, float]:

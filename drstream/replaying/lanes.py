@@ -7,6 +7,8 @@ event by event, a Python policy for some events ahead, and a fixed policy for th
 from __future__ import annotations
 
 import copy
+import math
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,19 +18,23 @@ from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities
 from drstream.errors import PolicyError
+from drstream.kernels import masses, quantiles
 from drstream.kernels import replay as kernels
 from drstream.log import Csr
 from drstream.policies.online import Compiled, Fixed
 from drstream.replaying.chunks import Chunk, Preparation, read_only
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
-from drstream.replaying.quantiles import Exact, Sketch
 from drstream.replaying.snapshots import Recorded, Recorder
+from drstream.replaying.trackers import Exact, Mass, Sketch
 from drstream.types import Floats
 
 EXACT_VALUES = 1 << 23  # in an exact tracker before "auto" turns it into a sketch: 64 MB, or 96 with spare room
 LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which one call asks a Python policy
 SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # limits of the states that a call copies; a call takes 0.1 ms, a state 5 µs
+NO_TRACE = np.empty((0, 3))
+TRACKING = {Exact: kernels.EXACT, Sketch: kernels.SKETCH, Mass: kernels.MASS}
+UNUSED = {kind: np.zeros(1, kind.STATE).view(np.recarray) for kind in (quantiles, masses)}  # of trackers not in use
 KINDS = {
     "dr-ns": kernels.DOUBLY_ROBUST,
     "dr-ns-wc": kernels.DOUBLY_ROBUST,
@@ -39,7 +45,10 @@ KINDS = {
 
 @dataclass
 class Lane:
-    """The state of one simulation: a policy, one q and one seed. Kinds of policies differ in `_walk`."""
+    """The state of one simulation: a policy, one q or bias, and one seed. Kinds of policies differ in `_walk`.
+
+    With a target of the bias mass, the first replicate is a pilot, which finds the multiplier and does not count.
+    """
 
     options: LaneOptions
     policy: Any
@@ -52,19 +61,20 @@ class Lane:
         options = self.options
         state = np.zeros(1, kernels.LANE).view(np.recarray)
         state.horizon, state.c_max, state.c = options.horizon, options.c_max, options.c_max
-        state.kind, state.adaptive, state.carry = KINDS[options.method], options.adaptive, options.carry
+        self.tracker = _make_tracker(options)
+        state.kind, state.carry = KINDS[options.method], options.carry
+        state.tracking = TRACKING[type(self.tracker)] if options.adaptive else kernels.CONSTANT
         state.most_replicates = -1 if options.most_replicates is None else options.most_replicates
         state.bin_steps = options.bin_steps
-        state.sketch = options.tracker == "sketch"
+        state.pilot, state.pilot_horizon = options.bias is not None, options.pilot_steps
         state.least_reward, state.largest_reward = np.inf, -np.inf
         self.state = state
-        kind = Sketch if options.tracker == "sketch" else Exact
-        self.tracker: Exact | Sketch = kind(options.q, options.c_max)
         self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
         self.curve.least_c = np.inf
         self.complete: list[NDArray[np.void]] = []
         self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
         self.snapshot: Any = None  # the policy in the last recorded step (compiled) or in the step under way (Python)
+        self.trace = NO_TRACE  # where to write c, c V_k and whether it was accepted, for each event of a chunk
         self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
 
     @property
@@ -77,9 +87,16 @@ class Lane:
             return
         self._reserve(chunk)
         state, before = self.state[0], int(self.state[0].all_events)
-        arrays = self.state, self.tracker.state, self.tracker.low, self.tracker.high, self.curve, self._replicates
+        events, lane = chunk.events(self.options.seed), self._arrays()
         try:
-            self._walk(chunk, chunk.events(self.options.seed), kernels.LaneArrays(*arrays))
+            first = 0
+            while first < len(chunk.rows) and not self.done and not self.stop.is_set():
+                last = min(len(chunk.rows), first + self._pilot_left())
+                self._walk(chunk, events, lane, first, last)
+                if not self._pilot_left():
+                    kernels.end_pilot(lane)
+                    self._restart()
+                first = last
         finally:
             if new := state.replicates - state.reported:
                 self.complete.append(np.array(self._replicates[:new], kernels.REPLICATE))
@@ -87,10 +104,33 @@ class Lane:
         if self.recorder is not None:
             taken = int(state.all_events) - before
             complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
-            self.recorder.pass_over(chunk.propensity[:taken], chunk.reward[:taken], complete)
+            columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predictions[:taken]
+            self.recorder.pass_over(*columns, complete)
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+    def _arrays(self) -> kernels.LaneArrays:
+        tracker = self.tracker
+        quantile, mass = UNUSED[quantiles], UNUSED[masses]
+        if isinstance(tracker, Mass):
+            mass = tracker.state
+        else:
+            quantile = tracker.state
+        return kernels.LaneArrays(
+            self.state, quantile, mass, tracker.low, tracker.high, self.curve, self._replicates, self.trace
+        )
+
+    def _pilot_left(self) -> int:
+        """Number of events that the pilot may still take. Without a pilot, or a limit of it, there is no end."""
+        most = self.options.pilot_rows
+        if not self.state[0].pilot or most is None:
+            return sys.maxsize
+        return most - int(self.state[0].events)
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+        """Replay events first, ..., last - 1 of the chunk, unless the lane is done before."""
         raise NotImplementedError
+
+    def _restart(self) -> None:
+        """Let the policy forget what it learned in the pilot, which was cut off."""
 
     def _reserve(self, chunk: Chunk) -> None:
         """Make space for the results of the chunk, because kernels cannot allocate."""
@@ -100,7 +140,7 @@ class Lane:
             return
         if self.options.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
             self.tracker = self.tracker.as_sketch()
-            self.state.sketch = 1
+            self.state.tracking = kernels.SKETCH
             self.sketch_from = int(chunk.rows[0])
         self.tracker.reserve(len(chunk.rows))
 
@@ -116,11 +156,16 @@ class Lane:
             replicates=replicates,
             shard=np.full(len(replicates), shard),
             curve=np.array(self.curve, kernels.CURVE),
-            events=int(state.all_events),
-            accepted=int(state.all_accepted),
-            violations=int(state.all_violations),
+            target=np.full(len(replicates), math.nan if self.options.bias is None else self.options.bias),
+            events=int(state.all_events - state.pilot_events),
+            considered=int(state.all_events - state.pilot_events),
+            accepted=int(state.all_accepted - state.pilot_accepted),
+            violations=int(state.all_violations - state.pilot_violations),
+            pilot_events=int(state.pilot_events),
+            pilot_cut=bool(state.pilot_events and state.pilot_accepted < self.options.pilot_steps),
             left_over=int(state.events),
             steps_left_over=int(state.t),
+            cut_off=int(state.t > 0 and not self.done),
             rewards=(float(state.least_reward), float(state.largest_reward)),
             largest_weight=float(state.largest_weight),
             sketch_from=self.sketch_from,
@@ -162,26 +207,30 @@ class CompiledLane(Lane):
         snapshots = np.empty((space, size))
         self.learner = kernels.Learner(initial.copy(), read_only(initial), x, np.zeros(actions), snapshots)
 
-    def _learn(self, chunk: Chunk, first: int, events: kernels.Events, lane: kernels.LaneArrays) -> int:
-        """Replay the chunk from event `first` on. Return how many events were taken."""
+    def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
+        """Replay events first, ..., last - 1 of the chunk. Return how many events were taken."""
         contexts = chunk.contexts
-        events = kernels.Events(*(column[first:] for column in events))
+        events = kernels.Events(*(column[first:last] for column in events))
+        lane = lane._replace(trace=lane.trace[first:last])
         if not isinstance(contexts, Csr):
-            return int(kernels.learn(events, contexts[first:], lane, self.learner, *self.functions))
+            return int(kernels.learn(events, contexts[first:last], lane, self.learner, *self.functions))
         if not self.sparse:  # other policies use the contexts, this one does not
-            none = read_only(np.empty((len(chunk.rows) - first, 0)))
+            none = read_only(np.empty((last - first, 0)))
             return int(kernels.learn(events, none, lane, self.learner, *self.functions))
-        if not first and (most := int(np.diff(contexts.indptr).max())) > len(self.learner.x):
+        if (most := int(np.diff(contexts.indptr[first : last + 1]).max())) > len(self.learner.x):
             self.learner = self.learner._replace(x=np.empty(most))
-        rows = kernels.Rows(contexts.indptr[first:], contexts.indices, contexts.values)
+        rows = kernels.Rows(contexts.indptr[first : last + 1], contexts.indices, contexts.values)
         return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+    def _restart(self) -> None:
+        self.learner.state[:] = self.learner.initial
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
         state = self.state[0]
-        before, first = int(state.all_events), 0
-        while first < len(chunk.rows) and not self.done:  # once, unless states are recorded
+        before = int(state.all_events) - first
+        while first < last and not self.done:  # once, unless states are recorded
             try:
-                first += self._learn(chunk, first, events, lane)
+                first += self._learn(chunk, events, lane, first, last)
             except Exception as error:
                 i = min(int(state.all_events) - before, len(chunk.rows) - 1)
                 where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"
@@ -206,9 +255,9 @@ class FixedLane(Lane):
 
     policy: Fixed
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
         pi = chunk.fixed[self.options.policy]
-        taken = kernels.replay_given(events, lane, pi, 0, 0)
+        taken = kernels.replay_given(events, lane, pi[first:last], first, 0)
         if self.state[0].improper:
             self._refuse(pi[taken], taken, chunk)
 
@@ -236,11 +285,13 @@ class PythonLane(Lane):
                 "probabilities is recorded as a copy of it. Give it a __deepcopy__"
             ) from error
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays) -> None:
-        state = self.state[0]
-        first = 0
-        while first < len(chunk.rows) and not self.done and not self.stop.is_set():
-            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), len(chunk.rows))
+    def _restart(self) -> None:
+        self._call("reset")
+
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+        end, state = last, self.state[0]
+        while first < end and not self.done and not self.stop.is_set():
+            last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), end)
             version = getattr(self.policy, "version", None)
             pi = self._ask(chunk, first, last)
             start = first
@@ -302,6 +353,12 @@ class PythonLane(Lane):
                 f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.where(first + i)}: from "
                 f"{pi[i].tolist()} to {now[i].tolist()}. Change version whenever the probabilities change"
             )
+
+
+def _make_tracker(options: LaneOptions) -> Exact | Sketch | Mass:
+    if options.bias is not None:
+        return Mass(options.bias, options.c_max)
+    return (Sketch if options.tracker == "sketch" else Exact)(options.q, options.c_max)
 
 
 def make_lane(options: LaneOptions, policy: Any, preparation: Preparation, stop: threading.Event, debug: bool) -> Lane:

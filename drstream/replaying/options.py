@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypedDict
 
 import numpy as np
 
+from drstream import sampling
 from drstream.errors import DrstreamError, parameter, phrase, suggest
 from drstream.parameters import whole
 
 METHODS = ("dr-ns", "dr-ns-wc", "rs", "dm")
 ADAPTIVE = ("dr-ns", "dm")  # methods whose multiplier follows a quantile
 TRACKERS = ("auto", "exact", "sketch")
+Q = 0.01  # the quantile level of the paper's experiment
+AUTO = "auto"
+GRID = (0.01, 0.02, 0.05, 0.1)  # targets of the bias mass that bias="auto" tries
 LONGEST = 2**62 - 1  # steps
 CURVE_POINTS = 10_000  # at most; with a longer horizon, a point covers several steps
 
@@ -25,13 +30,13 @@ class Keywords(TypedDict, total=False):
     """For type checkers: the keyword parameters of `replay` that do not decide the type of its result."""
 
     method: str
-    c_max: float
+    c_max: float | None
     carry: bool
     replicates: int | None
     shards: int
     tracker: str
     propensity: Any
-    crossfit: int | None
+    crossfit: int | str | None
     cluster: str | None
     fold_seed: int
     clamp: Any
@@ -50,13 +55,16 @@ class LaneOptions:
     policy: str
     method: str
     horizon: int
-    q: float
+    q: float  # of the quantile, unless `bias` is given
     c_max: float  # at most the smallest propensity, if the method has a constant multiplier
     seed: int
     carry: bool
     tracker: str  # "auto", "exact" or "sketch"
     most_replicates: int | None
     unit_rewards: bool = False  # the policy assumes rewards in [0, 1]
+    bias: float | None = None  # target of the bias mass
+    pilot_rows: int | None = None  # most events of the pilot; None: no limit
+    pilot_steps: int = 0  # number of steps of the pilot
     snapshots: int = 0  # maximum number of recorded states; 0 records none. For one replicate in one shard only
 
     @property
@@ -75,13 +83,81 @@ class LaneOptions:
 
 
 @dataclass(frozen=True)
+class Levels:
+    """What the multiplier c follows: quantiles of the paper's set Q, targets of the bias mass, or a grid of targets."""
+
+    q: tuple[float, ...] = (Q,)
+    bias: tuple[float, ...] | str | None = None  # targets, or "auto"; None: q
+    c_max: float = 1.0
+
+    @classmethod
+    def of(cls, method: str, bias: Any, q: Any, c_max: Any) -> Levels:
+        """The levels that the parameters of `replay` ask for."""
+        quantiles, largest = Q if q is None else q, 1.0 if c_max is None else c_max
+        given = q is not None or c_max is not None
+        if method not in ADAPTIVE or (given and _is_auto(bias)):
+            if method not in ADAPTIVE and not _is_auto(bias):
+                raise DrstreamError(
+                    f"{parameter('bias', bias)}: {method} has a constant multiplier. Leave out {parameter('bias')}, or "
+                    "choose dr-ns"
+                )
+            return cls(listed("q", quantiles), None, largest)
+        if given:
+            name, value = ("q", q) if q is not None else ("c_max", c_max)
+            raise DrstreamError(
+                f"{parameter('bias', bias)} and {parameter(name, value)}: give one of them. {parameter('bias')} sets "
+                f"c by the bias that it causes. {parameter('q')} and {parameter('c_max')} are "
+                "those of the paper's Algorithm 1"
+            )
+        return cls(bias=AUTO if _is_auto(bias) else listed("bias", bias))
+
+    @property
+    def automatic(self) -> bool:
+        return self.bias == AUTO
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """Targets of the bias mass, in the order in which they are shown."""
+        return GRID if self.bias == AUTO or self.bias is None else self.bias  # type: ignore[return-value]
+
+    @property
+    def several(self) -> bool:
+        return not self.automatic and len(self.q if self.bias is None else self.bias) > 1
+
+    def check(self, method: str) -> None:
+        for q in self.q:
+            if not isinstance(q, Real) or not 0 <= q <= 1:
+                raise DrstreamError(f"{parameter('q', q)}: the quantile level must be in [0, 1]")
+        if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
+            raise DrstreamError(f"{parameter('c_max', self.c_max)}: the largest multiplier must be in (0, 1]")
+        for target in self.targets:
+            if not isinstance(target, Real) or not 0 < target < 1:
+                raise DrstreamError(
+                    f'{parameter("bias", target)}: the target of the bias mass must be in (0, 1), e.g. 0.02, or "auto";'
+                    " for the smallest bias, choose dr-ns-wc"
+                )
+        if method not in ADAPTIVE and len(self.q) > 1:
+            raise DrstreamError(f"{_several('q', self.q)}: {method} does not use q, so give one of them")
+
+    def each(self, adaptive: bool) -> Iterator[tuple[float, float | None, int]]:
+        """For each lane: q, the target of the bias mass, and the number of the stream of random numbers."""
+        if self.bias is None or not adaptive:
+            yield from ((float(q), None, 0) for q in self.q)
+        else:
+            yield from ((math.nan, float(bias), i if self.automatic else 0) for i, bias in enumerate(self.targets))
+
+
+def _is_auto(bias: Any) -> bool:
+    return isinstance(bias, str) and bias == AUTO
+
+
+@dataclass(frozen=True)
 class ReplayOptions:
     """The parameters of `replay` that concern Algorithm 1."""
 
     method: str
     horizon: int
-    q: tuple[float, ...]
-    c_max: float
+    levels: Levels
     seeds: tuple[int, ...]
     carry: bool = False
     replicates: int | None = None
@@ -93,7 +169,7 @@ class ReplayOptions:
     def once(cls, horizon: int | None, q: float, c_max: float, seed: int, snapshots: int) -> ReplayOptions:
         """Options for one replicate with recorded states. Without a horizon, it runs to the end of the log."""
         steps = LONGEST if horizon is None else horizon
-        options = cls("dr-ns", steps, (q,), c_max, (seed,), replicates=1, snapshots=snapshots)
+        options = cls("dr-ns", steps, Levels(q=(q,), c_max=c_max), (seed,), replicates=1, snapshots=snapshots)
         options.check()
         return options
 
@@ -105,35 +181,49 @@ class ReplayOptions:
             value = getattr(self, name)
             if value is not None or name in ("horizon", "shards"):
                 whole(name, value, 1, LONGEST, error=DrstreamError)
-        for q in self.q:
-            if not isinstance(q, Real) or not 0 <= q <= 1:
-                raise DrstreamError(f"{parameter('q', q)}: the quantile level must be in [0, 1]")
-        if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
-            raise DrstreamError(f"{parameter('c_max', self.c_max)}: the largest multiplier must be in (0, 1]")
+        self.levels.check(self.method)
+        if self.levels.bias is not None and self.adaptive:
+            for name, given in (("carry", self.carry), ("tracker", self.tracker != "auto")):
+                if given:
+                    raise DrstreamError(
+                        f"{parameter(name, getattr(self, name))} is for {parameter('q')}: with {parameter('bias')}, "
+                        "all events are kept in a histogram, from one replicate to the next"
+                    )
         for seed in self.seeds:
             whole("seed", seed, -(2**63), error=DrstreamError)
-        if self.method not in ADAPTIVE and len(self.q) > 1:
-            raise DrstreamError(f"{_several('q', self.q)}: {self.method} does not use q, so give one of them")
-        for name, values in (("q", self.q), ("seed", self.seeds)):
+        for name, values in (("q", self.levels.q), ("bias", self.levels.targets), ("seed", self.seeds)):
             if not values or len(set(values)) < len(values):
                 raise DrstreamError(f"{_several(name, values)}: give at least one value, and none of them twice")
 
+    @property
+    def adaptive(self) -> bool:
+        return self.method in ADAPTIVE
+
     def lanes(self, policies: Iterable[tuple[str, Any]], c_max: float) -> Iterator[LaneOptions]:
-        """One lane for each policy, q and seed."""
-        for (name, policy), q, seed in itertools.product(policies, self.q, self.seeds):
-            yield LaneOptions(
-                policy=name,
-                method=self.method,
-                horizon=int(self.horizon),
-                q=float(q),
-                c_max=c_max,
-                seed=int(seed),
-                carry=bool(self.carry),
-                tracker=self.tracker,
-                most_replicates=self.replicates,
-                unit_rewards=bool(getattr(policy, "unit_rewards", False)),
-                snapshots=int(self.snapshots or 0),
-            )
+        """One lane for each policy, seed and level.
+
+        The lanes of a grid of targets have random numbers of their own, and pilots of different lengths. Without the
+        latter, lanes of a deterministic policy would be copies of each other if the logging policy is uniform: then
+        events are accepted whenever the actions agree, whatever the random numbers.
+        """
+        for (name, policy), seed in itertools.product(policies, self.seeds):
+            for q, bias, stream in self.levels.each(self.adaptive):
+                shorter = stream * self.horizon // len(self.levels.targets)
+                yield LaneOptions(
+                    policy=name,
+                    method=self.method,
+                    horizon=int(self.horizon),
+                    q=q,
+                    c_max=c_max,
+                    seed=sampling.stream(int(seed), stream),
+                    carry=bool(self.carry),
+                    tracker=self.tracker,
+                    most_replicates=self.replicates,
+                    unit_rewards=bool(getattr(policy, "unit_rewards", False)),
+                    bias=bias,
+                    pilot_steps=int(self.horizon) - shorter,
+                    snapshots=int(self.snapshots or 0),
+                )
 
 
 def _several(name: str, values: Sequence[Any]) -> str:
@@ -149,5 +239,6 @@ def listed(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def are_several(q: float | Sequence[float], seed: int | Sequence[int]) -> bool:
-    return not isinstance(q, Real) or not isinstance(seed, Integral)
+def are_several(*values: Any) -> bool:
+    """Whether any of these parameters is a list."""
+    return any(value is not None and not isinstance(value, Real | str) for value in values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drstream.replaying.snapshots import Recorded
-from drstream.types import Ints
+from drstream.types import Floats, Ints
 
 MEANS = ("mean_reward", "mean_weight", "mean_average", "mean_c")
 CO_MOMENTS = {  # with the means of their two variables
@@ -26,13 +26,18 @@ class Outcome:
     replicates: NDArray[np.void]  # kernels.replay.REPLICATE
     shard: Ints  # of each replicate
     curve: NDArray[np.void]  # kernels.replay.CURVE: complete replicates by bin of simulated time
+    target: Floats  # of the bias mass, for each replicate; NaN if c followed a quantile or was constant
     events: int
+    considered: int  # events, counted once for each lane that replayed them
     accepted: int
     violations: int
     left_over: int  # events of the incomplete tail
     steps_left_over: int
+    cut_off: int  # replicates that the end of the log cut off
     rewards: tuple[float, float]  # the smallest and the largest
     largest_weight: float
+    pilot_events: int  # of the pilot, which are not in `events`
+    pilot_cut: bool  # whether a limit ended it before its steps were complete
     sketch_from: int | None  # row at which the exact tracker became a sketch
     interrupted: bool = False
     recorded: Recorded | None = None  # if snapshots were asked for and an event was accepted
@@ -45,17 +50,33 @@ class Outcome:
                 replicates=np.concatenate([first.replicates, other.replicates]),
                 shard=np.concatenate([first.shard, other.shard]),
                 curve=_merge_curves(first.curve, len(first.replicates), other.curve, len(other.replicates)),
+                target=np.concatenate([first.target, other.target]),
                 events=first.events + other.events,
+                considered=first.considered + other.considered,
                 accepted=first.accepted + other.accepted,
                 violations=first.violations + other.violations,
                 left_over=first.left_over + other.left_over,
                 steps_left_over=max(first.steps_left_over, other.steps_left_over),
+                cut_off=first.cut_off + other.cut_off,
                 rewards=(min(first.rewards[0], other.rewards[0]), max(first.rewards[1], other.rewards[1])),
                 largest_weight=max(first.largest_weight, other.largest_weight),
+                pilot_events=first.pilot_events + other.pilot_events,
+                pilot_cut=first.pilot_cut or other.pilot_cut,
                 sketch_from=other.sketch_from if first.sketch_from is None else first.sketch_from,
                 interrupted=first.interrupted or other.interrupted,
             )
         return first
+
+    @classmethod
+    def pool(cls, outcomes: list[Outcome]) -> Outcome:
+        """Merge the outcomes of lanes that replayed the same events."""
+        merged = cls.merge(outcomes)
+        return replace(
+            merged,
+            events=max(outcome.events for outcome in outcomes),
+            left_over=max(outcome.left_over for outcome in outcomes),
+            pilot_events=max(outcome.pilot_events for outcome in outcomes),
+        )
 
 
 def _merge_curves(a: NDArray[np.void], n: int, b: NDArray[np.void], m: int) -> NDArray[np.void]:
@@ -71,5 +92,6 @@ def _merge_curves(a: NDArray[np.void], n: int, b: NDArray[np.void], m: int) -> N
         out[moment] += delta[one] * delta[other] * (n * m / (n + m))
     out["least_c"] = np.minimum(a["least_c"], b["least_c"])
     out["largest_c"] = np.maximum(a["largest_c"], b["largest_c"])
-    out["all_mass"] = a["all_mass"] + b["all_mass"]
+    for total in ("all_mass", "all_importance"):
+        out[total] = a[total] + b[total]
     return out

@@ -21,8 +21,9 @@ from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.replaying.chunks import Chunk, Preparation
 from drstream.replaying.lanes import Lane, make_lane
-from drstream.replaying.options import ADAPTIVE, LaneOptions, ReplayOptions
+from drstream.replaying.options import LaneOptions, ReplayOptions
 
+PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows
 CHUNK_BYTES = 1 << 24  # of the contexts, probabilities and predictions in a chunk
 
 
@@ -34,10 +35,13 @@ class Plan:
     lane_options: list[LaneOptions]
     preparation: Preparation
     reader: Reader
+    grids: list[tuple[int, int]]  # ranges of lanes that try the targets of one grid
     shards: int
+    share: float  # of the rows of a part that splits leave
     debug: bool
 
-    def lanes(self, stop: threading.Event, shard: int) -> list[Lane]:
+    def lanes(self, stop: threading.Event, shard: int, rows: int | None) -> list[Lane]:
+        """The lanes of a shard of so many rows, if their number is known."""
         lanes = []
         several = len(self.lane_options) > 1 or self.shards > 1
         for options in self.lane_options:
@@ -47,6 +51,9 @@ class Plan:
             most = options.most_replicates
             if most is not None:  # divided among the shards
                 options = replace(options, most_replicates=most // self.shards + (shard < most % self.shards))
+            if options.bias is not None and rows is not None:
+                limit = rows * self.share / PILOT_SHARE * options.pilot_steps / options.horizon
+                options = replace(options, pilot_rows=max(int(limit), 1))
             lanes.append(make_lane(options, policy, self.preparation, stop, self.debug))
         return lanes
 
@@ -76,6 +83,11 @@ def make_plan(
         raise PolicyError("there is no policy to replay: pass a policy, or a mapping of names to policies")
     if options.method == "dm" and inputs.model is None:
         raise ModelError(f"{parameter('method', 'dm')} is r̂ alone: pass a reward model with {parameter('model')}")
+    if options.method == "dm" and inputs.forward:
+        raise ModelError(
+            f"{parameter('method', 'dm')} is r̂ alone, and with {parameter('crossfit', inputs.crossfit)} the first "
+            f"events have none: choose another method, or a number of folds, e.g. {parameter('crossfit', 5)}"
+        )
     if log.roles.propensity is None and inputs.propensity is None:
         raise LogError(f"replay needs propensities, {no_propensities()}")
     if log.roles.sample_rate is not None:
@@ -96,14 +108,16 @@ def make_plan(
         action=True,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
         folds=models.folds,
+        start=models.start,
     )
-    c_max = float(options.c_max)
-    if options.method not in ADAPTIVE:
+    c_max = float(options.levels.c_max)
+    if not options.adaptive:
         c_max = min(c_max, smallest_propensity(log, reader, models, workers))
+    lanes = list(options.lanes(bound.items(), c_max))
     preparation = Preparation(
         models=models,
         fixed={name: policy.policy for name, policy in bound.items() if isinstance(policy, Fixed)},
-        seeds=frozenset(map(int, options.seeds)),
+        seeds=frozenset(lane.seed for lane in lanes),
         n_actions=log.n_actions,
         n_features=log.n_features if reader.with_context else 0,
         sparse=reader.roles.sparse is not None,
@@ -111,8 +125,9 @@ def make_plan(
         for_python=for_python,
         typical_reward=log.typical_reward,
     )
-    lanes = list(options.lanes(bound.items(), c_max))
-    return Plan(bound, lanes, preparation, reader, int(options.shards), debug)
+    size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
+    grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
+    return Plan(bound, lanes, preparation, reader, grids, int(options.shards), log.share, debug)
 
 
 def _bind(policy: Any, name: str, log: Log) -> Any:
@@ -135,8 +150,9 @@ def _copy_of(policy: Any, name: str) -> Any:
         return copy.deepcopy(policy)
     except Exception as error:
         raise PolicyError(
-            f"policy {name!r} cannot be copied: {error}. Several q, seeds or shards have a copy each. "
-            "Give it a __deepcopy__, or replay one q and seed at a time"
+            f"policy {name!r} cannot be copied: {error}. Several seeds, shards, q or targets of the bias mass have a "
+            f"copy each, and {parameter('bias', 'auto')} has several targets. Give it a __deepcopy__, or replay one "
+            f"{parameter('bias')} and seed at a time"
         ) from error
 
 

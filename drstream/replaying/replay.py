@@ -6,10 +6,13 @@ the chunks in the order of the log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Unpack, overload
+
+import numpy as np
 
 from drstream.execution import Workers
 from drstream.intervals import z_score
@@ -17,7 +20,8 @@ from drstream.log import Log, as_log
 from drstream.models.binding import ModelInputs
 from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
-from drstream.replaying.options import Keywords, ReplayOptions, are_several, listed
+from drstream.replaying.crossing import Crossing
+from drstream.replaying.options import Keywords, Levels, ReplayOptions, are_several, listed
 from drstream.replaying.plan import make_plan
 from drstream.replaying.result import Replay
 from drstream.replaying.snapshots import Recorded
@@ -30,7 +34,8 @@ def replay(
     horizon: int,
     model: Any = None,
     *,
-    q: float | Sequence[float] = ...,
+    bias: float | str | Sequence[float] = ...,
+    q: float | Sequence[float] | None = ...,
     seed: int | Sequence[int] = ...,
     **options: Unpack[Keywords],
 ) -> Replays: ...
@@ -41,6 +46,19 @@ def replay(
     horizon: int,
     model: Any = None,
     *,
+    bias: Sequence[float],
+    q: None = ...,
+    seed: int | Sequence[int] = ...,
+    **options: Unpack[Keywords],
+) -> Replays: ...
+@overload
+def replay(
+    log: Any,
+    policies: Any,
+    horizon: int,
+    model: Any = None,
+    *,
+    bias: str = ...,
     q: Sequence[float],
     seed: int | Sequence[int] = ...,
     **options: Unpack[Keywords],
@@ -52,7 +70,8 @@ def replay(
     horizon: int,
     model: Any = None,
     *,
-    q: float = ...,
+    bias: float | str = ...,
+    q: float | None = ...,
     seed: Sequence[int],
     **options: Unpack[Keywords],
 ) -> Replays: ...
@@ -63,7 +82,8 @@ def replay(
     horizon: int,
     model: Any = None,
     *,
-    q: float = ...,
+    bias: float | str = ...,
+    q: float | None = ...,
     seed: int = ...,
     **options: Unpack[Keywords],
 ) -> Replay: ...
@@ -74,15 +94,16 @@ def replay(
     model: Any = None,
     *,
     method: str = "dr-ns",
-    q: float | Sequence[float] = 0.01,
-    c_max: float = 1.0,
+    bias: float | str | Sequence[float] = "auto",
+    q: float | Sequence[float] | None = None,
+    c_max: float | None = None,
     seed: int | Sequence[int] = 0,
     carry: bool = False,
     replicates: int | None = None,
     shards: int = 1,
     tracker: str = "auto",
     propensity: Any = None,
-    crossfit: int | None = None,
+    crossfit: int | str | None = None,
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
@@ -126,11 +147,11 @@ def replay(
     """
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
-    several = isinstance(policies, Mapping) or are_several(q, seed)
+    several = isinstance(policies, Mapping) or are_several(bias, q, seed)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
     z_score(confidence)
-    levels, seeds = listed("q", q), listed("seed", seed)
-    options = ReplayOptions(method, horizon, levels, c_max, seeds, carry, replicates, shards, tracker)
+    levels = Levels.of(method, bias, q, c_max)
+    options = ReplayOptions(method, horizon, levels, listed("seed", seed), carry, replicates, shards, tracker)
     options.check()
     workers = Workers.of(threads, executor, progress)
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
@@ -142,11 +163,22 @@ def replay(
         Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards)
         for lane, outcome in zip(plan.lane_options, outcomes, strict=True)
     ]
+    if plan.grids:
+        runs = [
+            _of_grid(runs[first:last], crossing)
+            for (first, last), crossing in zip(plan.grids, sums.crossings, strict=True)
+        ]
     if not any(run.complete for run in runs):
         if any(run.interrupted for run in runs):
             raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
         raise runs[0].failure
     return Replays(runs) if several else runs[0]
+
+
+def _of_grid(tried: list[Replay], crossing: Crossing) -> Replay:
+    values = np.array([run.pooled.value if run.complete else math.nan for run in tried])
+    weights = np.array([float(run.replicates["weight"].to_numpy().sum()) for run in tried])
+    return Replay.of_grid(tried, crossing.shared(values, weights))
 
 
 def _interrupted(note: str) -> KeyboardInterrupt:

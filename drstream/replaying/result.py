@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from drstream.errors import NotEnoughEventsError
 from drstream.intervals import student, t_score
-from drstream.replaying.options import LaneOptions
+from drstream.replaying.grid import Choice, Shared, Tried, choose
+from drstream.replaying.needed import FAILURE, events_needed
+from drstream.replaying.notes import notes_on
+from drstream.replaying.options import AUTO, LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.results import Estimate, ModelSummary, Note, WithModels, plain
 from drstream.types import Floats, Ints
@@ -22,25 +26,31 @@ if TYPE_CHECKING:
 
 
 MEASURED = 50  # minimum number of simulated steps from which a bias mass ε_t is measured
-INFLATION = 1.1  # of C over T, which is 1 / (1 - ε) on average; above this a note is made
-FAILURE = 0.05  # δ of section 5.3's bound on the number of events
+LEARNING_BINS = 8  # pieces of the learning curve whose range says how much was learned
+
+
+NOTHING = Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
 
 
 class Replay(WithModels):
     """How a policy would have fared in its first T steps, estimated from replicates of that simulation.
 
     value, low, high    Average reward per step: the mean over replicates, with a t interval (NaN for one replicate).
-    cumulative          Mean of the cumulative reward, with the interval cumulative_low to cumulative_high.
+                        With bias="auto", the interval carries the bias that was measured.
+    cumulative          The reward of all T steps, with the interval cumulative_low to cumulative_high.
     pooled              ΣV / ΣC over all replicates. It is less biased than `value` if replicates are short.
+    by_step             The mean over t of the reward of step t. It weighs all steps alike, but has more spread.
     complete            Number of complete replicates.
     replicates          pa.Table of replicates: cumulative, average, weight (C), steps, events, first_row, last_row,
-                        shard.
+                        shard, and bias, the target of the bias mass.
     curve               pa.Table by simulated time t: reward, average up to t, cumulative, c.
+    grid                pa.Table: every target of the bias mass that was tried, and whether it is part of the result.
     acceptance          Share of the events that were accepted.
     violations          Share of the events with c π/p > 1, which cause bias.
     bias_mass           ε of section 5.4, averaged over the steps.
-    bias_bound          Theorem 5.1's bound on |bias of cumulative| / T.
-    events, left_over   Number of events that were read, and how many of them are in the incomplete tail.
+    bias_bound          An estimate of Theorem 5.1's bound on |bias of ΣcV| / T.
+    events, left_over   Number of events that were replayed, and how many of them are in the incomplete tail.
+    pilot_events        Number of events at the start of the log that set the multiplier and do not count.
     r2, calibration     Quality of the reward model on the logged events.
     clamped             Share of the predictions that were out of range.
     notes               Warnings and remarks about the result.
@@ -58,18 +68,40 @@ class Replay(WithModels):
     ) -> None:
         self.policy, self.method, self.horizon = options.policy, options.method, options.horizon
         self.q, self.c_max, self.seed = options.q, options.c_max, options.seed
+        self.bias: float | str | None = options.bias  # target of the bias mass, "auto", or None if c follows q
         self.shards, self.confidence = shards, confidence
-        self.adaptive = options.adaptive  # c follows the quantile q
+        self.adaptive = options.adaptive  # c follows the quantile q, or a target of the bias mass
         self.labels = list(labels)
         self.skipped = skipped
         self.models = models
         self.events = outcome.events
         self.left_over = outcome.left_over
-        self.acceptance = _share(outcome.accepted, outcome.events)
-        self.violations = _share(outcome.violations, outcome.events)
+        self.cut_off = outcome.cut_off  # replicates that were begun and are not complete
+        self.pilot_events, self.pilot_cut = outcome.pilot_events, outcome.pilot_cut
+        self.acceptance = _share(outcome.accepted, outcome.considered)
+        self.violations = _share(outcome.violations, outcome.considered)
         self.max_weight = outcome.largest_weight if outcome.events else math.nan
         self.interrupted = outcome.interrupted
         self._options, self._outcome = options, outcome
+        self._tried: list[Replay] = [self]
+        self._choice: Choice | None = None
+
+    @classmethod
+    def of_grid(cls, tried: Sequence[Replay], shared: Shared) -> Replay:
+        """Pool simulations with growing targets of the bias mass, as far as their bias is small."""
+        first, last = tried[0], tried[-1]
+        choice, used = None, list(tried)
+        if any(one.complete for one in tried):
+            found = [Tried(one._outcome.replicates["average"], one._mass) for one in tried]
+            learned = _learned(Outcome.pool([one._outcome for one in tried]).curve)
+            choice = choose(found, shared, learned, first.confidence)
+            used = used[: choice.lanes]
+        options = first._options if choice else last._options
+        outcome = Outcome.pool([one._outcome for one in used]) if choice else last._outcome
+        run = cls(options, outcome, first.labels, first.models, first.skipped, first.confidence, first.shards)
+        run.bias, run.seed = AUTO, first.seed
+        run._tried, run._choice = list(tried), choice
+        return run
 
     # Replicates
 
@@ -82,7 +114,7 @@ class Replay(WithModels):
     def replicates(self) -> pa.Table:
         found = self._outcome.replicates
         columns = {name: np.ascontiguousarray(found[name]) for name in found.dtype.names or ()}
-        return pa.table({**columns, "shard": self._outcome.shard})
+        return pa.table({**columns, "shard": self._outcome.shard, "bias": self._outcome.target})
 
     @property
     def value(self) -> float:
@@ -103,19 +135,35 @@ class Replay(WithModels):
     @property
     def average(self) -> Estimate:
         """The average reward per step."""
-        return self._over_replicates("average")
+        if self._choice is not None:
+            found = self._choice
+            return Estimate(found.value, found.stderr, found.low, found.high, n=found.n)
+        return self._over_replicates(self._outcome.replicates["average"])
+
+    @property
+    def total(self) -> Estimate:
+        """The reward of all T steps.
+
+        With `bias`, it is T times the average: V itself is too large by the bias mass, because C exceeds T. Otherwise
+        it is V, as in Algorithm 1.
+        """
+        if self.bias is None:
+            return self._over_replicates(self._outcome.replicates["cumulative"])
+        mean = self.average
+        value, stderr, low, high = (self.horizon * x for x in (mean.value, mean.stderr, mean.low, mean.high))
+        return Estimate(value, stderr, low, high, mean.n)
 
     @property
     def cumulative(self) -> float:
-        return self._over_replicates("cumulative").value
+        return self.total.value
 
     @property
     def cumulative_low(self) -> float:
-        return self._over_replicates("cumulative").low
+        return self.total.low
 
     @property
     def cumulative_high(self) -> float:
-        return self._over_replicates("cumulative").high
+        return self.total.high
 
     @property
     def pooled(self) -> Estimate:
@@ -128,42 +176,101 @@ class Replay(WithModels):
         found = self._outcome.replicates
         weights = found["steps"].astype(np.float64) if self.method == "rs" else found["weight"]
         ratio = math.fsum(found["cumulative"]) / math.fsum(weights)
-        residuals = (found["cumulative"] - ratio * weights) / weights.mean()
-        _, stderr, low, high = student(residuals, self.confidence)
-        return Estimate(ratio, stderr, ratio + low, ratio + high, self.complete)
+        spread = self._over_replicates((found["cumulative"] - ratio * weights) / weights.mean())
+        return Estimate(ratio, spread.stderr, ratio + spread.low, ratio + spread.high, self.complete)
 
-    def _over_replicates(self, column: str) -> Estimate:
+    @property
+    def by_step(self) -> float:
+        """The mean over t of the reward of step t, which is Σ c V_k / Σ c over all events that simulate step t."""
+        steps = np.diff(self._ends, prepend=0)
+        return float(self.curve["reward"].to_numpy() @ steps / self.horizon)
+
+    def _over_replicates(self, values: Floats) -> Estimate:
+        """The mean of one value for each replicate. Those of a grid share events, which widens the interval."""
         if not self.complete:
             raise self.failure
-        return Estimate(*student(self._outcome.replicates[column], self.confidence), n=self.complete)
+        value, stderr, low, high = student(values, self.confidence)
+        wider = self._widening
+        return Estimate(
+            value, stderr * wider, value + (low - value) * wider, value + (high - value) * wider, self.complete
+        )
+
+    @property
+    def _widening(self) -> float:
+        """How much wider than for independent replicates intervals are, because replicates of a grid share events."""
+        if self._choice is None or self.complete < 2:
+            return 1.0
+        _, alone, *_ = student(self._outcome.replicates["average"], self.confidence)
+        return max(self._choice.stderr / alone, 1.0) if alone > 0 else 1.0
+
+    @property
+    def shift(self) -> float:
+        """The measured bias of `value`, with the opposite sign. It extends the interval. 0 unless bias="auto"."""
+        if self._choice is None or math.isnan(self._choice.slope):
+            return 0.0
+        return -self._choice.slope * self._choice.mass
+
+    @property
+    def grid(self) -> pa.Table:
+        """Every target of the bias mass that was tried, with its simulation. Those in the result are marked."""
+        rows = []
+        for i, one in enumerate(self._tried):
+            known = bool(one.complete)
+            mean = one.average if known else NOTHING
+            rows.append(
+                {
+                    "bias": math.nan if one.bias is None else one.bias,
+                    "seed": one.seed,
+                    "c": one.multiplier if known else math.nan,
+                    "bias_mass": one.bias_mass if known else math.nan,
+                    "value": mean.value,
+                    "stderr": mean.stderr,
+                    "low": mean.low,
+                    "high": mean.high,
+                    "replicates": one.complete,
+                    "acceptance": one.acceptance,
+                    "pilot_events": one.pilot_events,
+                    "pooled": self._choice is None or i < self._choice.lanes,
+                }
+            )
+        return pa.Table.from_pylist(rows)
 
     # Bias
 
     @property
     def bias_mass(self) -> float:
-        """ε = E[(c w - 1)+] / c: the mean over the simulated steps of complete replicates, weighted by their Σ c."""
-        if self.method == "dm":
-            return math.nan  # its bias is the model's
+        """ε = E[(c w - 1)+] / E[c w]: the share of the policy's probability that was lost in complete replicates."""
+        return math.nan if self.method == "dm" else self._mass  # the bias of dm is the model's
+
+    @property
+    def _mass(self) -> float:
+        curve = self._outcome.curve
         with np.errstate(invalid="ignore"):
-            return float(self._outcome.curve["all_mass"].sum() / self._weights.sum())
+            return float(curve["all_mass"].sum() / curve["all_importance"].sum())
+
+    @property
+    def multiplier(self) -> float:
+        """The mean multiplier c over the steps of complete replicates."""
+        steps = np.diff(self._ends, prepend=0)
+        return float(self._outcome.curve["mean_c"] @ steps / self.horizon)
 
     @property
     def bias_bound(self) -> float:
-        """A bound, per step, on the bias of the cumulative reward that comes from accepting too few of some events.
+        """An estimate of a bound, per step, on the bias of V that comes from accepting too few of some events.
 
-        It is Theorem 5.1 with the bias mass of each step in place of the largest one: Σ_t (T - t + 1) ε_t / (1 - ε_t),
-        divided by T. If all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range
-        of the rewards and 0, which is 1 in the paper.
+        It is Theorem 5.1 with the measured bias mass of each step: Σ_t (T - t + 1) ε_t / (1 - ε_t), divided by T. If
+        all steps have the same ε, this is (T + 1)/2 ε / (1 - ε). The bound is multiplied by the range of the rewards
+        and 0, which is 1 in the paper. The theorem needs the largest ε of all histories. A mean of measured ones is
+        an estimate, and tends to be too small.
         """
         if self.method == "dm" or not self.complete:
             return math.nan
         pooled = -(-MEASURED // self.complete)  # points of the curve for an ε_t, to have MEASURED simulated steps
         groups = np.arange(len(self._ends)) // pooled
-        measured, weights = (
-            np.bincount(groups, values)[groups] for values in (self._outcome.curve["all_mass"], self._weights)
-        )
+        curve = self._outcome.curve
+        lost, importance = (np.bincount(groups, curve[name])[groups] for name in ("all_mass", "all_importance"))
         with np.errstate(all="ignore"):
-            mass = np.where(measured > 0, measured / weights, 0.0)
+            mass = np.where(lost > 0, lost / importance, 0.0)
             odds = np.where(mass < 1, mass / (1 - mass), np.inf)
         ends = self._ends
         starts = np.concatenate([[0], ends[:-1]])
@@ -176,11 +283,6 @@ class Replay(WithModels):
     def _reward_range(self) -> float:
         low, high = self._outcome.rewards
         return max(high, 0.0) - min(low, 0.0)
-
-    @property
-    def _weights(self) -> Floats:
-        """Σ c of each point of the curve, over all replicates; for rejection sampling, the number of steps."""
-        return self._outcome.curve["mean_weight"] * self.complete
 
     # Curve
 
@@ -195,8 +297,8 @@ class Replay(WithModels):
         """The learning curve by simulated time t. If T is above 10,000, a point stands for more than one step.
 
         `reward` is that of step t, and `average` is the mean reward up to t (the last is `value`); both have an
-        interval. `cumulative` is the sum of rewards up to t (the last is that of the replay). The columns `c`,
-        `c_least` and `c_largest` are the mean, the smallest and the largest multiplier.
+        interval. `cumulative` is the sum of rewards up to t (the last is that of the replay): with `bias`, t times
+        `average`. The columns `c`, `c_least` and `c_largest` are the mean, the smallest and the largest multiplier.
         """
         if not self.complete:
             raise self.failure
@@ -204,12 +306,13 @@ class Replay(WithModels):
         weight = curve["mean_weight"]
         reward = curve["mean_reward"] / weight  # Σ c V_k over Σ c, of all events that simulate step t
         squares = curve["m2_reward"] - 2 * reward * curve["co_moment"] + reward**2 * curve["m2_weight"]
-        half = _half_widths(np.maximum(squares, 0.0), n, self.confidence) / weight
-        average, width = curve["mean_average"].copy(), _half_widths(curve["m2_average"], n, self.confidence)
+        wider = self._widening
+        half = wider * _half_widths(np.maximum(squares, 0.0), n, self.confidence) / weight
+        average, width = curve["mean_average"].copy(), wider * _half_widths(curve["m2_average"], n, self.confidence)
         columns = {"t": self._ends, "reward": reward, "low": reward - half, "high": reward + half}
         columns |= {"average": average, "average_low": average - width, "average_high": average + width}
         columns |= {
-            "cumulative": curve["mean_reward"].cumsum(),
+            "cumulative": curve["mean_reward"].cumsum() if self.bias is None else self._ends * average,
             "c": curve["mean_c"].copy(),
             "c_least": curve["least_c"].copy(),
             "c_largest": curve["largest_c"].copy(),
@@ -232,17 +335,18 @@ class Replay(WithModels):
         outcome = self._outcome
         if outcome.events == 0:
             return NotEnoughEventsError("the log is empty: there is no event to replay")
-        rate = max(outcome.accepted, 1) / outcome.events
-        one, ten = (math.ceil((m * self.horizon + math.log(math.e / FAILURE)) / rate) for m in (1, 10))
+        rate = max(outcome.accepted, 1) / outcome.considered
+        one, ten = (events_needed(m, self.horizon, rate) for m in (1, 10))
         each = f" of each of {self.shards} shards" if self.shards > 1 else ""
         more = "more than" if not outcome.accepted else "about"
-        adaptive = self.adaptive
-        how = f"{self.method}, q = {self.q:g}" if adaptive else f"{self.method}, c = {self.c_max:.3g}"
+        remedy = "dr-ns" if not self.adaptive else "a larger q" if self.bias is None else "a larger bias"
+        if self.bias == AUTO:
+            remedy = f"a larger bias than {self._options.bias:g}, the largest that was tried"
         error = NotEnoughEventsError(
-            f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, {how}). "
-            f"It takes {more} {one:,} events{each} for one replicate and {ten:,} for ten (section 5.3, with "
-            f"probability {1 - FAILURE:.0%}). Give more events, {'fewer shards, ' if each else ''}a shorter horizon, "
-            f"or {'a larger q' if adaptive else 'dr-ns'}"
+            f"no replicate of {self.horizon:,} steps is complete: {self.how_far} (policy {self.policy!r}, "
+            f"{self.method}, {self.level}). It takes {more} {one:,} events{each} for one replicate and {ten:,} for "
+            f"ten, with probability {1 - FAILURE:.0%} if events are accepted at this rate. Give more events, "
+            f"{'fewer shards, ' if each else ''}a shorter horizon, or {remedy}"
         )
         error.steps, error.acceptance = outcome.steps_left_over, self.acceptance
         error.events_for_one, error.events_for_ten = one, ten
@@ -253,53 +357,37 @@ class Replay(WithModels):
     @property
     def notes(self) -> list[Note]:
         """Warnings and remarks about the result. Each note has a kind."""
-        found = [] if self.complete else [Note(str(self.failure), "incomplete")]
-        if self.interrupted:
-            text = f"interrupted after {self.events:,} events: only complete replicates are counted"
-            found.append(Note(text, "interrupted"))
-        if self.complete == 1:
-            found.append(Note("one replicate only: there is no interval", "one replicate"))
-        if self.complete > 1 and self.stderr == 0:
-            text = "all replicates have the same value: an interval without width does not mean certainty"
-            found.append(Note(text, "no width"))
-        found += self._note_on_inflation()
-        low, high = self._outcome.rewards
-        if self._options.unit_rewards and self.events and not 0 <= low <= high <= 1:
-            text = f"the policy takes rewards to lie in [0, 1]; here they lie in [{low:g}, {high:g}]"
-            found.append(Note(text, "reward range"))
-        if self._outcome.sketch_from is not None:
-            text = (
-                f"from row {self._outcome.sketch_from:,} on, c is a sketch's quantile, up to 0.8 % too small: "
-                'tracker="exact" keeps all values'
-            )
-            found.append(Note(text, "sketch"))
-        if self.skipped:
-            reasons = ", ".join(f"{n:,} ({why})" for why, n in self.skipped.items())
-            found.append(Note(f"bad rows skipped: {reasons}", "skipped"))
-        return found
+        return notes_on(self)
 
-    def _note_on_inflation(self) -> list[Note]:
-        if not self.complete or self.method == "rs":
-            return []
-        inflation = math.fsum(self._outcome.replicates["weight"]) / self.complete / self.horizon
-        if inflation <= INFLATION:
-            return []
-        text = (
-            f"c is too large for this policy: replicates weigh {inflation:.3g} T instead of T, so `cumulative` is "
-            "about as much too large, and `value` leans on the first steps: use a smaller q or c_max, or dr-ns-wc"
-        )
-        return [Note(text, "inflation")]
+    @property
+    def level(self) -> str:
+        """What the multiplier c follows, in words."""
+        value = self.level_value
+        most = f", c <= {self.c_max:.4g}" if self.level_name == "q" else ""
+        return f"{self.level_name} = {value if isinstance(value, str) else f'{value:.4g}'}{most}"
+
+    @property
+    def level_name(self) -> str:
+        """The parameter that the multiplier follows: "bias", "q", or "c" if it is constant."""
+        return "c" if not self.adaptive else "q" if self.bias is None else "bias"
+
+    @property
+    def level_value(self) -> float | str:
+        """The value of that parameter. With c, the multiplier itself."""
+        return self.c_max if not self.adaptive else self.q if self.bias is None else self.bias
 
     def row(self) -> dict[str, Any]:
         """The result as one row. Values that need a complete replicate are NaN if there is none."""
         known = bool(self.complete)
-        average = self.average if known else Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
+        average = self.average if known else NOTHING
         return {
             "policy": self.policy,
             "method": self.method,
+            "bias": self._largest_target,
             "q": self.q if self.adaptive else math.nan,
             "seed": self.seed,
             "horizon": self.horizon,
+            "c": self.multiplier if known else math.nan,
             "value": average.value,
             "stderr": average.stderr,
             "low": average.low,
@@ -311,6 +399,7 @@ class Replay(WithModels):
             "replicates": self.complete,
             "events": self.events,
             "left_over": self.left_over,
+            "pilot_events": self.pilot_events,
             "acceptance": self.acceptance,
             "violations": self.violations,
             "bias_mass": self.bias_mass,
@@ -322,6 +411,13 @@ class Replay(WithModels):
             "interrupted": self.interrupted,
         }
 
+    @property
+    def _largest_target(self) -> float:
+        """The largest target of the bias mass in the result; NaN if c follows something else."""
+        if self._choice is None:
+            return math.nan if self._options.bias is None else self._options.bias
+        return float(self._tried[self._choice.lanes - 1]._options.bias or math.nan)
+
     def to_arrow(self) -> pa.Table:
         """The result as a table of one row. The tables `replicates` and `curve` are attributes."""
         return pa.Table.from_pylist([self.row()])
@@ -331,36 +427,64 @@ class Replay(WithModels):
 
     def to_dict(self) -> dict[str, Any]:
         return plain(
-            {**self.row(), "actions": self.labels, "skipped": self.skipped, **self.about_models(), "notes": self.notes}
+            {
+                **self.row(),
+                "grid": self.grid.to_pylist(),
+                "actions": self.labels,
+                "skipped": self.skipped,
+                **self.about_models(),
+                "notes": self.notes,
+            }
         )
 
     def to_json(self, indent: int | None = 2) -> str:
         """The result as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    @property
+    def _about_bias(self) -> str:
+        mass, found = f"bias mass {self.bias_mass:.3g}", self._choice
+        if found is not None and not math.isnan(found.slope):
+            return f"{mass}, measured bias {found.slope * found.mass:+.2g} ± {found.slope_error * found.mass:.2g}"
+        if self.bias_bound <= self._reward_range:
+            return f"{mass}, estimated bound on |bias of ΣcV|: {self.bias_bound:.4g} T"
+        return f"{mass}, too large for a bound on the bias"
+
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
-        mass = f"; bias mass {self.bias_mass:.3g}, "
-        if self.bias_bound <= self._reward_range:
-            mass += f"|bias of the sum| <= {self.bias_bound:.4g} T"
-        else:
-            mass += "too large for a bound on the bias"
-        mass = mass if self.complete and self.method != "dm" else ""
-        level = f"q = {self.q:g}, c <= {self.c_max:.4g}" if self.adaptive else f"c = {self.c_max:.4g}"
-        lines = [f"{head}, {level}, seed {self.seed}"]
+        mass = f"; {self._about_bias}" if self.complete and self.method != "dm" else ""
+        lines = [f"{head}, {self.level}, seed {self.seed}"]
         if self.complete:
+            how = f"{self.complete:,}, each of {self.horizon:,} steps"
+            if self._choice is not None:
+                targets = [f"{one._options.bias:g}" for one in self._tried[: self._choice.lanes]]
+                how += f", with targets {', '.join(targets)} of the bias mass"
             lines += [
                 f"  reward per step    {_with_interval(self.value, self.low, self.high)}",
                 f"  cumulative reward  {_with_interval(self.cumulative, self.cumulative_low, self.cumulative_high)}",
-                f"  replicates         {self.complete:,}, each of {self.horizon:,} steps",
+                f"  replicates         {how}",
             ]
         lines += [
             f"  events             {self.events:,}, {self.acceptance:.3%} accepted, {self.left_over:,} left over",
             f"  violations         {self.violations:.3%} of events with c w > 1{mass}",
         ]
+        if self.bias is not None:
+            lines.append(f"  pilot              {self.pilot_events:,} events, which set c and do not count")
         if how := self.how():
             lines.append(f"  models             {how}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _learned(curve: NDArray[np.void]) -> float:
+    """The range of the learning curve, in pieces of equal length."""
+    pieces = [np.add.reduceat(curve[name], _starts(len(curve))) for name in ("mean_reward", "mean_weight")]
+    rewards = pieces[0] / pieces[1]
+    return float(rewards.max() - rewards.min())
+
+
+def _starts(bins: int) -> Ints:
+    pieces = min(LEARNING_BINS, bins)
+    return np.arange(pieces) * bins // pieces
 
 
 def _share(part: int, whole: int) -> float:

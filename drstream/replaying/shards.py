@@ -19,6 +19,7 @@ from drstream.log.source import Part
 from drstream.models.calibration import Calibration
 from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk
+from drstream.replaying.crossing import Crossing, Traces
 from drstream.replaying.lanes import Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
@@ -33,10 +34,13 @@ class Sums:
 
     calibration: Calibration
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
+    crossings: list[Crossing] = field(default_factory=list)  # of each grid
 
     def merge(self, other: Sums) -> None:
         self.skipped += other.skipped
         self.calibration.merge(other.calibration)
+        for one, more in zip(self.crossings, other.crossings, strict=True):
+            one.merge(more)
 
 
 def run(plan: Plan, log: Log, workers: Workers) -> tuple[list[Outcome], Sums]:
@@ -49,7 +53,7 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
     parts = log.parts(plan.reader.columns)
     executor = workers.executor
     if plan.shards == 1 and executor is None:
-        return _replay(plan, parts, workers.threads, threading.Event(), report, 0)
+        return _replay(plan, parts, log.rows, workers.threads, threading.Event(), report, 0)
     if log.rows is None and plan.shards > 1:
         raise LogError(
             f"{parameter('shards', plan.shards)}: a {log.source.name} cannot be cut into shards; pass a Parquet path "
@@ -64,7 +68,8 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
             )
             totals = _Totals(report)
             futures = [
-                pool.submit(_replay, plan, run, 1, stop, totals.of(shard), shard) for shard, run in enumerate(runs)
+                pool.submit(_replay, plan, run, _rows(run), 1, stop, totals.of(shard), shard)
+                for shard, run in enumerate(runs)
             ]
         else:
             futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
@@ -85,8 +90,8 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
             for outcome in done[-1][0]:
                 outcome.interrupted = True
     merged = [Outcome.merge([outcomes[i] for outcomes, _ in done]) for i in range(len(plan.lane_options))]
-    total = Sums(Calibration(plan.preparation.typical_reward))
-    for _, sums in done:
+    (_, total), *others = done
+    for _, sums in others:
         total.merge(sums)
     return merged, total
 
@@ -129,20 +134,26 @@ class _Totals:
 def _replay_elsewhere(plan: Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Sums]:
     """Replay a shard in a worker of the user's executor."""
     with execution.one_blas_thread():
-        return _replay(plan, parts, 1, threading.Event(), lambda *_: None, shard)
+        return _replay(plan, parts, _rows(parts), 1, threading.Event(), lambda *_: None, shard)
+
+
+def _rows(parts: Sequence[Part]) -> int:
+    return sum(part.rows for part in parts)
 
 
 def _replay(
     plan: Plan,
     parts: Sequence[Part] | Iterator[Part],
+    rows: int | None,
     threads: int,
     stop: threading.Event,
     report: Callable[..., None],
     shard: int,
 ) -> tuple[list[Outcome], Sums]:
     """Replay one shard in all lanes, from its first part to its last."""
-    lanes = plan.lanes(stop, shard)
-    sums = Sums(Calibration(plan.preparation.typical_reward))
+    lanes = plan.lanes(stop, shard, rows)
+    grids = [Traces(lanes[first:last], plan.chunk_rows) for first, last in plan.grids]
+    sums = Sums(Calibration(plan.preparation.typical_reward), crossings=[grid.crossing for grid in grids])
     interrupted = False
     first_row: int | None = None
     ahead = max(2, AHEAD_BYTES // (threads * plan.chunk_rows * plan.preparation.event_bytes))
@@ -158,7 +169,7 @@ def _replay(
                     sums.skipped += item
                     continue
                 sums.calibration.merge(item.calibration)
-                _feed(lanes, item, pool)
+                _feed(lanes, grids, item, pool)
                 first_row = item.block.batch.place.first_row if first_row is None else first_row
                 report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
                 if stop.is_set() or all(lane.done for lane in lanes):
@@ -169,13 +180,18 @@ def _replay(
     return [lane.outcome(shard, interrupted) for lane in lanes], sums
 
 
-def _feed(lanes: list[Lane], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:
+def _feed(lanes: list[Lane], grids: list[Traces], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:
+    rows = len(chunk.rows)
+    for grid in grids:
+        grid.open(rows)
     if pool is None:
         for lane in lanes:
             lane.take(chunk)
     else:
         for future in [pool.submit(lane.take, chunk) for lane in lanes]:
             execution.result_of(future)
+    for grid in grids:
+        grid.close(rows)
 
 
 def _progress_text(lanes: list[Lane]) -> str:

@@ -27,28 +27,34 @@ class Recorded:
     events: int  # N, without those after the last acceptance, which are in no step
     least_propensity: float
     rewards: tuple[float, float]  # the smallest and the largest
+    predictions: tuple[float, float]  # likewise of r̂, for all actions; 0 without a model
 
 
 @dataclass
 class Seen:
-    """A summary of some events: their number, smallest propensity, and range of rewards."""
+    """A summary of some events: their number, smallest propensity, and range of rewards and of predictions."""
 
     events: int = 0
     least_propensity: float = math.inf
     least_reward: float = math.inf
     largest_reward: float = -math.inf
+    least_prediction: float = math.inf
+    largest_prediction: float = -math.inf
 
     def add(self, other: Seen) -> None:
         self.events += other.events
         self.least_propensity = min(self.least_propensity, other.least_propensity)
         self.least_reward = min(self.least_reward, other.least_reward)
         self.largest_reward = max(self.largest_reward, other.largest_reward)
+        self.least_prediction = min(self.least_prediction, other.least_prediction)
+        self.largest_prediction = max(self.largest_prediction, other.largest_prediction)
 
     @classmethod
-    def of(cls, propensity: Floats, reward: Floats) -> Seen:
+    def of(cls, propensity: Floats, reward: Floats, predictions: Floats) -> Seen:
         if not len(reward):
             return cls()
-        return cls(len(reward), float(propensity.min()), float(reward.min()), float(reward.max()))
+        predicted = (float(predictions.min()), float(predictions.max())) if predictions.size else (0.0, 0.0)
+        return cls(len(reward), float(propensity.min()), float(reward.min()), float(reward.max()), *predicted)
 
 
 @dataclass
@@ -84,13 +90,13 @@ class Recorder:
             self._close()
             self._last = _Group(snapshot, weight)
 
-    def pass_over(self, propensity: Floats, reward: Floats, complete: int) -> None:
+    def pass_over(self, propensity: Floats, reward: Floats, predictions: Floats, complete: int) -> None:
         """Count events that were replayed. The first `complete` of them belong to complete steps."""
-        self.waiting.add(Seen.of(propensity[:complete], reward[:complete]))
+        self.waiting.add(Seen.of(propensity[:complete], reward[:complete], predictions[:complete]))
         if complete:
             self.seen.add(self.waiting)
             self.waiting = Seen()
-        self.waiting.add(Seen.of(propensity[complete:], reward[complete:]))
+        self.waiting.add(Seen.of(propensity[complete:], reward[complete:], predictions[complete:]))
 
     def recorded(self, value: float, weight: float, steps: int) -> Recorded:
         self._close()
@@ -103,6 +109,7 @@ class Recorder:
             events=self.seen.events,
             least_propensity=self.seen.least_propensity,
             rewards=(self.seen.least_reward, self.seen.largest_reward),
+            predictions=(self.seen.least_prediction, self.seen.largest_prediction),
         )
 
     def _close(self) -> None:

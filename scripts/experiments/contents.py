@@ -26,6 +26,7 @@ class Experiment(NamedTuple):
 EXPERIMENTS = {  # in the order of the page
     "figure1": Experiment(classification.figure1, classification_page.figure1),
     "figure2": Experiment(classification.figure2, classification_page.figure2),
+    "dlm": Experiment(classification.minimizers, classification_page.minimizers),
     "figure3": Experiment(visits.figure3, visits_page.figure3),
     "table2": Experiment(slotting.table2, slotting_page.table2),
     "table3": Experiment(adaptive.table3, adaptive_page.table3),

@@ -207,7 +207,7 @@ def test_describe_shows_columns_where_roles_are_not_found(tmp_path):
 def test_skipped_rows_are_shown(folder):
     done = drstream("evaluate", "bad.parquet", "--policy", "uniform", "--on-bad-row", "skip", cwd=folder)
     assert done.returncode == 0
-    assert "bad rows skipped: 1 (propensity is not in (0, 1])" in done.stdout
+    assert "rows skipped: 1 (propensity is not in (0, 1])" in done.stdout
 
 
 def test_no_progress_bar_in_a_pipe(folder):

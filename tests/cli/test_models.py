@@ -23,6 +23,8 @@ def folder(tmp_path_factory):
     pq.write_table(table, folder / "log.parquet", row_group_size=ROWS // 3)
     pq.write_table(table.drop_columns(["propensity"]), folder / "bare.parquet")
     X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
+    listed = table.append_column("mu", pa.array(list(world().logging(X))))
+    pq.write_table(listed.append_column("twice", listed["mu"]), folder / "listed.parquet")
     sparse = table.select(["action", "reward", "propensity"])
     sparse = sparse.append_column("indices", pa.array([np.arange(3, dtype=np.int32)] * ROWS))
     pq.write_table(sparse.append_column("values", pa.array(list(X))), folder / "sparse.parquet")
@@ -75,6 +77,36 @@ def test_cross_fitting_equals_that_in_python(folder):
     assert found["crossfit"] == 4
     assert [row["value"] for row in found["estimates"]] == [row["value"] for row in wanted.rows()]
     assert found["model"]["clamped"] == wanted.clamped
+
+
+def test_models_of_earlier_rows_equal_those_in_python(folder):
+    words = "--policy", "uniform", "--model", "ridge", "--crossfit", "forward:40"
+    found, _ = estimates("log.parquet", *words, cwd=folder)
+    log = drs.Log(folder / "log.parquet")
+    wanted = drs.evaluate(log, {"uniform": drs.policies.Uniform()}, drs.models.Ridge(), crossfit="forward:40")
+    assert (found["crossfit"], found["unpredicted"]) == ("forward", 40)
+    assert [row["value"] for row in found["estimates"]] == [row["value"] for row in wanted.rows()]
+    model = "--propensity-model", "logistic", "--propensity-floor", "0.01"
+    shown = drstream("evaluate", "log.parquet", *words, *model, cwd=folder)
+    assert "rows skipped: 40 (before the first propensity model)" in shown.stdout
+    replay = "replay", "log.parquet", "--policy", "epsilon-greedy", "--horizon", "20", *words[2:], "--json"
+    done = drstream(*replay, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert '"crossfit": "forward"' in done.stdout
+
+
+def test_propensities_of_all_actions(folder):
+    words = "--policy", "uniform", "--model", "constant:0.1", "--estimator", "dr-minvar,dr-stablevar"
+    found, _ = estimates("listed.parquet", *words, "--propensities", "mu", cwd=folder)
+    wanted = drs.evaluate(
+        drs.Log(folder / "listed.parquet", propensities="mu"),
+        drs.policies.Uniform(),
+        drs.models.Constant(0.1),
+        ["dr-minvar", "dr-stablevar"],
+    )
+    assert [row["value"] for row in found["estimates"]] == [row["value"] for row in wanted.rows()]
+    several = "evaluate", "listed.parquet", *words, "--propensities", "mu, twice"
+    fails("propensities column 'mu' has type list", *several, cwd=folder)
 
 
 def test_propensities_from_a_model(folder):
@@ -141,6 +173,20 @@ def test_sparse_contexts(folder):
         (
             "it must be a whole number of folds, at least 2",
             "evaluate log.parquet --policy uniform --model ridge --crossfit 1",
+        ),
+        ("or forward", "evaluate log.parquet --policy uniform --model ridge --crossfit backward"),
+        ("e.g. forward:1000", "evaluate log.parquet --policy uniform --model ridge --crossfit forward:0"),
+        (
+            "--cluster user is about folds, and --crossfit forward:40 has none",
+            "replay log.parquet --policy uniform --horizon 9 --model ridge --crossfit forward:40 --cluster user",
+        ),
+        (
+            f"of earlier events: the log has {ROWS:,} rows, and the first block 9,000. Make it shorter",
+            "evaluate log.parquet --policy uniform --model ridge --crossfit forward:9000",
+        ),
+        (
+            "name their column of lists, or one column for each action, with --propensities",
+            "evaluate log.parquet --policy uniform --model constant:0 --estimator dr-minvar",
         ),
         ("did you mean 'user'?", "evaluate log.parquet --policy uniform --model ridge --crossfit 2 --cluster usr"),
         ("write LOW,HIGH or range", "evaluate log.parquet --policy uniform --model ridge --clamp 1"),

@@ -15,6 +15,7 @@ from tests.helpers.command import PROGRAM, drstream, fails, on_a_terminal
 from tests.helpers.logs import world
 
 LEARNER = """
+import sys
 import time
 import numpy as np
 
@@ -30,7 +31,8 @@ class Even:
 class Slow(Even):
     def update(self, x, action, reward):
         time.sleep(0.02)
-        print("working", flush=True)
+        sys.stdout.write("working\n")  # in one piece: lanes run on threads
+        sys.stdout.flush()
 
 class Broken(Even):
     def update(self, x, action, reward):
@@ -57,7 +59,8 @@ def test_table_json_and_files(folder):
     train, test = drs.Log(folder / "log.parquet").split(0.3, seed=0)
     policies = {"epsilon-greedy": drs.policies.EpsilonGreedy(0.2), "b": drs.policies.LinUCB(0.5)}
     wanted = drs.replay(test, policies, 30, drs.models.Ridge(5).fit(train), q=[0.0, 0.1])
-    assert pq.read_table(folder / "out.parquet").to_pylist() == wanted.to_arrow().to_pylist()
+    written = pq.read_table(folder / "out.parquet").to_pylist()
+    assert repr(written) == repr(wanted.to_arrow().to_pylist())  # NaN is not NaN
     curve = pa.csv.read_csv(folder / "curve.csv")
     assert curve.num_rows == 4 * 30
     assert set(curve.column_names) >= {"policy", "q", "seed", "t", "reward", "average", "c"}
@@ -95,7 +98,7 @@ def test_other_methods_and_options(folder):
         (("--policy", "ucb1", "--horizon", "5", "--c-max", "2"), "--c-max 2.0"),
         (("--policy", "ucb1", "--horizon", "5", "--method", "dm"), "--method dm is r̂ alone: pass a reward model"),
         (("--policy", "ucb1", "--horizon", "5", "--shards", "9"), "--shards 9: the log has 4 row groups"),
-        (("--policy", "ucb1", "--horizon", "50000"), "6,000 events simulated"),
+        (("--policy", "ucb1", "--horizon", "50000"), "5,400 events simulated"),
         (("--policy", "ucb1"), "Missing option '--horizon'"),
         (("--policy", "epsilon-greedy", "--epsilon", "3", "--horizon", "5"), "epsilon=3.0 must be a number"),
         (("--policy", "ucb1", "--horizon", "5", "--output", "log.parquet"), "is a file of the log itself"),
@@ -136,7 +139,7 @@ def test_the_table_fits_80_columns(folder):
 
 
 @pytest.mark.jit_only
-@pytest.mark.parametrize(("horizon", "after"), [(3, 30), (5000, 2)])
+@pytest.mark.parametrize(("horizon", "after"), [(3, 60), (5000, 2)])
 def test_ctrl_c_shows_what_is_complete(folder, horizon, after):
     """Exit code 130; the replicates that were complete are shown, or that there is none."""
     process = subprocess.Popen(

@@ -30,8 +30,9 @@ def patient(monkeypatch):
 
 def other_value(parameter):
     """A value that is allowed, and is not the default."""
-    if parameter.name == "loss":
-        return "logistic"
+    words = {"loss": "logistic", "start": "random", "step": "decaying"}
+    if parameter.name in words:
+        return words[parameter.name]
     if isinstance(parameter.default, bool):
         return not parameter.default
     if isinstance(parameter.default, int):

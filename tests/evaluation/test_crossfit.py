@@ -2,7 +2,6 @@
 
 import contextlib
 import warnings
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,6 +18,7 @@ from drstream.execution import Workers
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, world
+from tests.helpers.own_models import ByHand
 from tests.helpers.passes import not_plain
 
 SEED = 3  # of the folds
@@ -321,25 +321,6 @@ def test_bad_rows_in_all_columns(table):
     assert (result.n, sum(result.skipped.values())) == (ROWS - 3, 3)
     other = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=M.Propensity())
     assert (other.n, sum(other.skipped.values())) == (ROWS - 2, 2)  # propensities are not looked at
-
-
-class ByHand(drs.models.RewardModel):
-    """A user's own model: the mean reward of each action."""
-
-    fitted = False
-
-    def fit(self, log):
-        sums = np.zeros((2, log.n_actions))
-        reader = log.reader(action=True)
-        for part in log.parts(reader.columns):
-            for batch in reader.batches(part, Counter()):
-                sums += [np.bincount(batch.action, minlength=log.n_actions), np.bincount(batch.action, batch.reward)]
-        self.means = sums[1] / sums[0]
-        self.fitted = True
-        return self
-
-    def predict(self, X):
-        return np.tile(self.means, (X.shape[0], 1))
 
 
 def test_a_model_of_the_users_own_is_cross_fitted():

@@ -158,7 +158,7 @@ def test_empty_logs(tmp_path):
     bad = table(propensity=[0.0] * 4)
     with pytest.raises(drs.LogError, match="the log is empty, or no row of it can be used"):
         drs.evaluate(bad, drs.policies.Uniform(), on_bad_row="skip")
-    with pytest.raises(drs.LogError, match="after 4 bad rows were skipped"):
+    with pytest.raises(drs.LogError, match="after 4 rows were skipped"):
         drs.evaluate(drs.Log(bad, actions=2), drs.policies.Uniform(), on_bad_row="skip")
     with pytest.raises(drs.LogError, match="no event to fit"):
         drs.models.Ridge().fit(drs.Log(empty, actions=2))

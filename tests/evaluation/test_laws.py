@@ -18,7 +18,7 @@ from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
-from tests.helpers.evaluations import limits
+from tests.helpers.evaluations import BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
@@ -28,7 +28,10 @@ POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies
 
 @pytest.fixture(scope="module")
 def table():
-    return world(kinds=None).table(ROWS, seed=3)
+    found = world(kinds=None).table(ROWS, seed=3)
+    X = np.column_stack([found[f"x{j}"].to_numpy() for j in range(3)])
+    mu = pa.array(world(kinds=None).logging(X).reshape(-1))
+    return found.append_column("mu", pa.FixedSizeListArray.from_arrays(mu, 4))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def model():
 
 
 def run(source, model, estimators=tuple(ALL), log_options=None, **options):
-    log = drs.Log(source, **(log_options or {}))
+    log = drs.Log(source, propensities="mu", **(log_options or {}))
     return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), **limits(*estimators), **options)
 
 
@@ -93,7 +96,8 @@ def test_chunks_of_a_table_do_not_matter(table, model):
     wanted = bits(run(table, model))
     assert bits(run(pa.concat_tables(pieces), model)) == wanted
     reader = pa.RecordBatchReader.from_batches(table.schema, [b for p in pieces for b in p.to_batches()])
-    assert bits(run(reader, model)) == wanted
+    one_pass = [name for name in ALL if name not in BY_TIME]
+    assert bits(run(reader, model, one_pass)) == bits(run(table, model, one_pass))
 
 
 def test_filter_and_split_are_batch_size_invariant(parquet, model):
@@ -109,7 +113,7 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
 @pytest.mark.parametrize("estimator", ALL)
 def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
-    log = drs.Log(parquet)
+    log = drs.Log(parquet, propensities="mu")
     chosen = [ALL[estimator]]
     plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, limits(estimator), Workers(1))
     total = plan.create()
@@ -138,7 +142,11 @@ def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):
     everything = run(parquet, model)
     for estimator in ALL:
         alone = drs.evaluate(
-            drs.Log(parquet), {"soft": POLICIES["soft"]}, model=model, estimators=[estimator], **limits(estimator)
+            drs.Log(parquet, propensities="mu"),
+            {"soft": POLICIES["soft"]},
+            model=model,
+            estimators=[estimator],
+            **limits(estimator),
         )
         assert alone["soft", estimator] == everything["soft", estimator]
 

@@ -13,12 +13,13 @@ ROWS = 400 if PLAIN else 4_000
 WORLD = world(kinds=None)
 POLICY = drs.policies.Softmax(WORLD.taste)
 M = drs.models
-LIMITS = {
+BY_TIME = [name for name, e in ALL.items() if e.weight and e.weight.power]  # need the propensities of all actions
+LIMITS = {  # a value for each parameter of `evaluate` that a weight takes
     "cap": 5.0,
     "floor": 0.05,
     "inflation": 1.1,
     "lambda_": 3.0,
-}  # a value for each parameter of `evaluate` that a weight takes
+}
 
 
 def limits(*names, **changes):

@@ -113,6 +113,16 @@ def ridge(X, a, r, n_actions, alpha, fit_intercept):
     return np.array(coef), np.array(intercept)
 
 
+def blocks(rows, first):
+    """The block of each row: the first has `first` rows, and each later one is half as long as all before it."""
+    found, block, end = [], 0, first
+    for row in range(rows):
+        if row == end:
+            block, end = block + 1, end + max(1, end // 2)
+        found.append(block)
+    return found
+
+
 MASK = 2**64 - 1
 
 
@@ -150,10 +160,46 @@ def sketched_c(Q, q, c_max):
     return max(min(Q), octave * math.floor(exact / octave * 128) / 128)
 
 
-def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, replicates=None, find=exact_c):
+def bias_mass(weights, c):
+    """The share of the policy's probability that is lost where c w > 1."""
+    return np.maximum(weights - 1 / c, 0).sum() / weights.sum()
+
+
+def targeted_c(weights, target):
+    """The largest c, of 128 to an octave up to 1, whose bias mass is at most the target; the smallest p/π is safe."""
+    if not any(weights):
+        return 1.0
+    weights = np.asarray(weights)
+    safe = min(1.0, 1 / max(weights))
+    c = 2.0 ** math.floor(math.log2(safe))
+    edge = c
+    while edge < 1:
+        edge += 2.0 ** math.floor(math.log2(edge)) / 128
+        if bias_mass(weights, edge) <= target:
+            c = edge
+    return max(safe, c)
+
+
+def replay(
+    events,
+    rhat,
+    u,
+    policy,
+    horizon,
+    q,
+    c_max,
+    method,
+    carry=False,
+    replicates=None,
+    find=exact_c,
+    bias=None,
+    pilot=None,
+):
     """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
 
-    Returns complete replicates, rows that were accepted, and the counts that a Replay shows.
+    With `bias`, c is the largest whose bias mass on all events so far is at most `bias`. The first replicate is then a
+    pilot, which ends after `pilot` events at the latest and does not count. Returns complete replicates, rows that were
+    accepted, and the counts that a Replay shows.
     """
     if method in ("dr-ns-wc", "rs"):
         c_max = min(c_max, *(p for _, _, _, p in events))
@@ -163,10 +209,10 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         policy.reset()
         return {
             "t": 1, "c": c_max, "V": [], "C": [], "rewards": [], "first": None, "events": 0, "cs": [], "blocks": [],
-            "block": 0, "masses": [],
+            "block": 0, "masses": [], "importance": [],
         }  # fmt: skip
 
-    s, Q = begin(), []
+    s, Q, weights, in_pilot, before = begin(), [], [], bias is not None, (0, 0, 0)
     for k, (x, a, r, p) in enumerate(events):
         if replicates is not None and len(done) == replicates:
             break
@@ -180,20 +226,24 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
         s["V"].append(s["c"] * v)
         s["C"].append(s["c"])
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
+        weights.append(pi[a] / p)
         violations += s["c"] * pi[a] / p > 1 + 1e-12  # where c was found, c w is 1 up to rounding
         s["masses"].append(max(s["c"] * pi[a] / p - 1, 0))
+        s["importance"].append(s["c"] * pi[a] / p)
         if pi[a] > 0 and u[k] <= s["c"] * pi[a] / p:
             accepted_rows.append(k)
             s["rewards"].append(r)
             s["cs"].append(s["c"])
-            block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses")]
-            s["blocks"].append((r, 1, block[2]) if method == "rs" else block)
+            block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses", "importance")]
+            s["blocks"].append((r, 1, *block[2:]) if method == "rs" else block)
             s["block"] = len(s["V"])
             policy.update(np.asarray(x), a, r)
             s["t"] += 1
-            if method in ("dr-ns", "dm"):
+            if bias is not None:
+                s["c"] = targeted_c(weights, bias)
+            elif method in ("dr-ns", "dm"):
                 s["c"] = find(Q, q, c_max)
-            if s["t"] == horizon + 1:
+            if s["t"] == horizon + 1 and not in_pilot:
                 V, C = math.fsum(s["V"]), math.fsum(s["C"])
                 if method == "rs":
                     V = math.fsum(s["rewards"])
@@ -210,10 +260,14 @@ def replay(events, rhat, u, policy, horizon, q, c_max, method, carry=False, repl
                         "blocks": s["blocks"],
                     }
                 )
-                s = begin()
+                s = begin() if bias is None else {**begin(), "c": s["c"]}
                 Q = Q if carry else []
-    counts = {"events": taken, "accepted": len(accepted_rows), "left_over": s["events"]}
-    return done, accepted_rows, {**counts, "violations": violations}
+        if in_pilot and (s["t"] == horizon + 1 or s["events"] == pilot):
+            in_pilot = False
+            before = taken, len(accepted_rows), violations
+            s = {**begin(), "c": targeted_c(weights, bias)}
+    counts = {"events": taken - before[0], "accepted": len(accepted_rows) - before[1], "left_over": s["events"]}
+    return done, accepted_rows, {**counts, "violations": violations - before[2], "pilot": before[0]}
 
 
 class Learner:
@@ -459,6 +513,39 @@ def toward_better(X, costs, theta, epsilon, rate):
     return theta + rate * move / len(X), loss / len(X)
 
 
+def completed_ridge(X, costs, alpha=1.0):
+    """Weights (K, d) of ridge regressions of the rewards of each action; a column of zeros gets weights of 0."""
+    used = X.any(axis=0)
+    weights = np.zeros((costs.shape[1], X.shape[1]))
+    weights[:, used] = np.linalg.solve(X[:, used].T @ X[:, used] + alpha * np.eye(used.sum()), -X[:, used].T @ costs).T
+    return weights
+
+
+def backtracking(X, costs, theta, epochs, tolerance):
+    """Direct loss minimisation by steps that reduce the loss; a failed one is undone, and halves the step and ε."""
+    theta = theta - theta.mean(axis=0)
+    scores = np.sort(X @ theta.T, axis=1)
+    per_norm = (scores[:, -1] - scores[:, -2]).mean() / np.linalg.norm(theta)
+    losses, passes, step, share = [toward_better(X, costs, theta, 0.0, 0.0)[1]], 1, 0.1, 1.0
+    move = None
+    while step > tolerance and passes < epochs:
+        if move is None:
+            moved, _ = toward_better(X, costs, theta, share * per_norm * np.linalg.norm(theta), 1.0)
+            move, passes = moved - theta, passes + 1
+            continue
+        if np.linalg.norm(move) < 1e-13:
+            break
+        tried = theta + step * np.linalg.norm(theta) / np.linalg.norm(move) * move
+        moved, loss = toward_better(X, costs, tried, share * per_norm * np.linalg.norm(theta), 1.0)
+        passes += 1
+        if loss < losses[-1]:
+            theta, move, step = tried, moved - tried, min(1.3 * step, 0.5)
+            losses.append(loss)
+        else:
+            move, step, share = None, step / 2, share / 2
+    return {"theta": theta, "losses": losses, "passes": passes}
+
+
 # The progressive validation policy
 
 
@@ -483,7 +570,7 @@ def progressive(events, rhat, u, policy, horizon, q, c_max, X):
     return {"pi": mixture, "value": V / C, "weight": C, "steps": len(blocks), "events": int(N), "c_max": c_max}
 
 
-def progressive_bound(found, delta, M, error, variance):
-    """The theorem at the end of the paper, for rewards in [0, 1]."""
-    N, C, log = found["events"], found["weight"], math.log(2 / delta)
-    return N * found["c_max"] / C * 2 * max((1 + M) * log / N, math.sqrt((variance + M * error) * log / N))
+def progressive_bound(found, n, delta, M, error, variance):
+    """The theorem at the end of the paper, for rewards in [0, 1]; n, the log's length, bounds the random N."""
+    C, log = found["weight"], math.log(2 / delta)
+    return found["c_max"] / C * 2 * max((1 + M) * log, math.sqrt(n * (variance + M * error) * log))

@@ -56,6 +56,7 @@ def agree(run, ref, counts, horizon):
     assert run.acceptance == counts["accepted"] / counts["events"]
     assert run.violations == counts["violations"] / counts["events"]
     assert run.left_over == counts["left_over"]
+    assert run.pilot_events == counts["pilot"]
     assert run.complete == len(ref)
     got = run.replicates.to_pylist()
     for a, b in zip(got, ref, strict=True):
@@ -66,7 +67,8 @@ def agree(run, ref, counts, horizon):
             assert a[name] == pytest.approx(b[name], rel=1e-12, abs=1e-12)
     averages = [b["average"] for b in ref]
     assert run.value == pytest.approx(np.mean(averages), rel=1e-12, abs=1e-12)
-    assert run.cumulative == pytest.approx(np.mean([b["cumulative"] for b in ref]), rel=1e-12, abs=1e-12)
+    total = np.mean([b["cumulative"] for b in ref]) if run.bias is None else horizon * np.mean(averages)
+    assert run.cumulative == pytest.approx(total, rel=1e-12, abs=1e-12)
     curve = run.curve
     assert curve["t"].to_pylist() == list(range(1, horizon + 1))
     assert curve["cumulative"][-1].as_py() == pytest.approx(run.cumulative, rel=1e-9, abs=1e-9)
@@ -78,7 +80,8 @@ def check_curve(run, ref):
     """The whole curve, its bands, the pooled value and the bias mass, from the blocks of every replicate."""
     from scipy import stats
 
-    y, w, mass = np.moveaxis(np.array([b["blocks"] for b in ref], float), 2, 0)  # (m, T): c V_B, c |B|, Σ (c w - 1)+
+    # (m, T) each: c V_B, c |B|, Σ (c w - 1)+, Σ c w
+    y, w, mass, importance = np.moveaxis(np.array([b["blocks"] for b in ref], float), 2, 0)
     c, curve, m = np.array([b["cs"] for b in ref]), run.curve, len(ref)
     close = {"rtol": 1e-9, "atol": 1e-9}
     t = stats.t.ppf((1 + run.confidence) / 2, m - 1) / math.sqrt(m) if m > 1 else math.nan
@@ -89,10 +92,13 @@ def check_curve(run, ref):
     reward = y.sum(axis=0) / w.sum(axis=0)
     half = t * spread(y - reward * w) / w.mean(axis=0)
     averages = y.cumsum(axis=1) / w.cumsum(axis=1)
+    total = y.mean(axis=0).cumsum()
+    if run.bias is not None:
+        total = np.arange(1, y.shape[1] + 1) * averages.mean(axis=0)
     wanted = {
         "reward": reward, "low": reward - half, "high": reward + half,
         "average": averages.mean(axis=0), "average_low": averages.mean(axis=0) - t * spread(averages),
-        "average_high": averages.mean(axis=0) + t * spread(averages), "cumulative": y.mean(axis=0).cumsum(),
+        "average_high": averages.mean(axis=0) + t * spread(averages), "cumulative": total,
         "c": c.mean(axis=0), "c_least": c.min(axis=0), "c_largest": c.max(axis=0),
     }  # fmt: skip
     assert curve.column_names == ["t", *wanted]
@@ -100,7 +106,7 @@ def check_curve(run, ref):
         np.testing.assert_allclose(curve[name].to_numpy(), values, err_msg=name, **close)
     assert run.pooled.value == pytest.approx(y.sum() / w.sum(), rel=1e-9, abs=1e-12)
     if run.method != "dm":
-        assert run.bias_mass == pytest.approx(mass.sum() / w.sum(), rel=1e-9, abs=1e-12)
+        assert run.bias_mass == pytest.approx(mass.sum() / importance.sum(), rel=1e-9, abs=1e-12)
 
 
 def run_or_none(*arguments, **options):

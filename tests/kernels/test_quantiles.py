@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from drstream.errors import DrstreamError
-from drstream.replaying import quantiles
-from drstream.replaying.quantiles import ERROR, Exact, Sketch
+from drstream.replaying import trackers
+from drstream.replaying.trackers import ERROR, Exact, Sketch
 from tests.helpers import reference
 from tests.helpers.passes import PLAIN
 
@@ -107,4 +107,4 @@ def test_sketch_memory_is_constant():
     tracemalloc.stop()
     assert tracker.low.nbytes == before
     assert grown < 100_000
-    assert quantiles.ERROR == 1 / 128
+    assert trackers.ERROR == 1 / 128

@@ -8,12 +8,15 @@ import pytest
 import scipy.sparse
 
 import drstream as drs
+from drstream.execution import Workers
 from drstream.optimize import DirectLossMinimizer, Losses, impute
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
-from tests.helpers.reference import toward_better
+from tests.helpers.reference import backtracking, completed_costs, completed_ridge, toward_better
+from tests.helpers.sparse import both_logs
 
 ROWS = 200 if PLAIN else 4000
+APPENDIX_D = {"start": "random", "step": "decaying"}
 
 
 def problem(n=60, d=3, actions=4, seed=0):
@@ -44,7 +47,7 @@ def walk(X, costs, theta, epochs, epsilon, rate=0.5, decay=0.3):
 def test_epochs_are_those_of_the_definition(sparse, intercept):
     X, costs = problem()
     costs /= np.ptp(costs)  # range 1, for which epsilon is meant
-    options = {"restarts": 3, "epochs": 5, "perturbation": 0.3, "epsilon": 0.7, "seed": 4}
+    options = {**APPENDIX_D, "restarts": 3, "epochs": 5, "perturbation": 0.3, "epsilon": 0.7, "seed": 4}
     known = Losses.known(scipy.sparse.csr_array(X) if sparse else X, costs)
     policy = DirectLossMinimizer(**options, fit_intercept=intercept, standardize=False).fit(known)
     Z = np.column_stack([X, np.full(len(X), float(intercept))])
@@ -56,6 +59,119 @@ def test_epochs_are_those_of_the_definition(sparse, intercept):
     np.testing.assert_allclose(policy.coef_, runs[best][0][:, :-1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(policy.intercept_, runs[best][0][:, -1], rtol=1e-9, atol=1e-12)
     assert policy.loss_ == policy.run_losses_.min()
+    assert np.isnan(policy.start_loss_)
+
+
+# The warm start, and backtracking
+
+
+def completed(sparse=False, seed=0, rows=120):
+    """A log, a linear model of other events, contexts, events, and the costs that the model completes."""
+    sizes = {"rows": rows, "actions": 4, "dim": 6, "most": 6}
+    made = both_logs(seed, **sizes)
+    model = drs.models.Ridge().fit(both_logs(seed + 100, **sizes)[1])
+    X, events = made[2], [made[3][name].to_numpy() for name in ("action", "reward", "propensity")]
+    return made[0 if sparse else 1], model, X, events, completed_costs(*events, model.predict(X))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+def test_backtracking_is_that_of_the_definition(sparse, seed):
+    log, model, X, _, costs = completed(sparse, seed)
+    policy = DirectLossMinimizer(restarts=1, standardize=False).fit(log, model)
+    theta = np.column_stack([model.coef_, model.intercept_])
+    found = backtracking(np.column_stack([X, np.ones(len(X))]), costs, theta, 200, 1e-4)
+    assert policy.start_loss_ == pytest.approx(found["losses"][0], rel=1e-12)
+    assert policy.loss_ == pytest.approx(found["losses"][-1], rel=1e-12)
+    np.testing.assert_allclose(policy.coef_, found["theta"][:, :-1], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(policy.intercept_, found["theta"][:, -1], rtol=1e-8, atol=1e-10)
+    assert (policy.n_epochs_, policy.converged_) == (found["passes"], True)
+    assert len(found["losses"]) >= 3  # it went somewhere,
+    assert (np.diff(found["losses"]) < 0).all()  # and always down
+
+
+def test_a_linear_model_is_the_start_of_the_first_run():
+    log, model, X, _, costs = completed()
+    policy = DirectLossMinimizer(restarts=1, epochs=1).fit(log, model)  # the one epoch scores the start
+    chosen = policy.probabilities(X).argmax(axis=1)
+    assert (chosen == model.predict(X).argmax(axis=1)).all()
+    assert policy.loss_ == policy.start_loss_ == pytest.approx(costs[np.arange(len(X)), chosen].mean(), rel=1e-12)
+    assert not policy.converged_
+    many = DirectLossMinimizer(restarts=5).fit(log, model)
+    assert many.start_loss_ == pytest.approx(policy.loss_, rel=1e-12)
+    assert many.loss_ < many.start_loss_
+
+
+def test_a_cross_fitted_model_starts_at_the_mean_of_its_folds():
+    log = drs.Log(world().table(ROWS, seed=3))
+    policy = DirectLossMinimizer(restarts=1, epochs=1).fit(log, drs.models.Ridge())
+    models = drs.models.Ridge().fit_folds(log, log.folds(5, 0), Workers.of(1))
+    wanted = drs.policies.Linear(*(np.mean([getattr(m, n) for m in models], axis=0) for n in ("coef_", "intercept_")))
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    assert (policy.probabilities(X) == wanted.probabilities(X)).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", ["no model", "not linear"])
+def test_without_a_linear_model_ridge_regressions_of_the_completed_rewards_are_the_start(kind, intercept, sparse):
+    log, model, X, events, _ = completed(sparse)
+    rhat = np.zeros((len(X), 4)) if kind == "no model" else model.predict(X)
+    given = None if kind == "no model" else drs.models.from_function(model.predict)
+    Z = np.column_stack([X, np.full(len(X), float(intercept))])
+    wanted = completed_ridge(Z, completed_costs(*events, rhat))
+    wanted -= wanted.mean(axis=0)
+    options = {"restarts": 1, "epochs": 1, "fit_intercept": intercept, "standardize": False}
+    policy = DirectLossMinimizer(**options).fit(log, given)
+    np.testing.assert_allclose(policy.coef_, wanted[:, :-1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.intercept_, wanted[:, -1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_without_intercepts_does_not_start_at_a_model_with_some():
+    log, model, *_ = completed()
+    options = {"restarts": 1, "epochs": 1, "fit_intercept": False}
+    with_model = DirectLossMinimizer(**options).fit(log, model)
+    assert (with_model.intercept_ == 0).all()
+    assert not np.allclose(with_model.coef_ * model.coef_[0, 0], model.coef_ * with_model.coef_[0, 0])
+    model.intercept_[:] = 0.25  # the same for all actions
+    again = DirectLossMinimizer(**options).fit(log, model)
+    chosen = (again.probabilities(np.eye(6)).argmax(axis=1), (model.coef_.T).argmax(axis=1))
+    assert chosen[0].tolist() == chosen[1].tolist()
+
+
+def test_a_model_that_prefers_no_action_is_no_start():
+    log, *_ = completed()
+    policy = DirectLossMinimizer(restarts=3).fit(impute(log, drs.models.Ridge(alpha=1e300), crossfit=2))
+    assert policy.loss_ <= policy.start_loss_
+    log = drs.Log(pa.table({"action": [0, 1] * 8, "reward": [0.5] * 16, "propensity": [0.5] * 16, "x0": [1.0] * 16}))
+    policy = DirectLossMinimizer(restarts=2).fit(impute(log, drs.models.Constant(0.5)))
+    assert np.isnan(policy.start_loss_)  # all actions tie
+    assert policy.converged_
+
+
+def test_one_action_to_choose_from():
+    table = world().table(ROWS, seed=9).filter(pc.field("action") == 2)
+    policy = DirectLossMinimizer(restarts=2, epochs=10).fit(drs.Log(table, actions=4))
+    assert policy.converged_
+    assert set(policy.probabilities(np.random.default_rng(0).normal(size=(200, 3))).argmax(axis=1).tolist()) == {2}
+
+
+def test_steps_that_decay_may_start_warm_too():
+    log, model, *_ = completed()
+    policy = DirectLossMinimizer(step="decaying", restarts=2, epochs=20).fit(log, model)
+    assert policy.loss_ < policy.start_loss_
+
+
+def test_the_result_is_never_worse_than_the_start_and_each_run_ends():
+    for seed in range(3):
+        log, model, *_ = completed(seed=seed)
+        policy = DirectLossMinimizer(restarts=6, seed=seed).fit(log, model)
+        assert policy.loss_ == policy.run_losses_.min() < policy.start_loss_
+        assert policy.converged_
+        assert policy.n_epochs_ < policy.epochs
+
+
+# What holds for all forms
 
 
 def test_standardized_features_give_weights_of_the_features_as_they_are():
@@ -130,12 +246,14 @@ def test_more_runs_than_fit_side_by_side(monkeypatch):
     np.testing.assert_allclose(parts.run_losses_, whole.run_losses_, rtol=1e-12)
 
 
-def test_the_same_bits_for_any_threads_and_batch_size(tmp_path):
+@pytest.mark.parametrize("model", [None, drs.models.Ridge()])
+@pytest.mark.parametrize("options", [{"restarts": 3, "epochs": 12}, {**APPENDIX_D, "restarts": 3, "epochs": 4}])
+def test_the_same_bits_for_any_threads_and_batch_size(tmp_path, options, model):
     pq.write_table(world().table(ROWS, seed=5), tmp_path / "log.parquet", row_group_size=ROWS // 5)
     found = []
     for threads, batch_size in ((1, None), (2, 37), (3, 1000)):
         log = drs.Log(tmp_path / "log.parquet", batch_size=batch_size)
-        policy = DirectLossMinimizer(restarts=3, epochs=4).fit(log, drs.models.Ridge(), threads=threads)
+        policy = DirectLossMinimizer(**options).fit(log, model, threads=threads)
         found.append((policy.coef_.tolist(), policy.intercept_.tolist(), policy.run_losses_.tolist()))
     assert found[0] == found[1] == found[2]
 
@@ -225,6 +343,8 @@ def test_rewards_are_turned_into_costs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"start": "worm"}, "start='worm': did you mean 'warm'"),
+        ({"step": 0.5}, r"step=0\.5: there are: backtracking, decaying"),
         ({"epsilon": 0}, "epsilon=0 must be a number above 0"),
         ({"restarts": 0}, "restarts=0 must be a whole number of at least 1"),
         ({"restarts": 2.5}, r"restarts=2\.5 must be a whole number"),

@@ -6,6 +6,7 @@ of 0, and a standard error is at most 1 % of the value.
 """
 
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -257,20 +258,94 @@ def test_over_the_draw_of_snapshots_the_mixture_is_unbiased(most):
 # The bound
 
 
-def test_the_bound_is_the_theorems():
-    table = small_log(5, 300, 3, 1)
+@pytest.mark.parametrize("horizon", [None, 10])
+def test_the_bound_is_the_theorems(horizon):
+    table = small_log(6, 300, 3, 1)
     events, _ = as_events(table, 1)
     log = drs.Log(table, context=["x0"], actions=3)
     for c_max in (1.0, 0.06):
-        naive = reference.Exp3(3, 1, gamma=0.3)
-        found = reference.progressive(events, None, drs.uniforms(0, 0, 300), naive, None, 0.1, c_max, np.zeros((1, 1)))
-        pv = ProgressivePolicy(drs.policies.Exp3(0.3), q=0.1, c_max=c_max).fit(log)
-        assert pv.least_propensity_ == 0.06
-        assert pv.bound() == pytest.approx(reference.progressive_bound(found, 0.05, 1 / 0.06, 1.0, 0.25), rel=1e-12)
+        naive, X = reference.Exp3(3, 1, gamma=0.3), np.zeros((1, 1))
+        found = reference.progressive(events, None, drs.uniforms(0, 0, 300), naive, horizon, 0.1, c_max, X)
+        pv = ProgressivePolicy(drs.policies.Exp3(0.3), horizon=horizon, q=0.1, c_max=c_max).fit(log)
+        assert (pv.events_, pv.length_) == (found["events"], 300)
+        assert pv.events_ < 300
+        M = 1 / pv.least_propensity_
+        assert pv.bound() == pytest.approx(reference.progressive_bound(found, 300, 0.05, M, 1.0, 0.25), rel=1e-12)
         for delta, M, error, variance in ((0.01, 3.0, 0.2, 0.1), (0.5, 4.0, 0.0, 0.0)):
-            wanted = reference.progressive_bound(found, delta, M, error, variance)
+            wanted = reference.progressive_bound(found, 300, delta, M, error, variance)
             assert pv.bound(delta, M, error, variance) == pytest.approx(wanted, rel=1e-12)
+            wanted = reference.progressive_bound(found, 5000, delta, M, error, variance)
+            assert pv.bound(delta, M, error, variance, length=5000) == pytest.approx(wanted, rel=1e-12)
         assert (pv.low, pv.high) == (pv.value - pv.bound(), pv.value + pv.bound())
+
+
+def test_the_bound_says_which_constants_were_only_observed():
+    table = small_log(5, 300, 3, 1)
+    pv = ProgressivePolicy(Deaf(), q=0.1).fit(drs.Log(table, context=["x0"], actions=3))
+    assert not pv.bound().guaranteed
+    assert len(pv.bound().notes) == 1
+    assert "M = 16.6667 is 1 / the smallest propensity of the events, which is only observed" in pv.bound().notes[0]
+    assert pv.bound().notes[0] in repr(pv)
+    assert pv.bound(weight=1 / 0.06).guaranteed
+    assert pv.bound(weight=1 / 0.06) == pytest.approx(pv.bound(), rel=1e-12)
+    tripled = table.set_column(2, "reward", pa.array(table["reward"].to_numpy() * 3))
+    wide = ProgressivePolicy(Deaf(), q=0.1).fit(drs.Log(tripled, context=["x0"], actions=3))
+    assert any("[0, 3], is only observed: for a guarantee, give reward_range" in note for note in wide.bound().notes)
+    given = wide.bound(weight=20.0, reward_range=(0, 4))
+    assert given.guaranteed
+    assert given == pytest.approx(4 / 3 * wide.bound(weight=20.0), rel=1e-12)
+    assert pv.bound(weight=20.0, reward_range=(-1, 1)) == pytest.approx(2 * pv.bound(weight=20.0), rel=1e-12)
+    again = pickle.loads(pickle.dumps(pv.bound()))
+    assert (again, again.notes) == (pv.bound(), pv.bound().notes)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_without_predictions_in_the_range_of_rewards_there_is_no_bound(compiled):
+    """One action of one event is enough; an event after the last acceptance does not count."""
+    table = small_log(6, 300, 3, 1)
+    policy = drs.policies.Exp3(0.3) if compiled else reference.Exp3(3, 1, gamma=0.3)
+    rhat = np.full((300, 3), 0.5)
+
+    def bound(row, value, **options):
+        changed = rhat.copy()
+        changed[row, 2] = value
+        log = drs.Log(table.append_column("r", pa.array(list(changed))), context=["x0"], actions=3)
+        pv = ProgressivePolicy(policy, q=0.1).fit(log, drs.models.Column("r"), **options)
+        assert pv.bound(weight=20.0).guaranteed == (not math.isnan(pv.low))
+        return pv, pv.bound(weight=20.0)
+
+    pv, usual = bound(0, 0.5)
+    assert usual > 0
+    assert pv.prediction_range_ == (0.5, 0.5)
+    for value in (1.0, 0.0):
+        assert bound(7, value)[1] == pytest.approx(usual, rel=0.2)
+    for value in (1.25, -0.001):
+        pv, found = bound(7, value)
+        assert math.isnan(found)
+        assert math.isnan(pv.high)
+        assert f"r̂ lies in [{min(value, 0.5):g}, {max(value, 0.5):g}], outside of [0, 1]" in found.notes[0]
+        assert "clamp=(0, 1) of fit" in found.notes[0]
+        assert f"value {pv.value:.6g}, without a bound" in repr(pv)
+        assert bound(7, value, clamp=(0, 1))[1] > 0
+        assert pv.bound(weight=20.0, reward_range=(-1, 2)).guaranteed
+    assert pv.events_ < 299
+    assert bound(299, 9.0)[1] > 0
+
+
+@pytest.mark.parametrize("horizon", [None, 10])
+def test_a_log_whose_length_nobody_knows(horizon):
+    """A stream is read to its end without a horizon; with one, the user must know how long it is."""
+    table = small_log(5, 300, 3, 1)
+    log = drs.Log(table.to_reader(max_chunksize=50), context=["x0"], actions=3)
+    pv = ProgressivePolicy(drs.policies.Exp3(0.3), horizon=horizon, q=0.1).fit(log)
+    if horizon is None:
+        assert pv.length_ == 300
+    else:
+        assert math.isnan(pv.bound())
+        assert "the length of the log is not known: give length" in pv.bound().notes[0]
+    assert pv.bound(weight=20.0, length=300) > 0
+    with pytest.raises(drs.PolicyError, match=f"length=3: the replay used {pv.events_} events, so the log has more"):
+        pv.bound(length=3)
 
 
 @pytest.mark.parametrize(("scale", "shift", "width"), [(1, 0, 1), (0.1, 0, 1), (4, 0, 4), (1, -1, 1), (2, 3, 5)])

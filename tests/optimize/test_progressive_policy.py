@@ -66,7 +66,7 @@ def test_repr():
     assert says.startswith(
         f"ProgressivePolicy of UCB1(scale=1.0): T = {pv.steps_:,} steps, N = {pv.events_:,} events, "
     )
-    assert says.endswith(f"snapshots\n  value {pv.value:.6g} ± {pv.bound():.3g} (δ = 0.05)")
+    assert f"snapshots\n  value {pv.value:.6g} ± {pv.bound():.3g} (δ = 0.05)\n  note: M = " in says
 
 
 # Files
@@ -106,6 +106,23 @@ def test_from_a_file_it_still_knows_its_events(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drs.evaluate(test, loaded, estimators=["ips"])
+
+
+def test_a_file_from_before_the_length_of_the_log_was_kept(tmp_path):
+    train, _ = split_log()
+    path = tmp_path / "policy.npz"
+    ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train).save(path)
+    with np.load(path) as file:
+        kept = dict(file)
+    about = json.loads(str(kept["about"]))
+    for name in ("length_", "prediction_range_"):
+        del about["parameters"][name]
+    np.savez(path, **{**kept, "about": np.array(json.dumps(about))})
+    loaded = drs.optimize.load(path)
+    assert math.isnan(loaded.bound())
+    assert "there is no bound, because the length of the log is not known" in loaded.bound().notes[0]
+    assert "the range of r̂ is not known, or learn the policy again" in loaded.bound(length=400).notes[0]
+    assert loaded.probabilities(np.zeros((1, 3))).shape == (1, 4)
 
 
 def test_a_python_policy_cannot_be_saved(tmp_path):
@@ -201,6 +218,14 @@ def test_wrong_uses_of_a_fitted_one():
     for name in ("weight", "error", "variance"):
         with pytest.raises(drs.PolicyError, match=f"{name}=-1.* must be a number (of )?at least 0"):
             pv.bound(**{name: -1})
+    for length in (0, 2.5, "all"):
+        with pytest.raises(drs.PolicyError, match=r"length=.* must be a whole number"):
+            pv.bound(length=length)
+    for wrong in (3, (0,), (1, 0), (0, math.inf), ("a", "b")):
+        with pytest.raises(drs.PolicyError, match=r"reward_range=.*: it must be the range of possible rewards"):
+            pv.bound(reward_range=wrong)
+    with pytest.raises(drs.PolicyError, match=r"reward_range=\(0, 0.5\): the log has rewards from 0 to 1"):
+        pv.bound(reward_range=(0, 0.5))
     for X in (np.zeros((4, 2)), np.zeros(3), [[1, 2]], scipy.sparse.csr_array((2, 9))):
         with pytest.raises(drs.PolicyError, match=r"was fitted on 3 features: pass \(n, 3\)"):
             pv.probabilities(X)

@@ -174,7 +174,7 @@ def test_an_estimators_name_stands_in_one_file():
     from drstream.evaluation.estimators import ALL
 
     names = set(ALL) - {"ips", "dm", "dr"}
-    assert {"snips", "sndr", "ips-capped", "dr-capped", "ips-cv", "dros", "switch-dr"} <= names
+    assert {"snips", "sndr", "ips-capped", "dr-capped", "ips-cv", "dros", "switch-dr", "dr-minvar"} <= names
     for path in MODULES.values():
         if path != PACKAGE / "evaluation" / "estimators.py":
             for line, text in literals(path):

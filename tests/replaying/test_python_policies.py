@@ -99,7 +99,7 @@ def test_python_policies_see_contexts_in_the_type_of_the_log_and_actions_as_numb
             "reward": [1.0, 2.0, 3.0], "propensity": [0.5, 0.5, 0.5],
         }
     )  # fmt: skip
-    drs.replay(drs.Log(table), Look(), 3)
+    drs.replay(drs.Log(table), Look(), 3, q=0.01)
     assert seen == ["reset", ([1.0], 1, 1.0), ([2.0], 0, 2.0), ([3.0], 1, 3.0), "reset"]
 
 

@@ -28,7 +28,7 @@ def big(tmp_path_factory):
 
 def test_one_replicate_has_no_interval_and_says_so():
     log = drs.Log(small_log(0, 500, 2, 1), actions=2)
-    run = drs.replay(log, drs.policies.Uniform(), 20, replicates=1)
+    run = drs.replay(log, drs.policies.Uniform(), 20, q=0.01, replicates=1)
     assert run.complete == 1
     assert math.isnan(run.low)
     assert math.isnan(run.high)
@@ -87,8 +87,8 @@ def test_bias_mass_and_bound_by_hand(monkeypatch):
     assert [r["events"] for r in run.replicates.to_pylist()] == [3, 2]
     assert [r["weight"] for r in run.replicates.to_pylist()] == [3 * 0.75, 0.75 + 0.5]
     assert run.violations == 3 / 5
-    assert run.bias_mass == pytest.approx(3 * 0.5 / (3 * 0.75 + 0.75 + 0.5))  # Σ (c w - 1)+ / Σ c
-    first, second = 2 * 0.5 / (3 * 0.75), 0.5 / (0.75 + 0.5)  # of the events that simulate t = 1 and t = 2
+    assert run.bias_mass == pytest.approx(3 * 0.5 / (3 * 1.5 + 1))  # Σ (c w - 1)+ / Σ c w
+    first, second = 2 * 0.5 / (2 * 1.5), 0.5 / (1.5 + 1)  # of the events that simulate t = 1 and t = 2
     bound = (2 * first / (1 - first) + 1 * second / (1 - second)) / 2
     assert run.bias_bound == pytest.approx(bound)
     none = drs.replay(table, drs.policies.Uniform(), 2, q=0.0)
@@ -178,9 +178,9 @@ def test_notes_say_what_is_amiss():
     table = pa.table({"action": rng.integers(0, 20, rows), "reward": np.full(rows, 3.0), "propensity": [0.05] * rows})
     runs = drs.replay(table, {"one": drs.policies.Constant(3), "ucb": drs.policies.UCB1()}, 10, q=0.05)
     assert "replicates weigh" in " ".join(runs["one"].notes)
-    assert "smaller q or c_max, or dr-ns-wc" in repr(runs["one"])
+    assert "use bias=, a smaller q, or dr-ns-wc" in repr(runs["one"])
     assert "takes rewards to lie in [0, 1]; here they lie in [3, 3]" in " ".join(runs["ucb"].notes)
-    assert any(note.startswith("ucb, q = 0.05: the policy takes rewards") for note in runs.notes)
+    assert any(note.startswith("ucb: the policy takes rewards") for note in runs.notes)
     assert "too large for a bound on the bias" in repr(runs["one"])
     safe = drs.replay(table, drs.policies.Constant(3), 10, method="dr-ns-wc")
     assert "weigh" not in " ".join(safe.notes)
@@ -193,7 +193,7 @@ def test_results_and_their_notes_can_be_pickled():
     table = small_log(0, 3000, 2, 1)
     table = table.set_column(table.column_names.index("reward"), "reward", pa.array(np.full(3000, 3.0)))
     log, model = drs.Log(table, actions=2), drs.models.Constant(1.0)
-    one = drs.replay(log, drs.policies.UCB1(), 20, model, replicates=1)
+    one = drs.replay(log, drs.policies.UCB1(), 20, model, q=0.01, replicates=1)
     several = drs.replay(log, {"ucb": drs.policies.UCB1(), "even": drs.policies.Uniform()}, 20, q=[0.0, 0.9])
     assert [note.kind for note in one.notes] == ["one replicate", "reward range"]
     assert {note.kind for note in several.notes} >= {"reward range"}
@@ -224,5 +224,19 @@ def test_a_note_on_some_runs_keeps_its_kind():
     table = pa.table({"action": [0, 1] * 500, "reward": [3.0, 2.0] * 500, "propensity": [0.5] * 1000})
     runs = drs.replay(table, {"ucb": drs.policies.UCB1(), "even": drs.policies.Uniform()}, 10)
     (note,) = [note for note in runs.notes if "takes rewards to lie in" in note]
-    assert note.startswith("ucb, q = 0.01: ")
+    assert note.startswith("ucb: ")
     assert note.kind == "reward range"
+
+
+def test_a_curve_without_rewards_or_with_rewards_that_cancel_has_its_cumulative_reward():
+    """It is not scaled by a sum that may be 0."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    for rewards in (np.zeros(n), rng.choice([-1.0, 1.0], n)):
+        table = pa.table({"action": rng.integers(0, 2, n), "reward": rewards, "propensity": np.full(n, 0.5)})
+        for bias in (0.05, "auto"):
+            run = drs.replay(table, drs.policies.UCB1(), 40, bias=bias)
+            wanted = np.arange(1, 41) * run.curve["average"].to_numpy()
+            np.testing.assert_allclose(run.curve["cumulative"].to_numpy(), wanted, rtol=1e-12)
+            assert wanted[-1] == pytest.approx(run.cumulative, rel=1e-9, abs=1e-12)
+            assert np.abs(wanted).max() <= 40

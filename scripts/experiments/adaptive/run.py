@@ -24,6 +24,8 @@ C = 100.0  # of all regressions; the power of ten with the smallest log-loss in 
 EVERY, EPSILON = 15, 0.1
 PRECISION = 1e-4  # of scores w.x + b
 LEVELS = (0.0, 0.01, 0.05, 0.1)  # q
+PARTITIONS = 5  # of the documents: what the policy and l̂ start with moves the truth, too
+DEFAULT = "default"  # drs.replay without options
 DM_LEVEL = 0.01  # DM needs a history of the policy, too; it takes that of DR-ns with the default q
 CHUNK = 10  # simulations in a task
 
@@ -197,9 +199,9 @@ class Problem(NamedTuple):
 
 
 @cache
-def _problem(folder: Path, seed: int) -> Problem:
+def _problem(folder: Path, seed: int, partition: int) -> Problem:
     X, Y = data.rcv1(folder)
-    order = trials.generator(seed, TABLE3, PARTITION).permutation(len(Y))
+    order = trials.generator(seed, TABLE3, PARTITION, partition).permutation(len(Y))
     first, second = round(0.01 * len(Y)), round(0.2 * len(Y))
     initial, valid, evaluation = (
         data.Documents(X[part], Y[part]) for part in (order[:first], order[first:second], order[second:])
@@ -238,27 +240,34 @@ def _sparse(X: scipy.sparse.csr_array) -> drs.Sparse:
 
 
 def table3(setting: Setting) -> Path:
-    """Writes a row for each horizon, repetition, method and q. `value` is the loss per step V/C, `per_step` is V/T."""
+    """Writes a row for each horizon, repetition, method and q. `value` is the loss per step V/C, `per_step` is V/T.
+
+    Repetitions take turns at the partitions, and are compared with the truth of theirs.
+    """
     started = time.perf_counter()
     horizons = (60,) if setting.quick else (200, 300)
     levels = LEVELS[:2] if setting.quick else LEVELS
-    simulations, repetitions = setting.repetitions(2000, 30), setting.repetitions(50, 2)
-    where = setting.data, setting.seed
+    partitions = setting.repetitions(PARTITIONS, 2)
+    simulations, repetitions = setting.repetitions(200, 15), setting.repetitions(4, 1)  # for each partition
+    where = [(setting.data, setting.seed, partition) for partition in range(partitions)]
     chunks = [(first, min(first + CHUNK, simulations)) for first in range(0, simulations, CHUNK)]
-    cases = [(*where, part, horizons, *chunk) for part in ("valid", "evaluation") for chunk in chunks]
+    cases = [(*w, part, horizons, *chunk) for w in where for part in ("valid", "evaluation") for chunk in chunks]
     truth = _truths(trials.run(simulate, cases, setting, "Table 3, the truth"))
-    replays = [(*where, horizon, i, levels) for horizon in horizons for i in range(repetitions)]
+    replays = [(*w, horizon, i, levels) for w in where for horizon in horizons for i in range(repetitions)]
     rows = trials.run(estimates, replays, setting, "Table 3, replays")
-    return trials.write("table3", [{**row, **truth[row["horizon"]]} for row in rows], setting, started)
+    found = [{**row, **truth[row["partition"], row["horizon"]]} for row in rows]
+    return trials.write("table3", found, setting, started)
 
 
-def simulate(folder: Path, seed: int, part: str, horizons: tuple[int, ...], first: int, last: int) -> list[Row]:
+def simulate(
+    folder: Path, seed: int, partition: int, part: str, horizons: tuple[int, ...], first: int, last: int
+) -> list[Row]:
     """The policy's loss per step on D_valid or D_eval in random order, for some of the simulations."""
-    problem = _problem(folder, seed)
+    problem = _problem(folder, seed, partition)
     X, Y = getattr(problem, part)
     policy, rows = problem.policy, []
     for i in range(first, last):
-        rng = trials.generator(seed, TABLE3, SIMULATION, part == "valid", i)
+        rng = trials.generator(seed, TABLE3, SIMULATION, partition, part == "valid", i)
         order = rng.permutation(len(Y))[: max(horizons)]
         policy.reset()
         losses: list[float] = []
@@ -269,34 +278,43 @@ def simulate(folder: Path, seed: int, part: str, horizons: tuple[int, ...], firs
             losses += (1.0 - Y[some, actions]).tolist()
             for j, action in enumerate(actions):
                 policy.update(contexts[j : j + 1], int(action), -losses[j - len(some)])
-        rows += [{"part": part, "horizon": T, "simulation": i, "loss": float(np.mean(losses[:T]))} for T in horizons]
+        about = {"partition": partition, "part": part, "simulation": i}
+        rows += [{**about, "horizon": T, "loss": float(np.mean(losses[:T]))} for T in horizons]
     return rows
 
 
-def _truths(rows: list[Row]) -> dict[int, Row]:
-    """The truth for each horizon: from D_valid, as in the paper, and from D_eval itself."""
-    found: dict[int, Row] = {}
-    for part, name in (("valid", "truth"), ("evaluation", "truth_eval")):
-        for T in {row["horizon"] for row in rows}:
-            losses = np.array([row["loss"] for row in rows if (row["part"], row["horizon"]) == (part, T)])
-            stderr = float(losses.std(ddof=1)) / math.sqrt(len(losses))
-            found.setdefault(T, {}).update({name: float(losses.mean()), f"{name}_stderr": stderr})
+def _truths(rows: list[Row]) -> dict[tuple[int, int], Row]:
+    """The truth for each partition and horizon: from D_valid, as in the paper, and from D_eval itself."""
+    losses: dict[tuple[int, int, str], list[float]] = {}
+    for row in rows:
+        losses.setdefault((row["partition"], row["horizon"], row["part"]), []).append(row["loss"])
+    found: dict[tuple[int, int], Row] = {}
+    for (partition, T, part), values in losses.items():
+        name = "truth" if part == "valid" else "truth_eval"
+        stderr = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+        found.setdefault((partition, T), {}).update({name: float(np.mean(values)), f"{name}_stderr": stderr})
     return found
 
 
-def estimates(folder: Path, seed: int, horizon: int, repetition: int, levels: tuple[float, ...]) -> list[Row]:
+def estimates(
+    folder: Path, seed: int, partition: int, horizon: int, repetition: int, levels: tuple[float, ...]
+) -> list[Row]:
     """All evaluators on one exploration log."""
-    problem = _problem(folder, seed)
-    log = exploration(*problem.evaluation, trials.generator(seed, TABLE3, REPETITION, repetition))
+    problem = _problem(folder, seed, partition)
+    log = exploration(*problem.evaluation, trials.generator(seed, TABLE3, REPETITION, partition, repetition))
     methods: list[tuple[str, tuple[float, ...]]] = [("dm", (DM_LEVEL,)), ("rs", (0.0,)), ("dr-ns-wc", (0.0,))]
     rows = []
-    for method, qs in [*methods, ("dr-ns", levels)]:
-        how: dict[str, Any] = {"method": method, "q": qs, "c_max": 1.0, "seed": repetition, "threads": 1}
+    for method, qs in [*methods, ("dr-ns", levels), (DEFAULT, (math.nan,))]:
+        how: dict[str, Any] = {"method": method, "q": qs, "c_max": 1.0} if method != DEFAULT else {}
+        runs: list[Any]
         try:
-            runs = list(drs.replay(log, problem.policy, horizon, problem.model, **how))
+            found = drs.replay(
+                log, {"policy": problem.policy}, horizon, problem.model, **how, seed=repetition, threads=1
+            )
+            runs = list(found)
         except drs.NotEnoughEventsError as error:
             runs = [error] * len(qs)
-        about = {"horizon": horizon, "repetition": repetition, "method": method}
+        about = {"partition": partition, "horizon": horizon, "repetition": repetition, "method": method}
         rows += [{**about, "q": q, **_outcome(run)} for q, run in zip(qs, runs, strict=True)]
     return rows
 
@@ -306,13 +324,15 @@ def _outcome(run: drs.Replay | drs.NotEnoughEventsError) -> Row:
     if isinstance(run, drs.Replay) and not run.complete:
         run = run.failure
     if isinstance(run, drs.NotEnoughEventsError):
-        unknown = ("value", "per_step", "pooled", "weight", "c", "violations", "bias_mass", "bias_bound")
+        unknown = ("value", "low", "high", "per_step", "pooled", "weight", "c", "violations", "bias_mass", "bias_bound")
         steps = {"replicates": 0, "steps": run.steps, "acceptance": run.acceptance}
         return {"failed": True, **dict.fromkeys(unknown, math.nan), **steps}
     return {
         "failed": False,
         "value": -run.value,  # V/C, the mean over replicates
-        "per_step": -run.cumulative / run.horizon,  # V/T
+        "low": -run.high,
+        "high": -run.low,
+        "per_step": -float(np.mean(run.replicates["cumulative"])) / run.horizon,  # V/T
         "pooled": -run.pooled.value,  # ΣV/ΣC
         "weight": float(np.mean(run.replicates["weight"])) / run.horizon,  # C/T
         "c": float(np.mean(run.curve["c"])),

@@ -1,4 +1,6 @@
-"""The running quantile of the set Q of Algorithm 1: exact, or within a bound in constant memory.
+"""Where the multiplier c comes from: a running quantile of Algorithm 1's set Q, or a target of the bias mass.
+
+The quantile is exact, or within a bound in constant memory.
 
 >>> tracker = Exact(q=0.5)
 >>> tracker.insert([3.0, 1.0, 2.0])
@@ -13,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from drstream.errors import DrstreamError
+from drstream.kernels import buckets, masses
 from drstream.kernels import quantiles as kernels
 from drstream.types import Floats
 
-ERROR = kernels.ERROR
+ERROR = buckets.ERROR
 NOTHING = np.empty(0)
 
 
@@ -73,7 +76,7 @@ class Sketch:
         if not bound <= 1:
             raise DrstreamError(f"bound={bound!r}: a sketch has buckets for values up to 1")
         self.state = _new_state(q, bound)
-        self.low, self.high = np.zeros(kernels.BUCKETS), NOTHING
+        self.low, self.high = np.zeros(buckets.BUCKETS), NOTHING
 
     def reserve(self, values: int) -> None:
         """Do nothing: there is always space."""
@@ -82,6 +85,31 @@ class Sketch:
         values = np.ascontiguousarray(values, dtype=np.float64)
         out = np.empty(len(values))
         kernels.track_roughly(self.state, self.low, values, out)
+        return out
+
+
+class Mass:
+    """Finds the largest multiplier c whose bias mass on the values p/π so far is at most `target`.
+
+    It counts values in logarithmic buckets, so it takes constant memory. The answer is the edge of a bucket, less than
+    ERROR below the exact one, and at least 2**-64. If the smallest value is larger than that edge, the answer is the
+    smallest value.
+    """
+
+    def __init__(self, target: float, bound: float = 1.0) -> None:
+        state: Any = np.zeros(1, masses.STATE).view(np.recarray)
+        state.target, state.bound, state.smallest, state.bucket = target, bound, np.inf, buckets.BUCKETS
+        self.state = state
+        self.low, self.high = np.zeros(buckets.BUCKETS), np.zeros(buckets.BUCKETS)
+
+    def reserve(self, values: int) -> None:
+        """Do nothing: there is always space."""
+
+    def insert(self, values: Any) -> Floats:
+        """Insert values p/π. Return the multiplier after each of them."""
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        out = np.empty(len(values))
+        masses.track(self.state, self.low, self.high, values, out)
         return out
 
 

@@ -1,0 +1,54 @@
+"""Propensities of all actions, from one column of lists or one column an action, and what can be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from drstream.errors import LogError, parameter
+from drstream.log.columns import floats_or_nan, lengths, nulls
+from drstream.log.schema import is_list
+from drstream.types import Bools, Floats
+
+SUM = 0.01  # tolerance on their sum: they may be rounded
+LOGGED = 1e-3  # relative tolerance between the logged action's propensity and its place in the list
+NULL, LENGTH = "propensities are null", "propensities have another length"
+IMPROPER, DIFFERENT = "propensities do not sum to 1", "propensity differs from the propensities of all actions"
+
+
+def read_propensities(batch: pa.RecordBatch, names: Sequence[str], n_actions: int) -> tuple[Floats, dict[str, Bools]]:
+    """Return propensities (n, K), and which rows are bad for which reason. Bad rows hold NaN."""
+    columns = [batch.column(name) for name in names]
+    out = np.full((batch.num_rows, n_actions), np.nan)
+    null, short = np.zeros((2, batch.num_rows), bool)
+    if is_list(columns[0].type):
+        null = nulls(columns[0])
+        short[~null] = lengths(columns[0].filter(pa.array(~null))) != n_actions
+        usable = ~(null | short)
+        found = columns[0].filter(pa.array(usable)).flatten()
+        out[usable] = floats_or_nan(found).reshape(-1, n_actions)
+        missing = np.zeros(batch.num_rows, bool)
+        missing[usable] = nulls(found).reshape(-1, n_actions).any(axis=1)
+        null = null | missing
+    else:
+        if len(columns) != n_actions:
+            raise LogError(
+                f"{parameter('propensities')} names {len(columns)} columns, and there are {n_actions} actions: name "
+                "one column for each action, in the order of the labels, or one column of lists"
+            )
+        for a, column in enumerate(columns):
+            null = null | nulls(column)
+            out[:, a] = floats_or_nan(column)
+    with np.errstate(invalid="ignore"):
+        proper = (out >= 0).all(axis=1) & (np.abs(out.sum(axis=1) - 1) <= SUM)
+    return out, {NULL: null, LENGTH: short, IMPROPER: ~(proper | null | short)}
+
+
+def differ(propensities: Floats, action: np.ndarray, propensity: Floats) -> Bools:
+    """Return the rows whose logged propensity is not the one in the list."""
+    places = np.clip(action, 0, propensities.shape[1] - 1)
+    listed = propensities[np.arange(len(places)), places]
+    with np.errstate(invalid="ignore"):
+        return np.abs(listed - propensity) > LOGGED * np.abs(propensity)

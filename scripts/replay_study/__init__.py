@@ -1,0 +1,1 @@
+"""How far replay is from true online runs of the same learner: simulated logs, results, and the page."""
