@@ -18,7 +18,7 @@ CUT_OFF = 1 / 3  # share of the replicates that were begun and not completed, ab
 def notes_on(run: Replay) -> list[Note]:
     """Warnings and remarks about a result. Each note has a kind."""
     found = [] if run.complete else [Note(str(run.failure), "incomplete")]
-    for check in (_interrupted, _spread, _pilot, _selection, _inflation, _rewards, _sketch, _skipped):
+    for check in (_interrupted, _spread, _pilot, _selection, _inflation, _estimated, _rewards, _sketch, _skipped):
         found += check(run)
     return found
 
@@ -64,6 +64,16 @@ def _inflation(run: Replay) -> Iterator[Note]:
             f"c is too large for this policy: replicates weigh {inflation:.3g} T instead of T, so `cumulative` is "
             "about as much too large, and `value` leans on the first steps: use bias=, a smaller q, or dr-ns-wc",
             "inflation",
+        )
+
+
+def _estimated(run: Replay) -> Iterator[Note]:
+    if run.estimated_propensities:
+        yield Note(
+            "the propensities are estimated, but the analysis of replay (section 5 of the paper) assumes exact ones. "
+            "Neither the interval nor the bias that is shown allows for their error. Use logged propensities if there "
+            "are any",
+            "estimated propensities",
         )
 
 
