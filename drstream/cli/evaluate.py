@@ -138,8 +138,13 @@ def evaluate(
         ),
     ] = False,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="With --explain: the logging policy learned while it logged.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--adaptive/--not-adaptive",
+            help="With --explain: whether the logging policy learned while it logged. By default, if --crossfit is "
+            "forward.",
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 3 if a finding says not to use a number.")
     ] = False,
@@ -215,7 +220,8 @@ def evaluate(
 
         for one in result.rewards.values():
             show(one)
-            show_explanations(one)
+            if explain:
+                show_explanations(one)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
     if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
         raise typer.Exit(STOPPED)
@@ -240,12 +246,13 @@ def _largest_constants() -> Any:
     return Constants(measured=False)
 
 
-def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool) -> Any:
+def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool | None) -> Any:
     from drstream.errors import DrstreamError
     from drstream.evaluation.explanation import Explain
 
     given = {"second-model": second_model is not None, "deterministic-rewards": deterministic_rewards}
-    for option, is_given in {**given, "adaptive": adaptive}.items():
+    given |= {"adaptive": adaptive is True, "not-adaptive": adaptive is False}
+    for option, is_given in given.items():
         if is_given and not asked:
             raise DrstreamError(f"--{option} is about explanations: give --explain, too")
     return Explain(second_model, deterministic_rewards, adaptive) if asked else False

@@ -91,10 +91,12 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
 
 def show_explanations(result: Evaluation) -> None:
     """Print where the variance of estimates comes from. A width is that of an interval with this part alone."""
-    found = result.explanations
+    found, console = result.explanations, _console()
+    if result.unexplained:
+        names = ", ".join(result.unexplained)
+        console.print(f"The parts of the variance are not known for {names}.", highlight=False, markup=False)
     if not found:
         return
-    console = _console()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     parts = [row["part"] for row in found[0].parts]
     heads = ["policy", "estimator", "variance", *(name.replace("_", " ") for name in parts), "width", "bias of the cap"]

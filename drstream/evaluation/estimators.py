@@ -160,9 +160,14 @@ class Estimator:
         """Whether it trusts the reward model: its interval leaves out the error of the model."""
         return self.weight is None
 
+    @property
+    def has_score(self) -> bool:
+        """Whether an event has a score whose expectation is the value, as some intervals need."""
+        return self.score is not None and (self.weight is None or not self.weight.reduced)
+
     def score_coefficients(self, pivot: float) -> list[float] | None:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
-        if self.score is None or (self.weight is not None and self.weight.reduced):
+        if self.score is None or not self.has_score:
             return None
         if "reward" in self.terms:
             return [float(term == "reward") for term in self.terms]

@@ -163,7 +163,7 @@ def evaluate(
         left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     found = {
-        reward: finish(plan, total, settings, chosen, auto, told)
+        reward: finish(plan, total, settings, chosen, auto, told, forward=is_forward(crossfit))
         for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
     }
     first = found[log.roles.reward]
@@ -277,6 +277,8 @@ def finish(
     chosen: list[Estimator],
     auto: str | None = None,
     told: Explain | None = None,
+    *,
+    forward: bool = False,
 ) -> Evaluation:
     """Make the result from the final state."""
     _refuse_outside(tally, settings)
@@ -294,6 +296,7 @@ def finish(
         reward=plan.reward,
         auto=auto,
         explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
+        forward=forward,
     )
     segments = {}
     if tally.segments is not None:

@@ -35,12 +35,13 @@ class Explain:
     second_model           Another reward model, fitted on other events than those that are evaluated, or unfitted with
                            crossfit=. It splits the importance part into reward noise and model error.
     deterministic_rewards  Whether the reward of an action in a context is always the same. Then there is no noise.
-    adaptive               Whether the logging policy learned while it logged.
+    adaptive               Whether the logging policy learned while it logged. If you do not say so, crossfit="forward"
+                           is taken as a sign that it did.
     """
 
     second_model: Any = None
     deterministic_rewards: bool = False
-    adaptive: bool = False
+    adaptive: bool | None = None
 
     @classmethod
     def of(cls, explain: Any) -> Explain | None:
@@ -130,6 +131,13 @@ class Facts:
     clustered: bool
     grid: bool
     explain: Explain = field(default_factory=Explain)
+    forward: bool = False  # crossfit="forward" was asked for
+    blind: bool = False  # the second model knows nothing about the first events
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the logging policy learned, by the caller's word or by a sign."""
+        return self.forward if self.explain.adaptive is None else self.explain.adaptive
 
 
 def explain(sums: Sums, j: int, estimator: Estimator, facts: Facts) -> Explanation:
@@ -142,10 +150,11 @@ def explain(sums: Sums, j: int, estimator: Estimator, facts: Facts) -> Explanati
     noise, error = _inner(sums, j, estimator, facts.explain, float(importance))
     parts = (float(contexts), float(importance), noise, error)
     facts = replace(facts, estimated_propensities=facts.estimated_propensities and estimator.weight is not None)
-    if facts.explain.adaptive and facts.estimated_propensities:
+    if facts.adaptive and facts.estimated_propensities:
         parts = (math.nan,) * 4
     about = facts.policy, facts.estimator, sums.n, float(variance), *parts
-    whole = Explanation(*about, *cut_bias(sums, j, estimator), facts.width, tuple(_notes(facts)))
+    facts = replace(facts, blind=facts.blind and not math.isnan(parts[3]) and not facts.explain.deterministic_rewards)
+    whole = Explanation(*about, *cut_bias(sums, j, estimator), facts.width, tuple(_notes(facts, estimator)))
     return replace(whole, advice=tuple(_advice(whole, estimator, facts)))
 
 
@@ -209,15 +218,14 @@ def cut_bias(sums: Sums, j: int, estimator: Estimator) -> tuple[float, float]:
     return float(mean[0]), stderr
 
 
-def _notes(facts: Facts) -> list[str]:
+def _notes(facts: Facts, estimator: Estimator) -> list[str]:
     found = []
     if facts.estimated_propensities:
+        found.append(_on_propensities(facts))
+    if facts.blind and estimator.weight is not None:
         found.append(
-            "The logging policy learned, and its propensities are estimated. Then events depend on each other in a way "
-            "that these parts leave out, so they are not shown."
-            if facts.explain.adaptive
-            else "The propensities are estimated. The parts hold only if the logging policy did not learn while it "
-            "logged."
+            "The second model is fitted on earlier events only, and predicts 0 for the first ones. What it tells about "
+            "noise and error is wrong there. Take a longer log, or a second model of other events."
         )
     if facts.clustered:
         found.append(
@@ -227,6 +235,18 @@ def _notes(facts: Facts) -> list[str]:
     if facts.grid:
         found.append("The limit was chosen from a grid. The interval is that of the estimate without a limit.")
     return found
+
+
+def _on_propensities(facts: Facts) -> str:
+    if not facts.adaptive:
+        return (
+            "The propensities are estimated. The parts hold only if the logging policy did not learn while it logged."
+        )
+    hidden = "Then events depend on each other in a way that these parts leave out, so they are not shown."
+    if facts.explain.adaptive:
+        return f"The logging policy learned, and its propensities are estimated. {hidden}"
+    sign = "Cross-fitting is forward, as for a logging policy that learned, and its propensities are estimated."
+    return f"{sign} {hidden} If it did not learn, say that it was not adaptive."
 
 
 def _advice(found: Explanation, estimator: Estimator, facts: Facts) -> list[str]:

@@ -32,8 +32,15 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
     sums = seen.sums
     kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
     unlogged, actions = _unlogged(sums.overlap, seen.labels, j)
-    if kind is None:
-        return Facts(name, sums.n, unlogged=unlogged, unlogged_actions=actions)
+    known: dict[str, Any] = {
+        "unlogged": unlogged,
+        "unlogged_actions": actions,
+        "estimated_propensities": seen.estimated_propensities,
+        "propensity_error": seen.propensity_error,
+        "propensity_bias": _propensity_bias(seen, j),
+    }
+    if kind is None:  # nothing is known about the weights ν / p
+        return Facts(name, sums.n, **known)
     mean = sums.mean_weight(j, kind)
     total, squares = sums.weight_sums(j, kind)
     found, clicks = sums.inspected, sums.overlap.clicks
@@ -49,16 +56,12 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         stderr=seen.stderr(mean),
         ess=sums.ess(j, kind),
         largest_share=largest / total if total > 0 else math.nan,
-        unlogged=unlogged,
-        unlogged_actions=actions,
         thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
         rewarded=_effective(rewarded, rewarded_squares),
         unrewarded=_effective(*kinds[1]) if clicks else math.nan,
         large=squares / largest / largest if largest > 0 else math.nan,
         large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
-        estimated_propensities=seen.estimated_propensities,
-        propensity_error=seen.propensity_error,
-        propensity_bias=_propensity_bias(seen, j),
+        **known,
     )
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
 

@@ -51,6 +51,7 @@ class About:
     reward: str
     auto: str | None = None  # the parameter whose value is chosen from a grid
     explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
+    forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
 
 
 class Evaluation(WithModels):
@@ -249,20 +250,13 @@ class Evaluation(WithModels):
         """Say so if segments have findings of their own. The table of segments has the level of each."""
         worse = {key: to_show(self._evaluation_of(key).findings) for key in self._segments}
         worse = {key: found for key, found in worse.items() if found and found[0].level == STOP}
-        if not worse:
-            return []
-        key, first = next(iter(worse.items()))
-        name = ", ".join(f"{column}={value}" for column, value in zip(self.by, key, strict=True))
-        text = (
-            f"{len(worse)} of {len(self._segments)} segments have a finding of level stop, e.g. {name}: "
-            f"{first[0].message}"
-        )
-        return [Finding("look", "segments", None, float(len(worse)), text)]
+        return [words.stopped_segments(self.by, worse, len(self._segments))] if worse else []
 
     def _about_intervals(self) -> list[Finding]:
         """Say so if an interval by default is not the normal one, or should not be."""
         if self._settings.names:
-            return []
+            unknown = [e.name for e in self._about.chosen if e.name not in self._grids and not e.has_score]
+            return words.no_intervals(unknown, self._settings.named())
         found = []
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
@@ -406,16 +400,20 @@ class Evaluation(WithModels):
         told = replace(told, **{word: value for word, value in given.items() if value is not None})
         found = self[policy, name]
         about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
-        facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told)
+        signs = self._about.forward, self.models.blind_second
+        facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told, *signs)
         return explain(self._sums, j, form, facts)
 
     @property
     def explanations(self) -> list[Explanation]:
         """Explanations of all estimates whose parts are known; empty without explain= of `evaluate`."""
-        if self._about.explain is None:
-            return []
-        known = [name for name in self.estimators if has_parts(self._sums, self._form(name))]
+        known = [] if self._about.explain is None else [e for e in self.estimators if e not in self.unexplained]
         return [self.explain(policy, name) for policy in self.policies for name in known]
+
+    @property
+    def unexplained(self) -> list[str]:
+        """The estimators whose parts are not known."""
+        return [name for name in self.estimators if not has_parts(self._sums, self._form(name))]
 
     # Forms of the result
 

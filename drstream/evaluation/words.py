@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from drstream.findings import LOOK, Finding
+from drstream.intervals import methods
+from drstream.intervals.methods import Method
 
 
 def careful(policy: str, method: str, *, range_given: bool) -> Finding:
@@ -34,6 +36,27 @@ def too_narrow(policy: str, estimators: Sequence[str], *, down_sampled: bool, ra
         f"them. {why} {todo}"
     )
     return Finding(LOOK, "interval", policy, math.nan, text)
+
+
+def no_intervals(estimators: Sequence[str], chosen: Sequence[Method]) -> list[Finding]:
+    """Methods that were named, and are not known for some estimators."""
+    of_scores = [method.name for method in chosen if "reward_range" in method.needs]
+    if not estimators or not of_scores:
+        return []
+    others = ", ".join(method.name for method in methods.ALL.values() if "reward_range" not in method.needs)
+    text = (
+        f"There are no {' or '.join(of_scores)} intervals of {', '.join(estimators)}: such intervals are about a mean "
+        f"of scores with the weights ν / p. For these estimators, choose another method: {others}."
+    )
+    return [Finding(LOOK, "interval", None, math.nan, text)]
+
+
+def stopped_segments(by: Sequence[str], stopped: dict[tuple[Any, ...], list[Finding]], segments: int) -> Finding:
+    """Some segments have findings of level stop of their own."""
+    key, first = next(iter(stopped.items()))
+    name = ", ".join(f"{column}={value}" for column, value in zip(by, key, strict=True))
+    text = f"{len(stopped)} of {segments} segments have a finding of level stop, e.g. {name}: {first[0].message}"
+    return Finding(LOOK, "segments", None, float(len(stopped)), text)
 
 
 def measured_constants(policy: str, method: str, constants: Sequence[str]) -> Finding:

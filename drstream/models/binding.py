@@ -117,6 +117,13 @@ class BoundModels:
             return 0
         return int(self.folds.starts[policy.first])
 
+    @property
+    def blind_second(self) -> bool:
+        """Whether some events that are used come before the first fit of the second reward model. There it is 0."""
+        if not isinstance(self.second, CrossFitted) or not isinstance(self.folds, Blocks):
+            return False
+        return int(self.folds.starts[self.second.first]) > self.start
+
     def unpredicted(self, block: Block) -> int:
         """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
         return self.model.unpredicted(block) if isinstance(self.model, CrossFitted) else 0
@@ -153,6 +160,7 @@ class BoundModels:
             crossfit=FORWARD if isinstance(self.folds, Blocks) else None if self.folds is None else self.folds.count,
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
             unpredicted=calibration.unpredicted,
+            blind_second=self.blind_second,
             crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
             estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,

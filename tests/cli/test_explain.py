@@ -37,6 +37,16 @@ def test_with_a_logger_that_learned(folder):
     assert "so they are not shown" in " ".join(done.stdout.split())
 
 
+def test_crossfit_forward_is_a_sign_that_it_learned(folder):
+    words = ("--propensity-model", "logistic", "--crossfit", "forward:500", "--explain")
+    said = " ".join(drstream(*WORDS, *words, cwd=folder).stdout.split())
+    assert "Cross-fitting is forward, as for a logging policy that learned" in said
+    assert "not known for snips." in said
+    said = " ".join(drstream(*WORDS, *words, "--not-adaptive", cwd=folder).stdout.split())
+    assert "not shown" not in said
+    assert "new, dr: The propensities are estimated." in said
+
+
 def test_words_about_explanations_need_explain(folder):
-    for words in (("--second-model", "ridge"), ("--deterministic-rewards",), ("--adaptive",)):
+    for words in (("--second-model", "ridge"), ("--deterministic-rewards",), ("--adaptive",), ("--not-adaptive",)):
         fails(f"{words[0]} is about explanations: give --explain, too", *WORDS, *words, cwd=folder)

@@ -36,7 +36,7 @@ def test_terms_of_an_event(rows):
     expected = np.empty(rows)
     terms.expected_reward(pi, rhat, expected)
     np.testing.assert_allclose(expected, b, rtol=1e-13, atol=1e-14)
-    codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4]), terms.WEIGHTED_REWARD])
+    codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4, 5]), terms.WEIGHTED_REWARD])
     weights = {
         "importance": ((), w),
         "capped": ((0.3, 1.5, 1.2), np.minimum(chosen / np.maximum(1.2 * p, 0.3), 1.5)),
@@ -62,6 +62,7 @@ def test_terms_of_an_event(rows):
             terms.CENTRED_REWARD: out * (r - 0.25),
             terms.RESIDUAL: out * (r - logged_rhat),
             terms.ROBUST: expected + out * (r - logged_rhat),
+            terms.SHARE: np.ones(rows),
         }
         for code, row in zip(codes, terms_out, strict=True):
             if code == terms.ROBUST:
@@ -83,8 +84,8 @@ def test_terms_of_an_event(rows):
 def test_codes_of_terms_are_their_places_in_the_list():
     from drstream.evaluation.estimators import EXTRA, WITH_WEIGHT
 
-    codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST
-    assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust")))
+    codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST, terms.SHARE
+    assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust", "share")))
     extra = {name: len(WITH_WEIGHT) + i for i, name in enumerate(EXTRA)}
     assert extra == {
         "disagreement": terms.DISAGREEMENT,
