@@ -24,6 +24,8 @@ def prepare(case: Case, folder: Path) -> Baseline:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
     if case.baseline == cases.HAND:
         return lambda: hand_loop.replay(case.log.path, case.log.rows)
+    if case.baseline == cases.ONE_Q:
+        return lambda: cases.Task(case.task.name, case.task.policies).run(case.log)
     if case.baseline == cases.APART:
         return lambda: [task.run(case.log) for task in case.task.apart]
     assert case.baseline == SCAN
@@ -46,6 +48,9 @@ def check_parity(case: Case, baseline: Baseline) -> str:
     if case.baseline == cases.HAND:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
+    elif case.baseline == cases.ONE_Q:
+        assert theirs.events == case.log.rows <= ours.events + ours.pilot_events
+        assert ours.complete > theirs.complete > 0
     elif case.baseline == cases.APART:
         for together, alone in zip(ours, theirs, strict=True):
             assert together.events == alone.events == case.log.rows

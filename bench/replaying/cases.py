@@ -49,11 +49,11 @@ MAPPED = MappedFile("list", "ipc")
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Policies and values of q for one call of `replay`. Each policy at each q is a lane."""
+    """Policies and values of q for one call of `replay`. Each policy at each q is a lane. Without q: the default."""
 
     name: str
     policies: Any
-    q: float | Sequence[float] = Q
+    q: float | Sequence[float] | None = Q
 
     def run(self, log: logs.LogFile) -> Any:
         source = drs.Log(log.path, actions=logs.ACTIONS)
@@ -62,6 +62,7 @@ class Task:
     @property
     def apart(self) -> list[Task]:
         """One task for each lane."""
+        assert isinstance(self.q, Sequence)
         return [Task(f"{name}, q = {q}", policy, q) for name, policy in self.policies.items() for q in self.q]
 
 
@@ -71,10 +72,13 @@ LEARNERS = {
     "Boltzmann": drs.policies.Boltzmann(),
     "SquareCB": drs.policies.SquareCB(),
 }
+DEFAULT = Task("an ε-greedy learner, by default (four targets of the bias mass)", GREEDY.policies, None)
+DEFAULT_UCB = Task("LinUCB, by default (four targets of the bias mass)", drs.policies.LinUCB(), None)
 LANES = Task("three learners at four values of q, in one pass", LEARNERS, (0.0, 0.01, 0.05, 0.1))
 
 HAND = "a hand-written Numba loop, one thread"
 APART = "drstream, twelve passes"
+ONE_Q = "drstream, the same learner with q = 0.05"
 VOWPAL = "Vowpal Wabbit's explore_eval"
 COBA = "coba's RejectionCB with its ε-greedy learner"
 COBA_NUMPY = "coba's RejectionCB with our learner in NumPy"
@@ -99,6 +103,8 @@ CASES = [
     Case(GREEDY, logs.LIST, SCAN, required=0.5),
     Case(GREEDY, logs.WIDE, SCAN),
     Case(LANES, logs.LogFile("list", "zstd", LANES_ROWS), APART, required=1 / 0.7, pairs=3),  # at most 0.7 of the time
+    Case(DEFAULT, logs.WIDE, ONE_Q, required=0.5, pairs=5),
+    Case(DEFAULT_UCB, logs.LogFile("wide", "snappy", LANES_ROWS), ONE_Q, required=0.5, pairs=3),
     Case(GREEDY, MAPPED, VOWPAL, required=50, pairs=5, baseline_rows=FEW),
     Case(GREEDY, MAPPED, COBA, required=200, pairs=3, baseline_rows=FEW),
     Case(GREEDY, MAPPED, COBA_NUMPY, pairs=5, baseline_rows=FEW),

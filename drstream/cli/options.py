@@ -137,12 +137,12 @@ def parse_sparse(text: str) -> Sparse:
     return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
 
 
-def numbers(text: str, option: str, kind: Callable[[str], Any] = float) -> list[Any]:
+def numbers(text: str, option: str, kind: Callable[[str], Any] = float, more: str = "") -> list[Any]:
     """Parse numbers, e.g. `0,0.01,0.05`."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas") from None
+        raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas{more}") from None
 
 
 def check_output(path: Path, log: Log) -> None:

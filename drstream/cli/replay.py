@@ -109,7 +109,7 @@ def replay(
     from drstream.errors import DrstreamError
 
     levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
-    targets = bias if bias == "auto" else numbers(bias, "--bias")
+    targets = bias if bias == "auto" else numbers(bias, "--bias", more=", or auto")
     opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
     for path in (output, curve):
         if path is not None:

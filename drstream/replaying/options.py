@@ -95,8 +95,12 @@ class Levels:
         """The levels that the parameters of `replay` ask for."""
         quantiles, largest = Q if q is None else q, 1.0 if c_max is None else c_max
         given = q is not None or c_max is not None
+        if isinstance(bias, str) and not _is_auto(bias):
+            raise DrstreamError(
+                f'{parameter("bias", bias)}: it must be a number in (0, 1), a list of numbers, or "{AUTO}"'
+            )
         if method not in ADAPTIVE or (given and _is_auto(bias)):
-            if method not in ADAPTIVE and not _is_auto(bias):
+            if method in METHODS and method not in ADAPTIVE and not _is_auto(bias):
                 raise DrstreamError(
                     f"{parameter('bias', bias)}: {method} has a constant multiplier. Leave out {parameter('bias')}, or "
                     "choose dr-ns"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 MEASURED = 50  # minimum number of simulated steps from which a bias mass ε_t is measured
 LEARNING_BINS = 8  # pieces of the learning curve whose range says how much was learned
-
-
 NOTHING = Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
 
 
@@ -333,8 +331,10 @@ class Replay(WithModels):
     def failure(self) -> NotEnoughEventsError:
         """The error that no replicate is complete. It says how many events are needed by the bound of section 5.3."""
         outcome = self._outcome
-        if outcome.events == 0:
+        if outcome.events == 0 and outcome.pilot_events == 0:
             return NotEnoughEventsError("the log is empty: there is no event to replay")
+        if outcome.events == 0:
+            return NotEnoughEventsError(f"no event is left after the pilot, which took {outcome.pilot_events:,}")
         rate = max(outcome.accepted, 1) / outcome.considered
         one, ten = (events_needed(m, self.horizon, rate) for m in (1, 10))
         each = f" of each of {self.shards} shards" if self.shards > 1 else ""

@@ -68,6 +68,19 @@ def test_table_json_and_files(folder):
     assert [run["value"] for run in as_json["runs"]] == [run.value for run in wanted]
 
 
+def test_targets_of_the_bias_mass(folder):
+    words = ["replay", "log.parquet", "--policy", "epsilon-greedy", "--horizon", "30", "--json"]
+    for more, options in (([], {}), (["--bias", "0.02,0.1"], {"bias": [0.02, 0.1]})):
+        done = drstream(*words, *more, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        policies = {"epsilon-greedy": drs.policies.EpsilonGreedy()}
+        wanted = drs.replay(folder / "log.parquet", policies, 30, **options)
+        assert json.loads(done.stdout) == json.loads(wanted.to_json())
+    table = drstream(*words[:-1], "--bias", "0.02,0.1", cwd=folder).stdout
+    assert "bias" in table
+    assert "0.02" in table
+
+
 def test_other_methods_and_options(folder):
     words = ["replay", "log.parquet", "--horizon", "15", "--policy", "ucb1", "--policy", "uniform"]
     words += ["--policy", "python:mine:Even", "--method", "rs", "--seed", "1,2", "--shards", "2", "--replicates", "6"]
@@ -96,6 +109,15 @@ def test_other_methods_and_options(folder):
         (("--policy", "ucb1", "--horizon", "5", "--q", "1.5"), "--q 1.5: the quantile level must be in [0, 1]"),
         (("--policy", "ucb1", "--horizon", "5", "--q", "a"), "--q 'a': write numbers, separated by commas"),
         (("--policy", "ucb1", "--horizon", "5", "--c-max", "2"), "--c-max 2.0"),
+        (("--policy", "ucb1", "--horizon", "5", "--bias", "1.5"), "--bias 1.5: the target of the bias mass must be in"),
+        (
+            ("--policy", "ucb1", "--horizon", "5", "--bias", "a"),
+            "write numbers, separated by commas, or auto",
+        ),
+        (("--policy", "ucb1", "--horizon", "5", "--bias", "0.1,0.1"), "--bias 0.1,0.1: give at least one value, and"),
+        (("--policy", "ucb1", "--horizon", "5", "--bias", "0.1", "--q", "0.1"), "--q [0.1]: give one of them"),
+        (("--policy", "ucb1", "--horizon", "5", "--carry"), "--carry True is for --q: with --bias"),
+        (("--policy", "ucb1", "--horizon", "5", "--method", "rs", "--bias", "0.1"), "rs has a constant multiplier"),
         (("--policy", "ucb1", "--horizon", "5", "--method", "dm"), "--method dm is r̂ alone: pass a reward model"),
         (("--policy", "ucb1", "--horizon", "5", "--shards", "9"), "--shards 9: the log has 4 row groups"),
         (("--policy", "ucb1", "--horizon", "50000"), "5,400 events simulated"),
