@@ -10,7 +10,7 @@ import drstream as drs
 from drstream import sampling
 from drstream.replaying import options
 from drstream.replaying import plan as planning
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import bits, small_log
@@ -73,7 +73,7 @@ def test_shards_in_processes(big, model):
             assert everything(got) == everything(wanted)
 
 
-@pytest.mark.parametrize("policy", [drs.policies.UCB1(), reference.UCB1(3, 1), drs.policies.Uniform()])
+@pytest.mark.parametrize("policy", [drs.policies.UCB1(), naive_replay.UCB1(3, 1), drs.policies.Uniform()])
 def test_each_lane_of_a_grid_equals_a_replay_with_its_target_and_seed(policy):
     log = drs.Log(small_log(0, 1500, 3, 1), actions=3, context=["x0"])
     run = drs.replay(log, policy, 20, drs.models.Column("rhat"), seed=5, threads=2)
