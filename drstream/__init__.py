@@ -18,10 +18,13 @@ _WHERE = {
     "plan": "drstream.planning.plan",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
+    "Explain": "drstream.evaluation.explanation",
+    "Explanation": "drstream.evaluation.explanation",
     "Evaluation": "drstream.evaluation.result",
     "Replay": "drstream.replaying.result",
     "Replays": "drstream.replaying.comparison",
     "Forecast": "drstream.planning.result",
+    "Constants": "drstream.intervals.statistic",
     "DrstreamError": "drstream.errors",
     "LogError": "drstream.errors",
     "PolicyError": "drstream.errors",
@@ -37,10 +40,13 @@ _WHERE = {
 _MODULES = ("estimators", "models", "optimize", "policies", "synth")
 
 __all__ = [
+    "Constants",
     "DrstreamError",
     "DrstreamWarning",
     "Estimate",
     "Evaluation",
+    "Explain",
+    "Explanation",
     "Forecast",
     "Log",
     "LogError",
@@ -73,7 +79,9 @@ if TYPE_CHECKING:
     )
     from drstream.evaluation import estimators
     from drstream.evaluation.evaluate import evaluate
+    from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation
+    from drstream.intervals.statistic import Constants
     from drstream.log import Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast

@@ -66,6 +66,7 @@ class ModelSummary:
     crossfit: int | str | None = None  # number of folds, or "forward"
     blocks: int = 0  # number of blocks of rows, with "forward"
     unpredicted: int = 0  # number of events before the first reward model, where r̂ is 0
+    blind_second: bool = False  # whether a second reward model knows nothing about the first events
     crossfitted: tuple[bool, bool] = (False, False)  # for the reward model and the propensity model
     estimated_propensities: bool = False
     least_propensity: float = math.nan  # smallest that propensity= gave; NaN if the log's own were used

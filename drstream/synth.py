@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,66 @@ from drstream.policies.base import FixedPolicy, as_policy
 from drstream.storage import atomic_path
 from drstream.types import Floats
 
+NO_KINDS = "true values are known by construction for a world with kinds= only"
 CHUNK = 1 << 18
 LAYOUTS = ("wide", "list")
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The variance of an event's score: t1 - t2 + t3 + t4 (Lemma 3.3).
+
+    With w the weight, ϱ = μ / μ̂ and Δ = r̂ - r*: t1 = V_x[E_ν[r* + (1 - ϱ)Δ]], t2 = E_x[(E_ν[ϱΔ])²],
+    t3 = E_ν[w ϱ V(r)], t4 = E_ν[w ϱ Δ²].
+    """
+
+    t1: float
+    t2: float
+    t3: float
+    t4: float
+
+    @property
+    def total(self) -> float:
+        return self.t1 - self.t2 + self.t3 + self.t4
+
+    @property
+    def contexts(self) -> float:
+        """As in `result.explain`."""
+        return self.t1 - self.t2
+
+    @property
+    def importance(self) -> float:
+        return self.t3 + self.t4
+
+
+@dataclass(frozen=True)
+class _Event:
+    """An event of a world: frequencies of the kinds, and matrices (kinds, K)."""
+
+    frequency: Floats
+    policy: Floats
+    logged: Floats
+    reward: Floats
+    predicted: Floats
+    weight: Floats
+
+    @property
+    def error(self) -> Floats:
+        """Δ = r̂ - r*"""
+        return self.predicted - self.reward
+
+    @property
+    def expected(self) -> Floats:
+        """The expected score for each kind: E_ν[r* + (1 - ϱ)Δ] = E_ν[r̂] - E_μ[w Δ]. Where ν = 0, ϱ has no meaning."""
+        return (self.policy * self.predicted - self.logged * self.weight * self.error).sum(axis=1)
+
+
+def _predicted(model: Any, X: NDArray[Any]) -> Any:
+    if model is None:
+        return 0.0
+    if callable(getattr(model, "predict", None)):
+        return model.predict(X)
+    return model(X) if callable(model) else model
 
 
 class World:
@@ -72,8 +132,51 @@ class World:
     def value(self, policy: Any) -> float:
         """Return the true value of a fixed policy."""
         if self.kinds is None or self.frequency is None:
-            raise DrstreamError("true values are known by construction for a world with kinds= only")
+            raise DrstreamError(NO_KINDS)
         return float(self.frequency @ (self._probabilities(policy) * self.reward(self.kinds)).sum(axis=1))
+
+    def bias(
+        self, policy: Any, model: Any = None, propensity: Any = 1.0, *, cap: float | None = None, floor: float = 0.0
+    ) -> float:
+        """Return the bias of DR, exactly. The parameters are those of `variance`. (Theorem 3.4)"""
+        event = self._event(policy, model, propensity, cap, floor)
+        return float(event.frequency @ event.expected) - self.value(policy)
+
+    def variance(
+        self, policy: Any, model: Any = None, propensity: Any = 1.0, *, cap: float | None = None, floor: float = 0.0
+    ) -> Variance:
+        """Return the variance of the score of one event, exactly and in parts. That of DR over n events is 1/n of it.
+
+        model       The reward model r̂: an array (kinds, K), a number, an object with predict(X) -> (n, K), or such a
+                    function. None is r̂ = 0, which is IPS.
+        propensity  The propensities μ̂ that are used: an array (kinds, K), or a factor c, for c μ. An infinite factor
+                    leaves the model alone, which is DM.
+        cap, floor  Limits of the weights: w = min(cap, ν / max(floor, μ̂)).
+        """
+        e = self._event(policy, model, propensity, cap, floor)
+        noise = e.reward * (1 - e.reward)  # rewards are 0 or 1
+
+        def over_contexts(values: Floats) -> float:
+            return float(e.frequency @ values)
+
+        return Variance(
+            t1=over_contexts((e.expected - over_contexts(e.expected)) ** 2),
+            t2=over_contexts((e.logged * e.weight * e.error).sum(axis=1) ** 2),
+            t3=over_contexts((e.logged * e.weight**2 * noise).sum(axis=1)),
+            t4=over_contexts((e.logged * e.weight**2 * e.error**2).sum(axis=1)),
+        )
+
+    def _event(self, policy: Any, model: Any, propensity: Any, cap: float | None, floor: float) -> _Event:
+        if self.kinds is None or self.frequency is None:
+            raise DrstreamError(NO_KINDS)
+        nu, mu, r = self._probabilities(policy), self.logging(self.kinds), self.reward(self.kinds)
+        rhat = np.broadcast_to(np.asarray(_predicted(model, self.kinds), np.float64), r.shape)
+        used = np.asarray(propensity, np.float64)
+        used = np.broadcast_to(used * mu if used.ndim == 0 else used, mu.shape)
+        if not (np.maximum(used, floor) > 0).all():
+            raise DrstreamError(f"propensity={propensity!r}: propensities must be above 0, or have a floor above 0")
+        weight = np.minimum(math.inf if cap is None else cap, nu / np.maximum(used, floor))
+        return _Event(self.frequency, nu, mu, r, rhat, weight)
 
     def _probabilities(self, policy: Any) -> Floats:
         known: FixedPolicy = as_policy(policy, "policy")

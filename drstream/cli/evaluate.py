@@ -18,7 +18,6 @@ from drstream.cli.options import (
     Context,
     Crossfit,
     FoldSeed,
-    Inflation,
     LogPath,
     OnBadRow,
     Propensity,
@@ -35,7 +34,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
-from drstream.evaluation.grids import AUTO
+from drstream.evaluation.estimators import AUTO
 from drstream.findings import STOP, worst
 from drstream.intervals.names import NAMES as INTERVALS
 
@@ -52,7 +51,13 @@ def evaluate(
     ],
     model: RewardModel = None,
     propensity_model: PropensityModel = None,
-    inflation: Inflation = None,
+    inflation: Annotated[
+        float | None,
+        typer.Option(
+            help="Multiply propensities by this factor: those of the propensity model or, for the capped estimators, "
+            "those of the log."
+        ),
+    ] = None,
     propensity_floor: PropensityFloor = None,
     crossfit: Crossfit = None,
     cluster: Cluster = None,
@@ -68,10 +73,17 @@ def evaluate(
         ),
     ] = None,
     cap: Annotated[
-        float | None, typer.Option(help="For the capped estimators: lower larger weights to this value.")
+        str | None,
+        typer.Option(
+            help="For the capped estimators: lower larger weights to this value. 'auto' chooses by bias and variance."
+        ),
     ] = None,
     floor: Annotated[
-        float | None, typer.Option(help="For the capped estimators: raise smaller propensities to this value.")
+        str | None,
+        typer.Option(
+            help="For the capped estimators: raise smaller propensities to this value. 'auto' chooses by bias and "
+            "variance."
+        ),
     ] = None,
     lambda_: Annotated[
         str | None,
@@ -92,9 +104,46 @@ def evaluate(
         str | None, typer.Option(help="Smallest and largest possible reward, as LOW,HIGH, e.g. 0,1.")
     ] = None,
     max_weight_bound: Annotated[float | None, typer.Option(help="Largest possible importance weight.")] = None,
+    propensity_error: Annotated[
+        float | None,
+        typer.Option(help="How wrong propensities may be, e.g. 0.1: true ones are within 10 % of those in the log."),
+    ] = None,
+    measured: Annotated[
+        bool,
+        typer.Option(
+            "--measured/--not-measured",
+            help="For --interval freedman: measure its constants, or take the largest possible ones, which guarantees "
+            "the coverage.",
+        ),
+    ] = True,
     by: Annotated[
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also show where the variance comes from, and the bias of a cap.")
+    ] = False,
+    second_model: Annotated[
+        str | None,
+        typer.Option(
+            help="With --explain: another reward model, as in --model. It tells the noise of the rewards from the "
+            "error of the first model."
+        ),
+    ] = None,
+    deterministic_rewards: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic-rewards",
+            help="With --explain: an action in a context always has the same reward, so that there is no noise.",
+        ),
+    ] = False,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option(
+            "--adaptive/--not-adaptive",
+            help="With --explain: whether the logging policy learned while it logged. By default, if --crossfit is "
+            "forward.",
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 3 if a finding says not to use a number.")
@@ -131,22 +180,28 @@ def evaluate(
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
-    wanted = model, propensity_model, inflation, propensity_floor, clamp
-    models, opened = specs.fitted_models(*wanted, opened, fitting)
+    of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
+    wanted = model, propensity_model, of_model, propensity_floor, clamp
+    models, opened = specs.fitted_models(*wanted, opened, fitting, second_model)
+    told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
     started = time.perf_counter()
     result = run(
         opened,
         policies,
         estimators=names,
         **{**models, "cluster": cluster},
-        cap=cap,
-        floor=floor,
-        lambda_=_limit(lambda_),
+        cap=_limit(cap, "--cap"),
+        floor=_limit(floor, "--floor"),
+        inflation=inflation if propensity_model is None else None,
+        lambda_=_limit(lambda_, "--lambda"),
         interval=_words(interval),
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
         max_weight_bound=max_weight_bound,
+        propensity_error=propensity_error,
+        constants=None if measured else _largest_constants(),
         by=_words(by),
+        explain=told,
         threads=threads,
         progress=True,
     )
@@ -161,10 +216,12 @@ def evaluate(
     if json:
         typer.echo(result.to_json())
     else:
-        from drstream.cli.tables import show
+        from drstream.cli.tables import show, show_explanations
 
         for one in result.rewards.values():
             show(one)
+            if explain:
+                show_explanations(one)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
     if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
         raise typer.Exit(STOPPED)
@@ -183,9 +240,27 @@ def _all_rewards(result: Any) -> Any:
     ).replace_schema_metadata(tables[0].schema.metadata)
 
 
+def _largest_constants() -> Any:
+    from drstream.intervals.statistic import Constants
+
+    return Constants(measured=False)
+
+
+def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool | None) -> Any:
+    from drstream.errors import DrstreamError
+    from drstream.evaluation.explanation import Explain
+
+    given = {"second-model": second_model is not None, "deterministic-rewards": deterministic_rewards}
+    given |= {"adaptive": adaptive is True, "not-adaptive": adaptive is False}
+    for option, is_given in given.items():
+        if is_given and not asked:
+            raise DrstreamError(f"--{option} is about explanations: give --explain, too")
+    return Explain(second_model, deterministic_rewards, adaptive) if asked else False
+
+
 def _words(text: str | None) -> list[str] | None:
     return [word.strip() for word in text.split(",")] if text else None
 
 
-def _limit(text: str | None) -> float | str | None:
-    return text if text in (None, AUTO) else numbers(text, "--lambda")[0]
+def _limit(text: str | None, option: str) -> float | str | None:
+    return text if text in (None, AUTO) else numbers(text, option)[0]

@@ -261,6 +261,7 @@ def fitted_models(
     clamped: str | None,
     log: Log,
     how: Fitting,
+    second_text: str | None = None,
 ) -> tuple[dict[str, Any], Log]:
     """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them."""
     limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
@@ -268,8 +269,9 @@ def fitted_models(
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
     if limits and propensity is None:
         raise ModelError(f"--{min(limits).replace('_', '-')} is about --propensity-model, and there is none")
-    log = without_training_rows((model, propensity), log)
-    waiting: list[Any] = [m for m in (model, propensity) if to_be_fitted(m)]
+    second = None if second_text is None else _model(second_text)
+    log = without_training_rows((model, propensity, second), log)
+    waiting: list[Any] = [m for m in (model, propensity, second) if to_be_fitted(m)]
     if waiting and how.crossfit is None:
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
@@ -278,6 +280,8 @@ def fitted_models(
             else:  # fit of a user's model may not take threads=
                 one.fit(train)
     told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}
+    if second is not None:
+        told["second_model"] = second
     if how.crossfit is not None:
         told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
     return told, log

@@ -90,6 +90,31 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         console.print(str(finding), highlight=False, markup=False)
 
 
+def show_explanations(result: Evaluation) -> None:
+    """Print where the variance of estimates comes from. A width is that of an interval with this part alone."""
+    found, console = result.explanations, _console()
+    if result.unexplained:
+        names = ", ".join(result.unexplained)
+        console.print(f"The parts of the variance are not known for {names}.", highlight=False, markup=False)
+    if not found:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    parts = [row["part"] for row in found[0].parts]
+    heads = ["policy", "estimator", "variance", *(name.replace("_", " ") for name in parts), "width", "bias of the cap"]
+    for name in heads:
+        table.add_column(name, justify="left" if name in ("policy", "estimator") else "right")
+    for one in found:
+        cells = [one.policy, one.estimator, f"{one.variance:.5g}"]
+        cells += ["" if row["share"] != row["share"] else f"{row['share']:.1%}" for row in one.parts]
+        cells.append("" if one.width != one.width else f"{one.width:.5f}")
+        cells.append(f"{one.bias:+.5f} ± {one.bias_stderr:.5f}" if one.bias or one.bias_stderr else "")
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    for one in found:
+        for sentence in (*one.notes, *one.advice):
+            console.print(f"{one.policy}, {one.estimator}: {sentence}", highlight=False, markup=False)
+
+
 def _reward_name(result: Evaluation) -> str:
     return f"{result.reward}" if len(result.rewards) > 1 or result.reward != "reward" else "reward"
 

@@ -7,8 +7,8 @@ shows what intervals do on both sides of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
@@ -51,6 +51,8 @@ class Facts:
     large_clusters: float = math.nan  # Σ W² / max W², with W the sum of the weights in a cluster
     rare_clusters: float = math.nan  # effective number of clusters with the rarer kind of events
     estimated_propensities: bool = False
+    propensity_error: float = 0.0  # how wrong propensities may be, as the caller said
+    propensity_bias: Mapping[str, float] = field(default_factory=dict)  # what this can do to each estimate
 
     @property
     def z(self) -> float:
@@ -245,7 +247,7 @@ def clusters(facts: Facts) -> Finding | None:
 
 def estimated_propensities(facts: Facts) -> Finding | None:
     """Intervals leave out the error of a propensity model."""
-    if not facts.estimated_propensities:
+    if not facts.estimated_propensities or facts.propensity_error:
         return None
     return _finding(
         LOOK,
@@ -256,6 +258,21 @@ def estimated_propensities(facts: Facts) -> Finding | None:
         "Intervals leave out the error of the propensity model, which can be larger than the interval.",
         "Use logged propensities if there are any.",
     )
+
+
+def propensity_error(facts: Facts) -> Finding | None:
+    """Intervals are wider because propensities may be wrong."""
+    if not facts.propensity_bias:
+        return None
+    known = {name: bias for name, bias in facts.propensity_bias.items() if not math.isnan(bias)}
+    unknown = [name for name in facts.propensity_bias if name not in known]
+    said = [f"Propensities may be off by {facts.propensity_error:.3g} of their value."]
+    if known:
+        widths = ", ".join(f"{bias:.3g} ({name})" for name, bias in known.items())
+        said.append(f"So the intervals of {facts.policy} are wider on each side by {widths}.")
+    if unknown:
+        said.append(f"What this does to {', '.join(unknown)} is not known, so there is no interval.")
+    return _finding(LOOK, "propensity error", facts, max(known.values(), default=math.nan), *said)
 
 
 def reward_model(r2: float) -> Finding | None:
@@ -287,6 +304,7 @@ ALL: tuple[Check, ...] = (
     effective_rewards,
     clusters,
     estimated_propensities,
+    propensity_error,
 )
 
 

@@ -35,15 +35,27 @@ from drstream.errors import DrstreamError, parameter, phrase, suggest
 if TYPE_CHECKING:
     from drstream.types import Floats
 
+AUTO = "auto"  # a limit that is chosen from a grid
 PREDICTED = "predicted"
-WITH_WEIGHT = (
+WITH_WEIGHT = (  # in the order of their codes in kernels.terms
     "weight",
     "reward",
     "centred",
     "residual",
     "robust",
     "share",
-)  # in the order of their codes in kernels.terms
+)
+# terms that explain an estimate; their codes follow
+EXTRA = (
+    "disagreement",
+    "cut",
+    "cut_reward",
+    "second",
+    "absolute",
+    "squared",
+    "absolute_reward",
+    "squared_reward",
+)
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -56,6 +68,8 @@ class Weight:
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.
+    gradual     Whether a weight changes at most in proportion to p: if p grows or falls by a factor, the weight does so
+                by this factor or less. Then it is known what wrong propensities can do.
     power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
     """
 
@@ -63,6 +77,7 @@ class Weight:
     kernel: str | Callable[..., None]
     parameters: tuple[tuple[str, float], ...] = ()
     fixed: tuple[float, ...] | None = None
+    gradual: bool = False
     power: float = 0.0
 
     @property
@@ -71,9 +86,9 @@ class Weight:
         return self != IMPORTANCE
 
 
-IMPORTANCE = Weight("w", "importance")
-CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf)))
-SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),))
+IMPORTANCE = Weight("w", "importance", gradual=True)
+CAPPED = Weight("wc", "capped", (("floor", 0.0), ("cap", math.inf), ("inflation", 1.0)), gradual=True)
+SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 STABLE = Weight("wv", "importance", power=0.5)
 LEAST = Weight("wm", "importance", power=1.0)
@@ -102,6 +117,9 @@ class Estimator:
     gradient  Computes the derivative of the value by each mean from a `Sample` (the delta method's influence of each
               term).
     score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
+    is_mean   Whether the value is the mean of that score, with the weights that the estimator uses: b + z, where
+              z = w (r - r̂(x, a)) and b = r̂(x, ν), or z = w r and b = 0, or z = 0. Then `explain` knows its parts.
+    is_ratio  Whether it is Σ z / Σ w, z = w r, or mean b + Σ z / Σ w, z = w (r - r̂(x, a)).
     default   Whether `evaluate` computes it when no estimators are named.
     headline  Whether policies are compared by it when no estimator is named.
     """
@@ -115,6 +133,8 @@ class Estimator:
     default: bool = True
     headline: bool = False
     of: str = ""  # the entry of `ALL` that it is a form of, with another weight
+    is_mean: bool = False
+    is_ratio: bool = False
 
     def __post_init__(self) -> None:
         for term in self.terms:
@@ -140,14 +160,41 @@ class Estimator:
         """Whether it trusts the reward model: its interval leaves out the error of the model."""
         return self.weight is None
 
+    @property
+    def has_score(self) -> bool:
+        """Whether an event has a score whose expectation is the value, as some intervals need."""
+        return self.score is not None and (self.weight is None or not self.weight.reduced)
+
     def score_coefficients(self, pivot: float) -> list[float] | None:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
-        if self.score is None or (self.weight is not None and self.weight.reduced):
+        if self.score is None or not self.has_score:
             return None
         if "reward" in self.terms:
             return [float(term == "reward") for term in self.terms]
         parts = [SCORES[self.score].get(term, 0.0) for term in self.terms]
         return [pivot if part is None else part for part in parts]
+
+    def explained_by(self, wanted: frozenset[str]) -> list[str]:
+        """The terms, beside its own, that explain an estimate.
+
+        wanted  "parts" of the variance, with a "second" model, what a limit of the weights "cut", and the "spread" of
+                rewards about the model.
+        """
+        if self.weight is None or self.score is None:
+            return []
+        reduced, robust = self.weight.reduced, self.score == "robust"
+        terms = {
+            "residual": robust and bool(wanted & {"parts", "second", "spread"}),
+            "disagreement": robust and "second" in wanted,
+            "cut": robust and reduced and "cut" in wanted,
+            "cut_reward": not robust and reduced and "cut" in wanted,
+            "second": not robust and "second" in wanted,
+            "absolute": robust and "spread" in wanted,
+            "squared": robust and "spread" in wanted,
+            "absolute_reward": not robust and "spread" in wanted,
+            "squared_reward": not robust and "spread" in wanted,
+        }
+        return [term for term, needed in terms.items() if needed]
 
     @property
     def carrier(self) -> int:
@@ -165,12 +212,20 @@ class Estimator:
 
 def _second(name: str, term: str, weight: Weight, score: str | None = None, **more: Any) -> Estimator:
     """The mean of a term. The weight is beside it in its group, as intervals use that its expectation is 1."""
+    more = {"is_mean": score is not None, **more}
     return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
 
 
 def _ips(name: str, weight: Weight) -> Estimator:
-    terms = ("weight", "centred")
-    return Estimator(name, terms, weight, lambda s: s.pivot * s.mean[0] + s.mean[1], lambda s: [s.pivot, 1.0], "reward")
+    return Estimator(
+        name,
+        ("weight", "centred"),
+        weight,
+        lambda s: s.pivot * s.mean[0] + s.mean[1],
+        lambda s: [s.pivot, 1.0],
+        "reward",
+        is_mean=True,
+    )
 
 
 def _by_time(name: str, weight: Weight) -> Estimator:
@@ -205,6 +260,7 @@ ALL: dict[str, Estimator] = {
             lambda s: s.pivot + s.mean[1] / s.mean[0],
             lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
             "reward",
+            is_ratio=True,
         ),
         _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
@@ -215,6 +271,7 @@ ALL: dict[str, Estimator] = {
             lambda s: [-s.mean[2] / s.mean[0] ** 2, 1.0, 1 / s.mean[0]],
             "robust",
             default=False,
+            is_ratio=True,
         ),
         _ips("ips-capped", CAPPED),
         _second("dr-capped", "robust", CAPPED, "robust"),
@@ -233,7 +290,7 @@ ALL: dict[str, Estimator] = {
         _by_time("dr-stablevar", STABLE),  # Hadad et al. 2021, Zhan et al. 2021: see evaluation/adaptive.py
         _by_time("dr-minvar", LEAST),
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
-        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted"),
+        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
 }
 
@@ -254,7 +311,7 @@ class Available:
     model: bool
     propensities: bool
     parameters: Mapping[str, float | None]  # of weights, as given to `evaluate`
-    grid: bool = False  # parameters of weights are chosen from a grid
+    grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
 
@@ -269,7 +326,7 @@ class Available:
         if estimator.weight.power and not self.all_propensities:
             return "all propensities"
         names = [name for name, _ in estimator.weight.parameters]
-        given = self.grid or any(self.parameters.get(name) is not None for name in names)
+        given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
         return "parameters" if names and not given else None
 
 
@@ -340,6 +397,7 @@ def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
 LIMITS = {
     "cap": "the largest weight",
     "floor": "the smallest propensity",
+    "inflation": "a factor of the propensities",
     "lambda_": "how large a weight may be before it counts less",
 }
 

@@ -15,6 +15,7 @@ from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.explanation import Explain
 from drstream.evaluation.plan import Gather, Plan, make_plan
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
@@ -24,6 +25,7 @@ from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms
 from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
 from drstream.intervals import z_score
+from drstream.intervals.statistic import Constants
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.source import Part
@@ -45,14 +47,18 @@ def evaluate(
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
-    cap: float | None = None,
-    floor: float | None = None,
+    cap: float | str | None = None,
+    floor: float | str | None = None,
+    inflation: float | None = None,
     lambda_: float | str | None = None,
     interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     reward_range: Sequence[float] | None = None,
     max_weight_bound: float | None = None,
+    propensity_error: float | None = None,
+    constants: Constants | None = None,
     by: str | Sequence[str] | None = None,
+    explain: bool | Explain = False,
     on_bad_row: str | None = None,
     threads: int | None = None,
     executor: Any = None,
@@ -77,19 +83,27 @@ def evaluate(
     fold_seed   Random seed of the folds.
     clamp       (low, high): predictions are held within this range. True takes the range of the rewards that the model
                 was fitted on.
-    cap, floor  Limits of the capped estimators: w = min(cap, ν / max(floor, p)).
+    cap, floor, inflation
+                Limits of the capped estimators: w = min(cap, ν / max(floor, inflation * p)). "auto", for the cap or for
+                the floor, tries a grid of limits in one pass and chooses by the measured bias and variance.
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
-    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein", "anytime",
-                "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster= is given, else
-                "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
+    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",
+                "freedman", "anytime", "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster=
+                is given, else "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some
                 methods need it.
     max_weight_bound
                 The largest weight ν / p that can occur. Some methods need it.
+    propensity_error
+                How wrong propensities may be: true ones are within this share of those that are used, e.g. 0.1.
+                Intervals are then wider by what this can do to an estimate (Theorem 3.4).
+    constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
+    explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
+                log, and takes a second reward model.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads.
@@ -104,36 +118,42 @@ def evaluate(
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
+    auto = _auto({"lambda_": lambda_, "cap": cap, "floor": floor, "inflation": inflation})
     parameters = {
-        "cap": _limit("cap", cap),
-        "floor": _limit("floor", floor, high=1),
-        "lambda_": _limit("lambda_", None if lambda_ == grids.AUTO else lambda_),
+        "cap": None if auto == grids.CAP else _limit("cap", cap),
+        "floor": None if auto == grids.FLOOR else _limit("floor", floor, high=1),
+        "inflation": None if inflation is None else number("inflation", inflation, 1, error=DrstreamError),
+        "lambda_": None if auto == grids.LAMBDA else _limit("lambda_", lambda_),
     }
     with_propensities = propensity is not None or log.roles.propensity is not None
     several = list(model.values()) if isinstance(model, Mapping) else [model]
     forward = is_forward(crossfit) and any(map(to_be_fitted, several))
     of_all = bool(log.roles.propensities)
-    auto = lambda_ == grids.AUTO
-    available = registry.Available(model is not None, with_propensities, parameters, auto, of_all, forward)
+    by_grid = grids.chosen_by(auto)
+    available = registry.Available(model is not None, with_propensities, parameters, by_grid, of_all, forward)
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
-    settings = Settings.of(interval, confidence, reward_range, max_weight_bound, cluster, log.roles.sample_rate)
+    about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
+    settings = Settings.of(interval, confidence, *about)
     columns = tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,)
-    if lambda_ == grids.AUTO and (cap is not None or floor is not None):
-        name = "cap" if cap is not None else "floor"
+    if auto in (grids.CAP, grids.FLOOR) and log.roles.sample_rate is not None:
         raise DrstreamError(
-            f"{parameter('lambda_', grids.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
+            f"{parameter(auto, registry.AUTO)} is not known for a down-sampled log: give a number, or "
+            f"{parameter('lambda_', registry.AUTO)}"
         )
     settings.check_estimators(chosen)
-    gather = _gather(settings, columns, chosen)
+    told = Explain.of(explain)
+    gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
     workers = Workers.of(threads, executor, progress)
     named = as_policies(policies)
-    tried = grids.expand(chosen) if lambda_ == grids.AUTO else chosen
+    tried = grids.expand(chosen, auto)
     plans = []
     of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
     for reward in log.roles.rewards:
-        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp)
+        second = None if told is None else _model_for(told.second_model, reward)
+        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
         plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
+    settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
     for tallies in execution.run(partial(consume, plans, reader), log, reader.columns, workers):
@@ -143,7 +163,7 @@ def evaluate(
         left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     found = {
-        reward: finish(plan, total, settings, chosen)
+        reward: finish(plan, total, settings, chosen, auto, told, forward=is_forward(crossfit))
         for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
     }
     first = found[log.roles.reward]
@@ -160,7 +180,32 @@ def _model_for(model: Any, reward: str) -> Any:
     return model[reward]
 
 
-def _gather(settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator]) -> Gather:
+def _auto(limits: dict[str, Any]) -> str | None:
+    """Return the limit that is to be chosen from a grid. It is the only one of its estimators."""
+    chosen = next((name for name, value in limits.items() if isinstance(value, str) and value == registry.AUTO), None)
+    if chosen is None:
+        return None
+    for name in limits:
+        if name not in (chosen, "lambda_") and limits[name] is not None:
+            raise DrstreamError(
+                f"{parameter(chosen, registry.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
+            )
+    return chosen
+
+
+def _extra(told: Explain | None, settings: Settings, auto: str | None = None) -> frozenset[str]:
+    """What terms shall explain, beside the estimates."""
+    spread = frozenset({"spread"} if settings.propensity_error or "spread" in settings.needs else ())
+    if auto in (grids.CAP, grids.FLOOR):
+        spread |= {"cut"}
+    if told is None:
+        return spread
+    return spread | {"parts", "cut", *(["second"] if told.second_model is not None else [])}
+
+
+def _gather(
+    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str] = frozenset()
+) -> Gather:
     needs = settings.needs
     bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
     return Gather(
@@ -169,6 +214,7 @@ def _gather(settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator]
         by=by,
         cluster=settings.cluster,
         bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
+        extra=extra,
     )
 
 
@@ -224,7 +270,16 @@ def _buckets(batch: Batch) -> Ints:
     return buckets_of(Block(batch, 0, len(batch)).rows.astype(np.uint64) if keys is None else keys)
 
 
-def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]) -> Evaluation:
+def finish(
+    plan: Plan,
+    tally: Tally,
+    settings: Settings,
+    chosen: list[Estimator],
+    auto: str | None = None,
+    told: Explain | None = None,
+    *,
+    forward: bool = False,
+) -> Evaluation:
     """Make the result from the final state."""
     _refuse_outside(tally, settings)
     job = plan.job
@@ -239,6 +294,9 @@ def finish(plan: Plan, tally: Tally, settings: Settings, chosen: list[Estimator]
         skipped=dict(tally.skipped),
         settings=settings,
         reward=plan.reward,
+        auto=auto,
+        explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
+        forward=forward,
     )
     segments = {}
     if tally.segments is not None:

@@ -34,6 +34,7 @@ class Gather:
     by: tuple[str, ...] = ()  # columns whose values make segments
     cluster: str | None = None  # the column that buckets are made from; None: from row numbers
     bounds: Bounds = field(default_factory=Bounds)
+    extra: frozenset[str] = frozenset()  # what terms shall explain: `Estimator.explained_by`
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def make_plan(
         start=models.start,
         propensities=by_time,
     )
-    terms = Terms.of(chosen, parameters)
+    terms = Terms.of(chosen, parameters, gather.extra)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     plan = Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
     if not by_time:

@@ -13,16 +13,20 @@ import pyarrow as pa
 
 from drstream import intervals
 from drstream.errors import DrstreamError, suggest
-from drstream.evaluation import grids
+from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
-from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
+from drstream.evaluation.explanation import Facts as ExplainedFacts
+from drstream.evaluation.facts import Seen, facts_of
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
+from drstream.intervals.freedman import Constant, constants_of, measured_constants
 from drstream.intervals.methods import Method
-from drstream.intervals.resampling import effective_number, jackknife_stderr
+from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain
 
@@ -45,6 +49,9 @@ class About:
     skipped: dict[str, int]
     settings: Settings
     reward: str
+    auto: str | None = None  # the parameter whose value is chosen from a grid
+    explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
+    forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
 
 
 class Evaluation(WithModels):
@@ -84,7 +91,8 @@ class Evaluation(WithModels):
         self._settings = about.settings
         self._sums = sums
         self._segments = segments or {}
-        self._grids = {e.name: grids.grid_of(e) for e in about.chosen if e not in about.estimators}
+        auto = about.auto
+        self._grids = {e.name: grids.grid_of(e, auto) for e in about.chosen if auto and e not in about.estimators}
         self._chosen_limits = self._choose_limits() if chosen_limits is None else chosen_limits
 
     # Estimates
@@ -99,7 +107,7 @@ class Evaluation(WithModels):
         found = self._estimate(self._sums.value(j, estimator), j, estimator)
         if key[1] in self._grids:
             first = self._grids[key[1]].forms[0]
-            found = _extended(found, self._estimate(self._sums.value(j, first), j, first))
+            found = grids.extended(found, self._estimate(self._sums.value(j, first), j, first))
         return replace(found, warning=self._warning(j, estimator), **self._weights(j, estimator))
 
     @property
@@ -120,7 +128,7 @@ class Evaluation(WithModels):
         found = self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
         if name in self._grids:
             first = self._grids[name].forms[0]
-            found = _extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
+            found = grids.extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
         return found
 
     @property
@@ -158,13 +166,25 @@ class Evaluation(WithModels):
         self, statistic: Statistic, j: int | None, estimator: Estimator | None, other: int | None = None
     ) -> Estimate:
         chosen, limits = self._methods(j, estimator, other)
-        found = {method.name: methods.interval(method, statistic, limits) for method in chosen}
+        bias = self._propensity_bias(j, estimator, other)
+        found = {method.name: methods.interval(method, statistic, limits, bias) for method in chosen}
         shown = chosen[0].name if chosen else ""
         low, high = found.get(shown, (math.nan, math.nan))
-        name = (
-            f"{shown}, {GIVEN_THE_MODEL}" if chosen and estimator is not None and estimator.given_the_model else shown
-        )
+        says = chosen[0].says if chosen and not math.isnan(low) else None
+        said = [shown, says(statistic, limits) if says else ""]
+        if chosen and estimator is not None and estimator.given_the_model:
+            said.append(GIVEN_THE_MODEL)
+        if bias > 0 and chosen and "spread" not in chosen[0].needs:
+            said.append(f"propensities off by up to {self._settings.propensity_error:.3g}")
+        name = ", ".join(filter(None, said))
         return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
+
+    def _propensity_bias(self, j: int | None, estimator: Estimator | None, other: int | None) -> float:
+        """How far an estimate or a difference may be off by wrong propensities; 0 if these are exact."""
+        error = self._settings.propensity_error
+        if not error or estimator is None:
+            return 0.0
+        return sum(self._sums.propensity_bias(k, estimator, error) for k in (j, other) if k is not None)
 
     def _stderr(self, statistic: Statistic) -> float:
         if math.isnan(statistic.value):
@@ -210,67 +230,16 @@ class Evaluation(WithModels):
 
     @cached_property
     def _facts(self) -> list[Facts]:
-        return [self._facts_of(j) for j in range(len(self.policies))]
-
-    def _facts_of(self, j: int) -> Facts:
-        sums, name = self._sums, self.policies[j]
-        kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
-        unlogged, actions = self._unlogged(j)
-        if kind is None:
-            return Facts(name, self.n, unlogged=unlogged, unlogged_actions=actions)
-        mean = sums.mean_weight(j, kind)
-        total, squares = sums.weight_sums(j, kind)
-        found, clicks = sums.inspected, sums.overlap.clicks
-        rewarded, rewarded_squares = float(found.rewarded[j, kind]), float(found.rewarded_squares[j, kind])
-        largest = float(found.largest[j, kind])
-        kinds = [(rewarded, rewarded_squares)]
-        if clicks:
-            kinds.append((total - rewarded, squares - rewarded_squares))
-        facts = Facts(
-            name,
-            self.n,
-            mean_weight=mean.value,
-            stderr=self._stderr(mean),
-            ess=sums.ess(j, kind),
-            largest_share=largest / total if total > 0 else math.nan,
-            unlogged=unlogged,
-            unlogged_actions=actions,
-            thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
-            rewarded=_effective(rewarded, rewarded_squares),
-            unrewarded=_effective(*kinds[1]) if clicks else math.nan,
-            large=squares / largest / largest if largest > 0 else math.nan,
-            large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
-            estimated_propensities=self.estimated_propensities,
-        )
-        return facts if self._settings.cluster is None else self._by_cluster(facts, j, kind)
-
-    def _by_cluster(self, facts: Facts, j: int, kind: int) -> Facts:
-        """Count clusters, not events, where events of one cluster depend on each other."""
-        weight, clicks = self._sums.bucket_weights(j, kind)
-        largest = float(weight.max())
-        if not largest > 0:
-            return replace(facts, clusters=0.0)
-        rare = math.nan
-        if clicks is not None and self._sums.overlap.clicks:
-            rare = min(effective_number(clicks), effective_number(weight - clicks))
-        large = float(((weight / largest) ** 2).sum())
-        return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
-
-    def _unlogged(self, j: int) -> tuple[float, list[Any]]:
-        """The share of a policy's mass on actions that were never logged, and these actions."""
-        overlap = self._sums.overlap
-        if not len(overlap.logged) or math.isnan(overlap.mass[j].sum()):
-            return math.nan, []
-        never = overlap.logged == 0
-        mass = overlap.mass[j]
-        actions = [label for label, missing, m in zip(self.labels, never, mass, strict=True) if missing and m > 0]
-        return float(mass[never].sum() / mass.sum()), actions
+        clustered = self._settings.cluster is not None
+        about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
+        seen = Seen(self._sums, self.labels, self._stderr, *about)
+        return [facts_of(seen, j, name) for j, name in enumerate(self.policies)]
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
-        found += [*self._about_intervals(), *self._about_segments()]
+        found += [*self._about_intervals(), *self._about_constants(), *self._about_segments()]
         if self._sums.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
@@ -281,50 +250,40 @@ class Evaluation(WithModels):
         """Say so if segments have findings of their own. The table of segments has the level of each."""
         worse = {key: to_show(self._evaluation_of(key).findings) for key in self._segments}
         worse = {key: found for key, found in worse.items() if found and found[0].level == STOP}
-        if not worse:
-            return []
-        key, first = next(iter(worse.items()))
-        name = ", ".join(f"{column}={value}" for column, value in zip(self.by, key, strict=True))
-        text = (
-            f"{len(worse)} of {len(self._segments)} segments have a finding of level stop, e.g. {name}: "
-            f"{first[0].message}"
-        )
-        return [Finding("look", "segments", None, float(len(worse)), text)]
+        return [words.stopped_segments(self.by, worse, len(self._segments))] if worse else []
 
     def _about_intervals(self) -> list[Finding]:
         """Say so if an interval by default is not the normal one, or should not be."""
         if self._settings.names:
-            return []
+            unknown = [e.name for e in self._about.chosen if e.name not in self._grids and not e.has_score]
+            return words.no_intervals(unknown, self._settings.named())
         found = []
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
             if self._facts[j].few and not all(map(self._has_careful, weighted)):
-                found.append(self._too_narrow(policy, [e.of or e.name for e in weighted if not self._has_careful(e)]))
+                names = [e.of or e.name for e in weighted if not self._has_careful(e)]
+                known = self._settings.reward_range is not None or self._sums.overlap.clicks
+                found.append(words.too_narrow(policy, names, down_sampled=self._sums.down_sampled, range_known=known))
             if any(self._needs_care(j, e) for e in weighted):
-                known = (
-                    "" if self._settings.reward_range else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
-                )
-                text = (
-                    f"The intervals of {policy} are {CAREFUL} intervals, because few events decide on them, and normal "
-                    f"intervals would be too narrow.{known}"
-                )
-                found.append(Finding("look", "interval", policy, math.nan, text))
+                found.append(words.careful(policy, CAREFUL, range_given=self._settings.reward_range is not None))
         return found
 
-    def _too_narrow(self, policy: str, estimators: Sequence[str]) -> Finding:
-        if self._sums.down_sampled:
-            why, todo = "For a down-sampled log, no other method is known.", "Use more events."
-        elif self._settings.reward_range is None and not self._sums.overlap.clicks:
-            why = "A method that allows for it needs the range of the rewards."
-            todo = "Give that range (reward_range), or use more events."
-        else:
-            why = "For estimators that change weights, no other method is known."
-            todo = "Read the intervals of the other estimators, or use more events."
-        text = (
-            f"The intervals of {policy} by {', '.join(estimators)} are probably too narrow, because few events decide "
-            f"on them. {why} {todo}"
-        )
-        return Finding("look", "interval", policy, math.nan, text)
+    def _about_constants(self) -> list[Finding]:
+        """Say so if an interval that can be guaranteed rests on constants that were measured."""
+        found = []
+        for method in (m for m in self._settings.named() if m.says is not None):
+            for j, policy in enumerate(self.policies):
+                statistics = [self._sums.value(j, form) for form in self._forms()]
+                if measured := measured_constants(statistics, self._settings.limits):
+                    found.append(words.measured_constants(policy, method.name, measured))
+        return found
+
+    def constants(self, policy: str | None = None, estimator: str | None = None) -> dict[str, Constant]:
+        """The constants of interval="freedman" for an estimate: each with its value and where it comes from."""
+        policy = self.policies[0] if policy is None else policy
+        j, form = self._find(policy, estimator or self.headline)
+        found = constants_of(self._sums.value(j, form), self._settings.limits)
+        return found[0] if found else {}
 
     def _forms(self) -> list[Estimator]:
         return [self._form(name) for name in self.estimators]
@@ -339,35 +298,29 @@ class Evaluation(WithModels):
     # Grids of limits
 
     def _choose_limits(self) -> dict[str, int]:
-        """SLOPE's choice for each estimator with a grid: the most careful one of all policies."""
-        chosen = {}
-        for name, grid in self._grids.items():
-            places = []
-            for j in range(len(self.policies)):
-                statistics = [self._sums.value(j, form) for form in grid.forms]
-                half = intervals.z_score(self.confidence)
-                widths = [half * self._stderr(statistic) for statistic in statistics]
-                places.append(grids.slope([s.value for s in statistics], widths))
-            chosen[name] = min(places)
-        return chosen
+        """The choice for each estimator with a grid: the most careful one of all policies."""
+        score, policies = intervals.z_score(self.confidence), range(len(self.policies))
+        return {
+            name: min(grids.choose(grid, self._sums, j, self._stderr, score) for j in policies)
+            for name, grid in self._grids.items()
+        }
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limit that was chosen for each estimator, with lambda_="auto"."""
+        """The limit that was chosen for each estimator, with lambda_="auto", cap="auto" or floor="auto"."""
         return {name: grid.limits[self._chosen_limits[name]] for name, grid in self._grids.items()}
 
     @property
     def grid(self) -> pa.Table | None:
-        """All limits that were tried with lambda_="auto", with their estimates; None without it."""
+        """All limits that were tried with lambda_, cap or floor "auto": estimates, perhaps bias and risk; or None."""
         if not self._grids:
             return None
         rows = []
         for name, grid in self._grids.items():
             for j, policy in enumerate(self.policies):
-                for i, (limit, form) in enumerate(zip(grid.limits, grid.forms, strict=True)):
-                    e = self._estimate(self._sums.value(j, form), j, form)
-                    row = {"policy": policy, "estimator": name, "lambda": limit, "value": e.value, "stderr": e.stderr}
-                    rows.append({**row, "low": e.low, "high": e.high, "chosen": i == self._chosen_limits[name]})
+                estimates = [self._estimate(self._sums.value(j, form), j, form) for form in grid.forms]
+                found = grids.rows(grid, self._sums, j, estimates, self._chosen_limits[name])
+                rows += [{"policy": policy, "estimator": name, **row} for row in found]
         return pa.Table.from_pylist(rows)
 
     # Segments
@@ -401,7 +354,8 @@ class Evaluation(WithModels):
         found, limits = self._methods(j, chosen, None)
         if not found:
             return math.nan  # DM has no interval unless asked for
-        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits)
+        bias = self._propensity_bias(j, chosen, None)
+        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits, bias)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""
@@ -419,6 +373,47 @@ class Evaluation(WithModels):
     def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
         about = replace(self._about, skipped={})
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
+
+    # Explanations
+
+    def explain(
+        self,
+        policy: str | None = None,
+        estimator: str | None = None,
+        *,
+        deterministic_rewards: bool | None = None,
+        adaptive: bool | None = None,
+    ) -> Explanation:
+        """Where the variance of an estimate comes from, and what a limit of the weights costs.
+
+        With a single policy, it need not be named. Without an estimator, it is the one that policies are compared by.
+        DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. The other parameters are those of
+        `drs.Explain`, and replace what was given there.
+        """
+        if policy is None and len(self.policies) > 1:
+            raise KeyError(f"explain(): name a policy: {', '.join(map(repr, self.policies))}")
+        policy = self.policies[0] if policy is None else policy
+        name = estimator or self.headline
+        j, form = self._find(policy, name)
+        told = self._about.explain or Explain()
+        given = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
+        told = replace(told, **{word: value for word, value in given.items() if value is not None})
+        found = self[policy, name]
+        about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
+        signs = self._about.forward, self.models.blind_second
+        facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told, *signs)
+        return explain(self._sums, j, form, facts)
+
+    @property
+    def explanations(self) -> list[Explanation]:
+        """Explanations of all estimates whose parts are known; empty without explain= of `evaluate`."""
+        known = [] if self._about.explain is None else [e for e in self.estimators if e not in self.unexplained]
+        return [self.explain(policy, name) for policy in self.policies for name in known]
+
+    @property
+    def unexplained(self) -> list[str]:
+        """The estimators whose parts are not known."""
+        return [name for name in self.estimators if not has_parts(self._sums, self._form(name))]
 
     # Forms of the result
 
@@ -453,6 +448,15 @@ class Evaluation(WithModels):
             found["segments"] = self.segments.to_pylist()
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
+        if any(method.says is not None for method in self._settings.named()):
+            found["constants"] = [
+                {"policy": policy, "estimator": estimator, "constant": name, **constant._asdict()}
+                for policy in self.policies
+                for estimator in self.estimators
+                for name, constant in self.constants(policy, estimator).items()
+            ]
+        if self._about.explain is not None:
+            found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:
             found["rewards"] = {name: other.to_dict() for name, other in self.rewards.items() if other is not self}
         return plain(found)
@@ -485,28 +489,8 @@ class Evaluation(WithModels):
             )
         if how := self.how():
             lines.append(f"  {how}")
-        width = max(len("policy"), *map(len, self.policies))
-        lines.append(f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}")
-        for row in self.rows():
-            interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
-            ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
-            who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
-            beside = "; ".join(filter(None, [GIVEN_THE_MODEL * (GIVEN_THE_MODEL in row["method"]), row["warning"]]))
-            lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
+        lines += words.table(self.rows(), GIVEN_THE_MODEL)
         lines += [f"  {finding}" for finding in to_show(self.findings)]
         if len(self.rewards) > 1:
             lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")
         return "\n".join(lines)
-
-
-def _extended(estimate: Estimate, unlimited: Estimate) -> Estimate:
-    """The estimate with the intervals of the one without a limit, extended to its value."""
-    value = estimate.value
-    wider = {name: (min(low, value), max(high, value)) for name, (low, high) in unlimited.intervals.items()}
-    low, high = next(iter(wider.values()), (math.nan, math.nan))
-    return replace(estimate, low=low, high=high, intervals=wider, method=unlimited.method)
-
-
-def _effective(total: float, squares: float) -> float:
-    """The effective number of events whose weights have this sum, and this sum of squares."""
-    return total / squares * total if squares > 0 else 0.0

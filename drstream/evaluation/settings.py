@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from drstream.errors import DrstreamError, parameter
+from drstream.errors import DrstreamError, parameter, phrase, suggest
 from drstream.evaluation.estimators import Estimator
 from drstream.intervals import methods
+from drstream.intervals.freedman import FORMS
 from drstream.intervals.methods import Method
-from drstream.intervals.statistic import Limits, Side
+from drstream.intervals.statistic import Constants, Limits, Side
 from drstream.parameters import number
 
 DEFAULT, CLUSTERED, CAREFUL = "normal", "cluster", "gamma"
@@ -28,6 +31,8 @@ class Settings:
     reward_range: tuple[float, float] | None = None
     max_weight_bound: float | None = None
     cluster: str | None = None
+    propensity_error: float | None = None
+    constants: Constants = field(default_factory=Constants)
 
     @classmethod
     def of(
@@ -38,6 +43,8 @@ class Settings:
         max_weight_bound: Any,
         cluster: str | None,
         sample_rate: str | None = None,
+        propensity_error: Any = None,
+        constants: Any = None,
     ) -> Settings:
         """Check the parameters of `evaluate` that are about intervals."""
         chosen = [] if interval is None else methods.choose(interval)
@@ -53,7 +60,18 @@ class Settings:
                     f"{parameter('interval', method.name)} is not known for a down-sampled log: choose "
                     f"{', '.join(repr(m.name) for m in methods.ALL.values() if 'reward_range' not in m.needs)}"
                 )
-        return cls(tuple(m.name for m in chosen), confidence, found, max_weight_bound, cluster)
+        names = tuple(m.name for m in chosen)
+        error = _propensity_error(propensity_error)
+        return cls(names, confidence, found, max_weight_bound, cluster, error, _constants(constants))
+
+    def check_propensities(self, *, estimated: bool) -> None:
+        """Raise an error if a method needs to know how wrong estimated propensities may be."""
+        for method in self.named():
+            if estimated and "spread" in method.needs and self.propensity_error is None:
+                raise DrstreamError(
+                    f"{parameter('interval', method.name)} needs a bound on the error of estimated propensities: pass "
+                    f"{parameter('propensity_error')}{phrase('0.1', ' 0.1')} if true ones are within 10 % of them"
+                )
 
     def check_estimators(self, estimators: Sequence[Estimator]) -> None:
         """Raise an error if a method needs a bound, for one of these estimators, that was not given."""
@@ -65,7 +83,14 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.confidence, self.reward_range, self.max_weight_bound, clustered=self.cluster is not None)
+        return Limits(
+            self.confidence,
+            self.reward_range,
+            self.max_weight_bound,
+            clustered=self.cluster is not None,
+            propensity_error=self.propensity_error,
+            constants=self.constants,
+        )
 
     @property
     def needs(self) -> frozenset[str]:
@@ -78,3 +103,28 @@ class Settings:
 
     def named(self) -> list[Method]:
         return [methods.ALL[name] for name in self.names]
+
+
+def _propensity_error(value: Any) -> float | None:
+    if value is None:
+        return None
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not 0 <= found < 1:
+        raise DrstreamError(
+            f"{parameter('propensity_error', value)}: it must be a number of at least 0 and below 1, e.g. 0.1 if true "
+            "propensities are within 10 % of those that are used"
+        )
+    return found
+
+
+def _constants(value: Any) -> Constants:
+    if value is None:
+        return Constants()
+    if not isinstance(value, Constants):
+        raise DrstreamError(f"constants={value!r}: pass drs.Constants(...), e.g. drs.Constants(measured=False)")
+    for name in ("model_bias", "model_error", "value_variance", "max_ratio"):
+        if (found := getattr(value, name)) is not None:
+            number(name, found, who="Constants", error=DrstreamError)
+    if value.form not in FORMS:
+        raise DrstreamError(f"Constants: form={value.form!r}: {suggest(str(value.form), FORMS)}")
+    return value

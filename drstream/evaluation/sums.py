@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drstream.evaluation.estimators import Estimator, Sample
-from drstream.intervals.statistic import Groups, Side, Statistic
+from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
 
 Place = list[int]  # of a policy's terms in a group
@@ -192,7 +192,62 @@ class Sums:
         clicks[weight], clicks[centred] = self.pivot, 1.0
         share[place[estimator.carrier]] = 1.0
         largest = float(self.inspected.largest[j, self.kind(estimator)])
-        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest),)
+        spread = self.spread(j, estimator)
+        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest, spread),)
+
+    def spread(self, j: int, estimator: Estimator) -> Spread | None:
+        """How far rewards are from the model of an estimator; for IPS, from 0. None if it was not gathered."""
+        robust = estimator.score == "robust"
+        absolute, squared = ("absolute", "squared") if robust else ("absolute_reward", "squared_reward")
+        if not self.gathered(estimator, absolute):
+            return None
+        mean, covariance = self.combined(j, estimator, [self._z(estimator), {squared: 1.0}, {absolute: 1.0}])
+        if self.down_sampled:  # the co-moments are those of terms times 1 / sample rate
+            scale = float(self._group(estimator)[1].means[1])
+            return Spread(math.nan, float(mean[1]) / scale, float(mean[2]) / scale)
+        return Spread(float(covariance[0, 0] + mean[0] ** 2), float(mean[1]), float(mean[2]))
+
+    def _z(self, estimator: Estimator) -> dict[str, float]:
+        """w (r - r̂), or w r, as a sum of terms."""
+        return {"residual": 1.0} if estimator.score == "robust" else {"weight": self.pivot, "centred": 1.0}
+
+    def propensity_bias(self, j: int, estimator: Estimator, error: float) -> float:
+        """How far an estimate can be off if true propensities are within `error` of those that are used.
+
+        Theorem 3.4: |bias| <= E_ν[|1 - ϱ| |Δ|]. For a mean of b + z this is at most δ E_ν|y|, with y = r - r̂ or, for
+        IPS, r. A log has E[w |y|] = E_ν[ϱ |y|] >= (1 - δ) E_ν|y|. For Σ z / Σ w, the bias is
+        E_ν[(ϱ - 1)(y - E_ν y)] / E_ν[ϱ], at most δ √V_ν[y] / E[w], and V_ν[y] <= E[w (y - c)²] / (1 - δ) for any c.
+        NaN if it is not known.
+        """
+        weight, spread = estimator.weight, None
+        if weight is None:
+            return 0.0
+        if weight.gradual and (estimator.is_mean or (estimator.is_ratio and not weight.reduced)):
+            spread = self.spread(j, estimator)
+        if spread is None:
+            return math.nan
+        if estimator.is_mean:
+            return error / (1 - error) * spread.absolute
+        (z, w), _ = self.combined(j, estimator, [self._z(estimator), {"weight": 1.0}])
+        scale = float(self._group(estimator)[1].means[1]) if self.down_sampled else 1.0
+        z, w = float(z) / scale, float(w) / scale
+        return error * math.sqrt(max(0.0, spread.squared - z * z / w) / (1 - error)) / w if w > 0 else math.nan
+
+    def gathered(self, estimator: Estimator, term: str) -> bool:
+        """Whether a term with the estimator's weight is in its group."""
+        return estimator.column(term) in self._group(estimator)[0]
+
+    def combined(
+        self, j: int, estimator: Estimator, combinations: Sequence[Mapping[str, float]]
+    ) -> tuple[Floats, Floats]:
+        """Means and covariances (over n) of some sums of policy j's terms."""
+        columns, group = self._group(estimator)
+        pick = np.zeros((len(combinations), len(group.means)))
+        for row, combination in zip(pick, combinations, strict=True):
+            for term, coefficient in combination.items():
+                row[self._place(j, columns, [estimator.column(term)])] = coefficient
+        with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN
+            return pick @ group.means, pick @ group.comoment @ pick.T / self.n
 
     def kind(self, estimator: Estimator) -> int:
         """The index of the estimator's weight."""

@@ -12,10 +12,11 @@ import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.evaluation.adaptive import Overlaps
-from drstream.evaluation.estimators import PREDICTED, WITH_WEIGHT, Estimator, Weight
+from drstream.evaluation.estimators import EXTRA, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import terms as kernels
 from drstream.log import Block
+from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
@@ -40,7 +41,12 @@ class WeightTerms:
 
     @cached_property
     def codes(self) -> Ints:
-        return np.array([WITH_WEIGHT.index(term) for term in self.terms])
+        return np.array([(WITH_WEIGHT + EXTRA).index(term) for term in self.terms])
+
+    @cached_property
+    def with_extra(self) -> bool:
+        """Whether some terms explain an estimate."""
+        return not set(EXTRA).isdisjoint(self.terms)
 
     @cached_property
     def kernel(self) -> Callable[..., None]:
@@ -59,7 +65,9 @@ class Terms:
     weighted: tuple[WeightTerms, ...]
 
     @classmethod
-    def of(cls, chosen: Sequence[Estimator], parameters: dict[str, float | None]) -> Terms:
+    def of(
+        cls, chosen: Sequence[Estimator], parameters: dict[str, float | None], extra: frozenset[str] = frozenset()
+    ) -> Terms:
         wanted: dict[Weight, dict[str, None]] = {}
         for estimator in chosen:
             if estimator.weight is not None:  # always a term: it gives the effective sample size
@@ -67,6 +75,7 @@ class Terms:
                 if not estimator.weight.reduced:
                     terms["centred"] = None  # intervals are made from it, whatever the estimator
                 terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
+                terms |= dict.fromkeys(estimator.explained_by(extra))
         weighted = []
         for weight, terms in wanted.items():
             given = [(parameters.get(name), neutral) for name, neutral in weight.parameters]
@@ -195,7 +204,8 @@ class Workspace:
         self.job = job
         self._terms = np.empty(job.variables * rows)
         self._pi, self._rhat = np.empty((2, job.n_actions * rows))
-        self._vectors = np.empty((6, rows))
+        self._second = np.empty(job.n_actions * rows if job.models.second else 0)
+        self._vectors = np.empty((7, rows))
         self.n = -1
 
     def fit(self, n: int) -> Workspace:
@@ -205,8 +215,11 @@ class Workspace:
             self.terms = self._terms[: self.job.variables * n].reshape(-1, n)
             self.pi = self._pi[: self.job.n_actions * n].reshape(-1, n)
             self.rhat = self._rhat[: self.job.n_actions * n].reshape(-1, n)
-            self.logged_pi, self.logged_rhat, self.sums, self.predicted, self.ones, self.p = self._vectors[:, :n]
-            self.logged_rhat[:] = self.predicted[:] = 0  # stays 0 without a model
+            if self.job.models.second:
+                self.second = self._second[: self.job.n_actions * n].reshape(-1, n)
+            self.logged_pi, self.logged_rhat, self.sums, self.predicted, *rest = self._vectors[:, :n]
+            self.ones, self.p, self.logged_second = rest
+            self.logged_rhat[:] = self.logged_second[:] = self.predicted[:] = 0  # stays 0 without a model
             self.ones[:] = 1
             self.policies = [self._rows(j) for j in range(len(self.job.policies))]
         return self
@@ -238,6 +251,8 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
         kernels.count_actions(block.action, tally.logged)
     if models.model is not None:
         _predict(job, block, space, tally)
+    if models.second is not None:
+        _predict_again(models.second, job, block, space)
     for j, policy in enumerate(job.policies):
         rows = space.policies[j]
         logged_pi = _logged_probabilities(policy, block, space, tally.mass[j])
@@ -250,6 +265,9 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
             elif job.bounds.max_weight is not None:
                 tally.note_outside("weight", policy.name, out[0], 0.0, job.bounds.max_weight, block)
             kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.pivot, out)
+            if group.with_extra:
+                models_of = space.logged_rhat, space.logged_second
+                kernels.fill_extra_terms(group.codes, logged_pi, p, r, *models_of, out)
             if group.weight.power:
                 assert job.overlaps is not None
                 out *= job.overlaps.shares(j, block.rows, group.weight.power)
@@ -272,6 +290,16 @@ def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
     tally.calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
         tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
+
+
+def _predict_again(second: RewardModel, job: Job, block: Block, space: Workspace) -> None:
+    """Fill in r̃ of the logged actions, by the second model."""
+    second.fill(block, space.second)
+    if job.models.clamp is not None:
+        kernels.clamp(space.second.reshape(-1), *job.models.clamp)
+    first_bad = kernels.logged_prediction(space.second, block.action, space.logged_second)
+    if first_bad >= 0:
+        raise invalid_prediction(first_bad, space.second, block)
 
 
 def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace, mass: Floats) -> Floats:

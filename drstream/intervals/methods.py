@@ -11,7 +11,7 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, bernstein, delta, gamma, likelihood, needs, resampling
+from drstream.intervals import anytime, bernstein, delta, freedman, gamma, likelihood, needs, resampling
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
@@ -27,9 +27,11 @@ class Method:
 
     bounds  Computes the bounds.
     needs   What it needs, of "reward_range", "max_weight_bound" and "cluster", which the user gives, and "buckets" and
-            "stretches", which the engine gathers.
+            "stretches", which the engine gathers; "spread", which the engine gathers, says that the bounds allow for
+            propensity_error=.
     about   One sentence for help texts.
     check   Checks that the limits suffice for some sides, and raises an error otherwise.
+    says    Returns words about some bounds, which follow the name of the method.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Method:
     needs: frozenset[str] = frozenset()
     about: str = ""
     check: Callable[[Sequence[Side], Limits], None] | None = None
+    says: Callable[[Statistic, Limits], str] | None = None
 
 
 ALL: dict[str, Method] = {
@@ -62,6 +65,14 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "max_weight_bound"}),
             "empirical Bernstein bound: guaranteed coverage for independent events, and wide",
             bernstein.check,
+        ),
+        Method(
+            freedman.NAME,
+            freedman.freedman,
+            frozenset({"reward_range", "max_weight_bound", "spread"}),
+            "the paper's finite-sample bound: guaranteed coverage if its constants are given, also if propensities err",
+            freedman.check,
+            freedman.says,
         ),
         Method(
             anytime.NAME,
@@ -119,27 +130,32 @@ def check_statistic(method: Method, statistic: Statistic, limits: Limits) -> Non
         method.check(statistic.sides, limits)
 
 
-def interval(method: Method, statistic: Statistic, limits: Limits) -> tuple[float, float]:
-    """Return the bounds of an interval, within what the range of the rewards allows; NaN if they are undefined."""
+def interval(method: Method, statistic: Statistic, limits: Limits, bias: float = 0.0) -> tuple[float, float]:
+    """Return the bounds of an interval, within what the range of the rewards allows; NaN if they are undefined.
+
+    bias  How far the statistic may be off by wrong propensities. Methods that allow for these themselves leave it out.
+    """
     if math.isnan(statistic.value) or statistic.n < 2:
         return UNDEFINED
     with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN, which the bounds show
         low, high = method.bounds(statistic, limits)
     if math.isnan(low) or math.isnan(high):
         return UNDEFINED
-    if limits.reward_range is None or not statistic.sides:
+    if "spread" not in method.needs:
+        low, high = low - bias, high + bias
+    if math.isnan(low) or limits.reward_range is None or not statistic.sides:
         return float(low), float(high)
     least, most = _possible(statistic.sides, *limits.reward_range)
     return float(min(max(low, least), most)), float(min(max(high, least), most))
 
 
-def p_value(method: Method, statistic: Statistic, limits: Limits) -> float:
+def p_value(method: Method, statistic: Statistic, limits: Limits, bias: float = 0.0) -> float:
     """Return the p-value of a difference: the smallest α at which its 1 - α interval excludes 0, found by bisection."""
-    if math.isnan(statistic.value) or math.isnan(interval(method, statistic, limits)[0]):
+    if math.isnan(statistic.value) or math.isnan(interval(method, statistic, limits, bias)[0]):
         return math.nan
 
     def excludes(log_alpha: float) -> bool:
-        low, high = interval(method, statistic, replace(limits, confidence=1 - math.exp(log_alpha)))
+        low, high = interval(method, statistic, replace(limits, confidence=1 - math.exp(log_alpha)), bias)
         return low > 0 or high < 0
 
     least, most = math.log(SMALLEST_P), math.log1p(-1e-9)

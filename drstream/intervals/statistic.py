@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,15 @@ from drstream.types import Floats
 
 REWARD, ROBUST, PREDICTED, BASELINE = KINDS = ("reward", "robust", "predicted", "baseline")
 UNDEFINED = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far rewards are from the model, r - r̂; for IPS from 0. Means over the log."""
+
+    second: float  # z² = w² (r - r̂)²
+    squared: float  # w (r - r̂)²
+    absolute: float  # w |r - r̂|
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Side:
     clicks  Coefficients (V,) of the rewards with their weights, w r; None if unknown.
     share   Coefficients (V,) that pick from a gradient how much of these is in the statistic.
     largest The largest weight in the log.
+    spread  How far rewards are from the model; None if it was not gathered.
     """
 
     sign: float
@@ -36,6 +46,7 @@ class Side:
     clicks: Floats | None = None
     share: Floats | None = None
     largest: float = math.nan
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,27 @@ class Statistic:
 
 
 @dataclass(frozen=True)
+class Constants:
+    """What the user knows about a model and a policy, for interval="freedman". It must hold for all that is evaluated.
+
+    model_bias      Bound on E_ν|r̂(x, a) - r*(x, a)|, the mean error of the model. The model of IPS is 0.
+    model_error     Bound on E_ν[(r - r̂(x, a))²].
+    value_variance  Bound on the variance of r*(x, ν) over contexts.
+    max_ratio       Bound on ϱ, the true propensity divided by the one that is used; 1 + propensity_error if not given.
+    measured        Whether constants that are not given are measured from the log. Otherwise they are as large as the
+                    range of the rewards allows, and the coverage is guaranteed.
+    form            "freedman"; "second moment" or "theorem 3.9", as published, are wider.
+    """
+
+    model_bias: float | None = None
+    model_error: float | None = None
+    value_variance: float | None = None
+    max_ratio: float | None = None
+    measured: bool = True
+    form: str = "freedman"
+
+
+@dataclass(frozen=True)
 class Limits:
     """The confidence level, and what the user knows about the log.
 
@@ -84,6 +116,8 @@ class Limits:
     max_weight_bound  An upper bound on the weights w.
     seed              Random seed of the bootstrap.
     clustered         Whether buckets hold clusters, whose events depend on each other.
+    propensity_error  How wrong propensities may be: |1 - ϱ|, ϱ = μ / μ̂, is at most this. None: they are exact.
+    constants         For the method "freedman".
     """
 
     confidence: float
@@ -91,6 +125,8 @@ class Limits:
     max_weight_bound: float | None = None
     seed: int = 0
     clustered: bool = False
+    propensity_error: float | None = None
+    constants: Constants = field(default_factory=Constants)
 
 
 def total_score(sides: Sequence[Side]) -> Floats:

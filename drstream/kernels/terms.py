@@ -18,6 +18,13 @@ CENTRED_REWARD = 2  # w (r - pivot)
 RESIDUAL = 3  # w (r - r̂(x, a))
 ROBUST = 4  # r̂(x, ν) + w (r - r̂(x, a)), eq. (3.1)
 SHARE = 5  # 1: how much an event counts, before stretches of time are weighed
+# Codes of terms that say where variance and bias come from; r̃ is a second model, and w₀ = ν / p
+DISAGREEMENT = 6  # w (r̃(x, a) - r̂(x, a))
+CUT = 7  # (w - w₀) (r - r̂(x, a)): what a limit of the weights changes
+CUT_REWARD = 8  # (w - w₀) r
+SECOND = 9  # w r̃(x, a)
+ABSOLUTE, SQUARED = 10, 11  # w |r - r̂(x, a)|, w (r - r̂(x, a))²
+ABSOLUTE_REWARD, SQUARED_REWARD = 12, 13  # w |r|, w r²
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -97,11 +104,11 @@ def importance(pi, p, out):
         out[i] = pi[i] / p[i]
 
 
-@kernel(void(F8_IN, F8_IN, float64, float64, F8))
-def capped(pi, p, floor, cap, out):
-    """min(cap, ν / max(floor, p)), as section 3.4's footnote inflates p."""
+@kernel(void(F8_IN, F8_IN, float64, float64, float64, F8))
+def capped(pi, p, floor, cap, inflation, out):
+    """min(cap, ν / max(floor, c p)), c the inflation, as section 3.4's footnote inflates p."""
     for i in range(out.shape[0]):
-        out[i] = min(pi[i] / max(p[i], floor), cap)
+        out[i] = min(pi[i] / max(p[i] * inflation, floor), cap)
 
 
 @kernel(void(F8_IN, F8_IN, float64, F8))
@@ -269,6 +276,38 @@ def fill_terms(codes, b, r, logged_rhat, pivot, out):
         elif codes[t] == ROBUST:
             for i in range(row.shape[0]):
                 row[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
-        else:
+        elif codes[t] == SHARE:
             for i in range(row.shape[0]):
                 row[i] = 1.0
+
+
+@kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_2))
+def fill_extra_terms(codes, pi, p, r, logged_rhat, logged_second, out):
+    """Fill the terms of one weight that explain an estimate. The weight is in the first row of `out`."""
+    w = out[0]
+    for t in range(1, codes.shape[0]):
+        row = out[t]
+        if codes[t] == DISAGREEMENT:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (logged_second[i] - logged_rhat[i])
+        elif codes[t] == CUT:
+            for i in range(row.shape[0]):
+                row[i] = (w[i] - pi[i] / p[i]) * (r[i] - logged_rhat[i])
+        elif codes[t] == CUT_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = (w[i] - pi[i] / p[i]) * r[i]
+        elif codes[t] == SECOND:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * logged_second[i]
+        elif codes[t] == ABSOLUTE:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * abs(r[i] - logged_rhat[i])
+        elif codes[t] == SQUARED:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * (r[i] - logged_rhat[i]) ** 2
+        elif codes[t] == ABSOLUTE_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * abs(r[i])
+        elif codes[t] == SQUARED_REWARD:
+            for i in range(row.shape[0]):
+                row[i] = w[i] * r[i] ** 2

@@ -47,10 +47,16 @@ class ModelInputs:
     cluster: str | None = None
     seed: int = 0  # random seed of the folds
     clamp: Any = None
+    second: Any = None  # another reward model, which tells the error of the first
 
     def needed(self, *, model: bool, propensity: bool) -> ModelInputs:
         """Return the inputs without unneeded models, and without folds if no model is left to fit by fold."""
-        left = replace(self, model=self.model if model else None, propensity=self.propensity if propensity else None)
+        left = replace(
+            self,
+            model=self.model if model else None,
+            propensity=self.propensity if propensity else None,
+            second=self.second if propensity else None,
+        )
         if self.waits and not left.waits:
             return replace(left, crossfit=None, cluster=None)
         return left
@@ -58,12 +64,12 @@ class ModelInputs:
     @property
     def given(self) -> bool:
         """Whether there is any model."""
-        return self.model is not None or self.propensity is not None
+        return any(user is not None for user in (self.model, self.propensity, self.second))
 
     @property
     def waits(self) -> bool:
         """Whether some model is not yet fitted."""
-        return to_be_fitted(self.model) or to_be_fitted(self.propensity)
+        return any(map(to_be_fitted, (self.model, self.propensity, self.second)))
 
     @property
     def forward(self) -> bool:
@@ -73,7 +79,7 @@ class ModelInputs:
     @property
     def n_actions(self) -> int:
         """K if a model knows it, else 0."""
-        return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity))
+        return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity, self.second))
 
 
 @dataclass(frozen=True)
@@ -84,14 +90,24 @@ class BoundModels:
     logger: Logger | None
     folds: Folds | Blocks | None
     clamp: tuple[float, float] | None
+    second: RewardModel | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(column for user in (self.model, self.logger) if user for column in user.columns)
+        return tuple(column for user in self._users if user for column in user.columns)
 
     @property
     def uses_context(self) -> bool:
-        return any(user.uses_context for user in (self.model, self.logger) if user)
+        return any(user.uses_context for user in self._users if user)
+
+    @property
+    def _users(self) -> tuple[RewardModel | Logger | None, ...]:
+        return self.model, self.logger, self.second
+
+    @property
+    def estimated(self) -> bool:
+        """Whether propensities are estimated."""
+        return self.logger is not None and self.logger.estimated
 
     @property
     def start(self) -> int:
@@ -100,6 +116,13 @@ class BoundModels:
         if not isinstance(policy, CrossFittedPolicy) or not isinstance(self.folds, Blocks):
             return 0
         return int(self.folds.starts[policy.first])
+
+    @property
+    def blind_second(self) -> bool:
+        """Whether some events that are used come before the first fit of the second reward model. There it is 0."""
+        if not isinstance(self.second, CrossFitted) or not isinstance(self.folds, Blocks):
+            return False
+        return int(self.folds.starts[self.second.first]) > self.start
 
     def unpredicted(self, block: Block) -> int:
         """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
@@ -137,8 +160,9 @@ class BoundModels:
             crossfit=FORWARD if isinstance(self.folds, Blocks) else None if self.folds is None else self.folds.count,
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
             unpredicted=calibration.unpredicted,
+            blind_second=self.blind_second,
             crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
-            estimated_propensities=self.logger is not None and self.logger.estimated,
+            estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
             r2=math.nan if self.model is None else calibration.r2,
             calibration=None if self.model is None else calibration.deciles(),
@@ -149,22 +173,27 @@ class BoundModels:
 def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVALUATED) -> BoundModels:
     """Fit models by fold if asked, and bind all models to the log."""
     model = None if inputs.model is None else as_model(inputs.model)
+    second = None if inputs.second is None else as_model(inputs.second)
     policy = None if inputs.propensity is None else as_logger(inputs.propensity)
     folds = make_folds(log, inputs.crossfit, inputs.seed, inputs.cluster)
     if folds is not None:
-        check_to_be_fitted(model, policy)
+        check_to_be_fitted(model, policy, second)
         fit = fit_forward if isinstance(folds, Blocks) else fit_folds
         if to_be_fitted(policy):
             policy = CrossFittedPolicy(fit(policy, log, folds, workers))  # type: ignore[arg-type]
         if to_be_fitted(model):
             model = CrossFitted(fit(model, log, folds, workers))  # type: ignore[arg-type]
-    for role, user in (("reward model", model), ("propensity model", policy)):
+        if to_be_fitted(second):
+            second = CrossFitted(fit(second, log, folds, workers))  # type: ignore[arg-type]
+    for role, user in (("reward model", model), ("propensity model", policy), ("second reward model", second)):
         _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use)
-    if isinstance(model, Trained):
-        model.require_fit()
+    for user in (model, second):
+        if isinstance(user, Trained):
+            user.require_fit()
     clamp = _clamp(inputs.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
-    return BoundModels(None if model is None else model.bind(log), bound, folds, clamp)
+    of_rewards = [None if user is None else user.bind(log) for user in (model, second)]
+    return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1])
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
@@ -176,10 +205,17 @@ def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
     return Logger(bound)
 
 
+_WHY = {
+    "reward model": "flatters DM and DR",
+    "second reward model": "makes the error of the first one seem larger or smaller than it is",
+    "propensity model": "breaks the independence that IPS and DR rest on",
+}
+
+
 def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str) -> None:
     if origin is None or not origin.shares_rows_with(log.origin):
         return
-    why = "flatters DM and DR" if role == "reward model" else "breaks the independence that IPS and DR rest on"
+    why = _WHY[role]
     by_fold = f"with {parameter('crossfit', 5)}" if use == EVALUATED else "to have it cross-fitted"
     split = phrase("train, test = log.split(0.5)", "drstream fit --share 0.5")
     warn_user(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from drstream.errors import DrstreamError, LogError, PolicyError, parameter
-from drstream.evaluation import grids
+from drstream.evaluation import estimators as registry
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.result import Evaluation
 from drstream.execution import Workers
@@ -45,8 +45,8 @@ def plan(
     cluster: str | None = None,
     fold_seed: int = 0,
     clamp: Any = None,
-    cap: float | None = None,
-    floor: float | None = None,
+    cap: float | str | None = None,
+    floor: float | str | None = None,
     lambda_: float | str | None = None,
     interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
@@ -85,11 +85,12 @@ def plan(
         horizon = whole("horizon", horizon, 1, LONGEST, error=DrstreamError)
     z_score(confidence)
     check_intervals(interval)
-    if lambda_ == grids.AUTO:
-        raise DrstreamError(
-            f"{parameter('lambda_', lambda_)}: which limit the whole log will choose cannot be told from a sample. "
-            "Give a number"
-        )
+    for name, limit in (("cap", cap), ("floor", floor), ("lambda_", lambda_)):
+        if limit == registry.AUTO:
+            raise DrstreamError(
+                f"{parameter(name, limit)}: which limit the whole log will choose cannot be told from a sample. Give a "
+                "number"
+            )
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     log = log.for_reward(log.roles.reward) if log.roles.more_rewards else log

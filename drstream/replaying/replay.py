@@ -135,14 +135,14 @@ def replay(
     carry       With q, keep the set Q from one replicate to the next.
     replicates  Maximum number of replicates; with several targets or q, for each of them.
     shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
-    tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact until
-                it holds 8 million values.
+    tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact
+                until it holds 8 million values.
     debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
                 stays within the bounds of its arrays.
 
     Several bias, q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The
-    result is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters (propensity,
-    crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
+    result is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters
+    (propensity, crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
 
     >>> import drstream as drs
     >>> table = drs.synth.World(n_actions=3, n_features=2).table(5000)

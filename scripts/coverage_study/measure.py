@@ -16,6 +16,7 @@ from drstream.evaluation.settings import Settings
 from drstream.findings import worst
 from drstream.intervals import methods, t_score
 from drstream.intervals.anytime import anytime_path
+from drstream.intervals.statistic import Constants
 from scripts.coverage_study.worlds import CLICKS, World
 from scripts.experiments.trials import generator
 
@@ -23,6 +24,7 @@ ESTIMATORS = ("ips", "snips", "dr")
 LEVELS, USUAL = (0.9, 0.95, 0.99), 0.95
 QUICK = ("normal", "cluster", "likelihood", "gamma")  # methods that take little time
 DEFAULT, ALWAYS = "default", "anytime, at all times"
+LARGEST = "freedman, guaranteed"  # its constants are the largest possible ones, and not measured
 COUNTED = "cluster, each counts"  # degrees of freedom: the number of clusters, not their effective number
 Key = tuple[str, str, float, str]  # what is estimated, estimator, level, method
 
@@ -96,6 +98,7 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
     for level in LEVELS if full else (USUAL,):
         named = _with(result, replace(result._settings, confidence=level))
         default = _with(result, Settings((), level, told, None, world.cluster))
+        guaranteed = _with(result, replace(named._settings, names=("freedman",), constants=Constants(measured=False)))
         usual = _with(result, replace(named._settings, names=tuple(n for n in names if n in QUICK)))
         for what, estimator, truth, pick in _cases(world):
             if level != USUAL and what not in _some(world):
@@ -103,6 +106,9 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
             found = pick(named if what in _some(world) else usual, estimator)
             for name, (low, high) in found.intervals.items():
                 counts.intervals[what, estimator, level, name].add(low, high, truth)
+            if full and what in _some(world):
+                sure = pick(guaranteed, estimator)
+                counts.intervals[what, estimator, level, LARGEST].add(sure.low, sure.high, truth)
             if world.cluster is not None:
                 half = t_score(level, _filled_buckets(result) - 1) * found.stderr
                 counts.intervals[what, estimator, level, COUNTED].add(found.value - half, found.value + half, truth)

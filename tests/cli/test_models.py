@@ -164,7 +164,7 @@ def test_sparse_contexts(folder):
         ("no such file: 'absent.npz'", "evaluate log.parquet --policy uniform --model absent.npz"),
         ("broken.npz is not a model", "evaluate log.parquet --policy uniform --model broken.npz"),
         ("is not a model: one of ridge", "evaluate log.parquet --policy uniform --model rigde"),
-        ("--inflation is about --propensity-model", "evaluate log.parquet --policy uniform --inflation 2"),
+        ("--inflation is about --propensity-model", "replay log.parquet --policy ucb1 --horizon 10 --inflation 2"),
         ("--crossfit fits models that are not yet", "evaluate log.parquet --policy uniform --crossfit 5"),
         (  # --floor is another option
             "Propensity: floor=2.0 must be a number at least 0 and at most 1",

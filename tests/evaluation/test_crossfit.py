@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 import drstream as drs
 from drstream import execution
 from drstream.execution import Workers
-from tests.helpers import reference
+from tests.helpers import naive_replay, reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, world
 from tests.helpers.own_models import ByHand
@@ -125,7 +125,7 @@ def test_replay_by_hand(table, method, cluster):
     )  # fmt: skip
     events = list(zip(X, a.tolist(), r.tolist(), p.tolist(), strict=True))
     u = drs.uniforms(0, 0, ROWS)
-    done, _, counts = reference.replay(events, rhat, u, reference.UCB1(K, D, scale=0.3), 20, 0.1, 1.0, method)
+    done, _, counts = naive_replay.replay(events, rhat, u, naive_replay.UCB1(K, D, scale=0.3), 20, 0.1, 1.0, method)
     assert got.complete == len(done) > 0
     assert got.events == counts["events"]
     assert got.value == pytest.approx(np.mean([d["average"] for d in done]), rel=1e-6)

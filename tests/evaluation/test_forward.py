@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import drstream as drs
 from drstream.execution import Workers
 from drstream.log.rows import Blocks
-from tests.helpers import reference
+from tests.helpers import naive_replay, reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
 from tests.helpers.logs import arrays, log_of
 from tests.helpers.own_models import ByHand
@@ -103,8 +103,8 @@ def test_replay_by_hand(table, method):
     )  # fmt: skip
     events = list(zip(X, a.tolist(), r.tolist(), p.tolist(), strict=True))
     c_max = 1.0 if method == "dr-ns" else p.min()
-    policy, u = reference.UCB1(K, D, scale=0.3), drs.uniforms(0, 0, ROWS)
-    done, _, counts = reference.replay(events, rhat, u, policy, 10, 0.1, c_max, method)
+    policy, u = naive_replay.UCB1(K, D, scale=0.3), drs.uniforms(0, 0, ROWS)
+    done, _, counts = naive_replay.replay(events, rhat, u, policy, 10, 0.1, c_max, method)
     assert got.complete == len(done) > 0
     assert got.value == pytest.approx(np.mean([d["average"] for d in done]), rel=1e-6)
     assert got.events == counts["events"]

@@ -14,7 +14,12 @@ WORLD = world(kinds=None)
 POLICY = drs.policies.Softmax(WORLD.taste)
 M = drs.models
 BY_TIME = [name for name, e in ALL.items() if e.weight and e.weight.power]  # need the propensities of all actions
-LIMITS = {"cap": 5.0, "floor": 0.05, "lambda_": 3.0}  # a value for each parameter of `evaluate` that a weight takes
+LIMITS = {  # a value for each parameter of `evaluate` that a weight takes
+    "cap": 5.0,
+    "floor": 0.05,
+    "inflation": 1.1,
+    "lambda_": 3.0,
+}
 
 
 def limits(*names, **changes):

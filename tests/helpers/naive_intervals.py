@@ -61,6 +61,49 @@ def bernstein(scores, smallest, largest, confidence):
     return mean(scores) - half, mean(scores) + half
 
 
+def freedman(b, z, w, miss, low, scale, bound, confidence, form="freedman", error=0.0, ratio=None, given=None):
+    """Bounds of the mean of b + z, z = w miss; rewards and predictions lie in [low, low + scale].
+
+    given  Constants by name, in the units of the rewards; "largest" takes the largest possible ones for the others.
+    """
+    given = given or {}
+    n, log = len(z), math.log(2 / (1 - confidence))
+    scores = [x + y for x, y in zip(b, z, strict=True)]
+    ratio = 1 + error if ratio is None else ratio
+    unit = [m / scale for m in miss]
+    squared = mean([v * m**2 for v, m in zip(w, unit, strict=True)])
+    second = mean([(v * m) ** 2 for v, m in zip(w, unit, strict=True)])
+    absolute = mean([v * abs(m) for v, m in zip(w, unit, strict=True)])
+    largest = given.get("largest", False)
+    bias = 0.0
+    if error > 0:
+        bias = 1.0 if largest else min(absolute / (1 - error), math.sqrt(squared / (1 - error)), 1.0)
+        bias = error * (given["model_bias"] / scale if "model_bias" in given else bias)
+    if "model_error" in given:
+        second = bound * ratio * given["model_error"] / scale**2
+    elif largest:
+        second = bound * ratio
+    elif form == "theorem 3.9":
+        second = bound * ratio * squared
+    spread = 0.25
+    if "value_variance" in given:
+        spread = given["value_variance"] / scale**2
+    elif not largest:
+        value = (mean(scores) - low) / scale
+        near = [value + bias * k / 1000 for k in range(-1000, 1001)]
+        spread = max(max(v * (1 - v) for v in near), 0.0)
+        if bias == 0:
+            variance = covariance(scores, scores) * n / (n - 1) / scale**2
+            plain = mean([(v * m) ** 2 for v, m in zip(w, unit, strict=True)])
+            spread = min(spread, max(0.0, variance - plain + squared))
+    v, most = spread + 2 * bias + second, bound + max(1.0, ratio)
+    if form == "freedman":
+        half = most * log / (3 * n) + math.sqrt((most * log / (3 * n)) ** 2 + 2 * v * log / n)
+    else:
+        half = 2 * max(most * log / n, math.sqrt(v * log / n))
+    return mean(scores) - scale * (bias + half), mean(scores) + scale * (bias + half)
+
+
 def likelihood_statistic(columns, expected):
     """N (m - μ)' Σ⁻¹ (m - μ) of events, the pseudo-event among them, with μ = expected."""
     away = np.array([mean(column) - e for column, e in zip(columns, expected, strict=True)])

@@ -7,26 +7,26 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from tests.helpers import reference
+from tests.helpers import naive_replay
 
 LEARNERS = {
-    "epsilon": (drs.policies.EpsilonGreedy(0.3), reference.EpsilonGreedy, {"epsilon": 0.3}),
+    "epsilon": (drs.policies.EpsilonGreedy(0.3), naive_replay.EpsilonGreedy, {"epsilon": 0.3}),
     "epsilon, decaying, logistic": (
         drs.policies.EpsilonGreedy(
             0.5, epsilon_decay=0.1, learning_rate=0.3, learning_rate_decay=0.05, loss="logistic"
         ),
-        reference.EpsilonGreedy,
+        naive_replay.EpsilonGreedy,
         {"epsilon": 0.5, "decay": 0.1, "rate": 0.3, "rate_decay": 0.05, "loss": "logistic"},
     ),
     "boltzmann": (
         drs.policies.Boltzmann(0.2, cooling=0.01),
-        reference.Boltzmann,
+        naive_replay.Boltzmann,
         {"temperature": 0.2, "cooling": 0.01},
     ),
-    "square": (drs.policies.SquareCB(5.0), reference.SquareCB, {"gamma": 5.0}),
-    "linucb": (drs.policies.LinUCB(0.7, ridge=2.0), reference.LinUCB, {"alpha": 0.7, "ridge": 2.0}),
-    "ucb1": (drs.policies.UCB1(0.5), reference.UCB1, {"scale": 0.5}),
-    "exp3": (drs.policies.Exp3(0.2), reference.Exp3, {"gamma": 0.2}),
+    "square": (drs.policies.SquareCB(5.0), naive_replay.SquareCB, {"gamma": 5.0}),
+    "linucb": (drs.policies.LinUCB(0.7, ridge=2.0), naive_replay.LinUCB, {"alpha": 0.7, "ridge": 2.0}),
+    "ucb1": (drs.policies.UCB1(0.5), naive_replay.UCB1, {"scale": 0.5}),
+    "exp3": (drs.policies.Exp3(0.2), naive_replay.Exp3, {"gamma": 0.2}),
 }
 
 

@@ -45,6 +45,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(sides):
     assert 0.855 <= found["normal"] <= found["t"] <= 0.945
     assert found["likelihood"] >= 0.855
     assert found["bernstein"] >= 0.98
+    assert found["freedman"] >= 0.98
     assert found["anytime"] >= 0.98
 
 

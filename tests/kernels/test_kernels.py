@@ -36,10 +36,10 @@ def test_terms_of_an_event(rows):
     expected = np.empty(rows)
     terms.expected_reward(pi, rhat, expected)
     np.testing.assert_allclose(expected, b, rtol=1e-13, atol=1e-14)
-    codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4]), terms.WEIGHTED_REWARD])
+    codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4, 5]), terms.WEIGHTED_REWARD])
     weights = {
         "importance": ((), w),
-        "capped": ((0.3, 1.5), np.minimum(chosen / np.maximum(p, 0.3), 1.5)),
+        "capped": ((0.3, 1.5, 1.2), np.minimum(chosen / np.maximum(1.2 * p, 0.3), 1.5)),
         "shrunk": ((2.0,), 2.0 * w / (w * w + 2.0)),
         "switched": ((0.8,), np.where(w <= 0.8, w, 0.0)),
     }
@@ -62,19 +62,41 @@ def test_terms_of_an_event(rows):
             terms.CENTRED_REWARD: out * (r - 0.25),
             terms.RESIDUAL: out * (r - logged_rhat),
             terms.ROBUST: expected + out * (r - logged_rhat),
+            terms.SHARE: np.ones(rows),
         }
         for code, row in zip(codes, terms_out, strict=True):
             if code == terms.ROBUST:
                 np.testing.assert_allclose(row, wanted[code], rtol=1e-13, atol=1e-14)
             else:
                 assert (row == wanted[code]).all()
+        extra = np.array([terms.WEIGHT, *range(terms.DISAGREEMENT, terms.SQUARED_REWARD + 1), terms.ROBUST])
+        found = np.full((len(extra), rows), 7.0)
+        found[0] = out
+        second = logged_rhat[::-1].copy()
+        terms.fill_extra_terms(extra, chosen, p, r, logged_rhat, second, found)
+        miss = r - logged_rhat
+        more = [out, out * (second - logged_rhat), (out - w) * miss, (out - w) * r, out * second]
+        more += [out * abs(miss), out * miss**2, out * abs(r), out * r**2]
+        np.testing.assert_allclose(found[:-1], more, rtol=1e-13, atol=1e-14)
+        assert (found[-1] == 7).all()  # the terms of estimates are left alone
 
 
 def test_codes_of_terms_are_their_places_in_the_list():
-    from drstream.evaluation.estimators import WITH_WEIGHT
+    from drstream.evaluation.estimators import EXTRA, WITH_WEIGHT
 
-    codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST
-    assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust")))
+    codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST, terms.SHARE
+    assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust", "share")))
+    extra = {name: len(WITH_WEIGHT) + i for i, name in enumerate(EXTRA)}
+    assert extra == {
+        "disagreement": terms.DISAGREEMENT,
+        "cut": terms.CUT,
+        "cut_reward": terms.CUT_REWARD,
+        "second": terms.SECOND,
+        "absolute": terms.ABSOLUTE,
+        "squared": terms.SQUARED,
+        "absolute_reward": terms.ABSOLUTE_REWARD,
+        "squared_reward": terms.SQUARED_REWARD,
+    }
 
 
 def test_a_weight_at_the_limit_is_kept():

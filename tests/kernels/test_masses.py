@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from drstream.kernels import buckets
 from drstream.replaying.trackers import ERROR, Mass
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN, not_plain
 
 TARGETS = st.sampled_from([0.00137, 0.0109, 0.0523, 0.217, 0.613, 0.977])  # odd numbers: ties do not decide
@@ -28,7 +28,7 @@ def inverses(values):
 def test_the_multiplier_is_the_largest_that_the_target_allows(target, values, bound):
     got = Mass(target, bound).insert(values)
     for n in {1, len(values) // 2, len(values)} - {0}:
-        assert got[n - 1] == min(bound, reference.targeted_c(inverses(values[:n]), target))
+        assert got[n - 1] == min(bound, naive_replay.targeted_c(inverses(values[:n]), target))
 
 
 @given(target=TARGETS, values=VALUES)
@@ -40,9 +40,9 @@ def test_the_mass_is_at_most_the_target_and_hardly_less_than_it_could_be(target,
         assert c == 1
         return
     assert 0 < c <= 1
-    assert reference.bias_mass(weights, c) <= target + 1e-12
+    assert naive_replay.bias_mass(weights, c) <= target + 1e-12
     if c < 1:
-        assert reference.bias_mass(weights, c * (1 + 2 * ERROR)) > target
+        assert naive_replay.bias_mass(weights, c * (1 + 2 * ERROR)) > target
 
 
 def test_by_hand():
@@ -111,7 +111,7 @@ def test_the_search_goes_up_and_down():
     assert (np.diff(got) < 0).any()
     for n in (30, 200, 330, 345, 360):
         assert got[n - 1] == Mass(0.0523).insert(values[:n])[-1]
-        assert got[n - 1] == reference.targeted_c(inverses(values[:n]), 0.0523)
+        assert got[n - 1] == naive_replay.targeted_c(inverses(values[:n]), 0.0523)
 
 
 @not_plain

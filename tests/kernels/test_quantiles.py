@@ -11,7 +11,7 @@ from hypothesis import given
 from drstream.errors import DrstreamError
 from drstream.replaying import trackers
 from drstream.replaying.trackers import ERROR, Exact, Sketch
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN
 
 LEVELS = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 0.01, 0.05, 1 / 3]), st.floats(0, 1))
@@ -28,7 +28,7 @@ def by_numpy(values, q):
 def test_exact_equals_numpy_after_every_insertion(q, values):
     got = Exact(q).insert(values)
     assert got.tolist() == by_numpy(values, q)
-    assert got.tolist() == [reference.quantile(values[: i + 1], q) for i in range(len(values))]
+    assert got.tolist() == [naive_replay.quantile(values[: i + 1], q) for i in range(len(values))]
 
 
 @given(q=LEVELS, values=VALUES, bound=st.sampled_from([1.0, 0.5, 0.1]))

@@ -19,7 +19,7 @@ from drstream.optimize import ProgressivePolicy
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
 from drstream.replaying.snapshots import Recorder
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import LEARNERS, as_events, small_log
@@ -50,7 +50,7 @@ def test_it_equals_the_naive_mixture(monkeypatch, name, horizon, kind):
     X = np.random.default_rng(1).standard_normal((30, 2)).astype(kind)
     for model in (None, RHAT):
         predictions = None if model is None else rhat
-        found = reference.progressive(
+        found = naive_replay.progressive(
             events, predictions, drs.uniforms(3, 0, 250), plain(3, 2, **parameters), horizon, 0.1, 0.8, X
         )
         log = drs.Log(table, context=["x0", "x1"], actions=3)
@@ -76,7 +76,7 @@ def test_sparse_contexts_equal_the_naive_mixture(name, kind):
     columns = (table[c].to_pylist() for c in ("action", "reward", "propensity"))
     events, rhat = list(zip(X.tolist(), *columns, strict=True)), np.array(table["rhat"].to_pylist())
     naive = plain(3, DIM, **parameters)
-    found = reference.progressive(events, rhat, drs.uniforms(0, 0, rows), naive, None, 0.05, 1.0, X[:40])
+    found = naive_replay.progressive(events, rhat, drs.uniforms(0, 0, rows), naive, None, 0.05, 1.0, X[:40])
     pv = ProgressivePolicy(compiled, q=0.05).fit(log, RHAT)
     agree(pv, found)
     rows = scipy.sparse.csr_array(X[:40])
@@ -97,7 +97,7 @@ def test_sparse_contexts_equal_the_naive_mixture(name, kind):
 def test_a_python_policy_is_copied_when_its_version_moves():
     copies = []
 
-    class Slow(reference.EpsilonGreedy):
+    class Slow(naive_replay.EpsilonGreedy):
         """Learns every third event only."""
 
         def reset(self):
@@ -132,7 +132,7 @@ def test_a_python_policy_is_copied_when_its_version_moves():
     log = drs.Log(table, context=["x0", "x1"], actions=3)
     X = np.random.default_rng(1).standard_normal((10, 2))
     for kind in (Slow, Every):
-        found = reference.progressive(events, None, drs.uniforms(0, 0, 200), kind(3, 2), None, 0.1, 1.0, X)
+        found = naive_replay.progressive(events, None, drs.uniforms(0, 0, 200), kind(3, 2), None, 0.1, 1.0, X)
         copies.clear()
         pv = ProgressivePolicy(kind(3, 2), q=0.1).fit(log)
         agree(pv, found)
@@ -264,17 +264,17 @@ def test_the_bound_is_the_theorems(horizon):
     events, _ = as_events(table, 1)
     log = drs.Log(table, context=["x0"], actions=3)
     for c_max in (1.0, 0.06):
-        naive, X = reference.Exp3(3, 1, gamma=0.3), np.zeros((1, 1))
-        found = reference.progressive(events, None, drs.uniforms(0, 0, 300), naive, horizon, 0.1, c_max, X)
+        naive, X = naive_replay.Exp3(3, 1, gamma=0.3), np.zeros((1, 1))
+        found = naive_replay.progressive(events, None, drs.uniforms(0, 0, 300), naive, horizon, 0.1, c_max, X)
         pv = ProgressivePolicy(drs.policies.Exp3(0.3), horizon=horizon, q=0.1, c_max=c_max).fit(log)
         assert (pv.events_, pv.length_) == (found["events"], 300)
         assert pv.events_ < 300
         M = 1 / pv.least_propensity_
-        assert pv.bound() == pytest.approx(reference.progressive_bound(found, 300, 0.05, M, 1.0, 0.25), rel=1e-12)
+        assert pv.bound() == pytest.approx(naive_replay.progressive_bound(found, 300, 0.05, M, 1.0, 0.25), rel=1e-12)
         for delta, M, error, variance in ((0.01, 3.0, 0.2, 0.1), (0.5, 4.0, 0.0, 0.0)):
-            wanted = reference.progressive_bound(found, 300, delta, M, error, variance)
+            wanted = naive_replay.progressive_bound(found, 300, delta, M, error, variance)
             assert pv.bound(delta, M, error, variance) == pytest.approx(wanted, rel=1e-12)
-            wanted = reference.progressive_bound(found, 5000, delta, M, error, variance)
+            wanted = naive_replay.progressive_bound(found, 5000, delta, M, error, variance)
             assert pv.bound(delta, M, error, variance, length=5000) == pytest.approx(wanted, rel=1e-12)
         assert (pv.low, pv.high) == (pv.value - pv.bound(), pv.value + pv.bound())
 
@@ -303,7 +303,7 @@ def test_the_bound_says_which_constants_were_only_observed():
 def test_without_predictions_in_the_range_of_rewards_there_is_no_bound(compiled):
     """One action of one event is enough; an event after the last acceptance does not count."""
     table = small_log(6, 300, 3, 1)
-    policy = drs.policies.Exp3(0.3) if compiled else reference.Exp3(3, 1, gamma=0.3)
+    policy = drs.policies.Exp3(0.3) if compiled else naive_replay.Exp3(3, 1, gamma=0.3)
     rhat = np.full((300, 3), 0.5)
 
     def bound(row, value, **options):

@@ -11,7 +11,7 @@ import scipy.sparse
 
 import drstream as drs
 from drstream.optimize import ProgressivePolicy
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.replays import LEARNERS, small_log
 from tests.helpers.sparse import both_logs
@@ -40,7 +40,7 @@ def test_evaluate_takes_it_and_warns_on_its_own_events():
 
 
 @pytest.mark.parametrize(
-    "policy", [drs.policies.UCB1(), drs.policies.Exp3(), reference.UCB1(4, 3), reference.Exp3(4, 3)]
+    "policy", [drs.policies.UCB1(), drs.policies.Exp3(), naive_replay.UCB1(4, 3), naive_replay.Exp3(4, 3)]
 )
 def test_a_policy_that_looks_at_no_context_and_one_in_python(policy):
     train, test = split_log()
@@ -127,7 +127,7 @@ def test_a_file_from_before_the_length_of_the_log_was_kept(tmp_path):
 
 def test_a_python_policy_cannot_be_saved(tmp_path):
     train, _ = split_log()
-    pv = ProgressivePolicy(reference.UCB1(4, 3), q=0.1).fit(train)
+    pv = ProgressivePolicy(naive_replay.UCB1(4, 3), q=0.1).fit(train)
     with pytest.raises(
         drs.PolicyError, match=r"of UCB1 cannot be saved: .*Use one of these, or keep the policy itself"
     ):
@@ -243,7 +243,7 @@ def test_logs_that_are_too_short():
     with pytest.raises(drs.NotEnoughEventsError, match="the log is empty"):
         ProgressivePolicy(drs.policies.Exp3()).fit(drs.Log(table.slice(0, 0), context=["x0"], actions=3))
 
-    class Never(reference.Exp3):
+    class Never(naive_replay.Exp3):
         def choose(self, x):
             return [0.0, 0.0, 0.0, 1.0]
 
@@ -253,11 +253,11 @@ def test_logs_that_are_too_short():
 
 
 def test_python_policies_that_misbehave():
-    class Unique(reference.Exp3):
+    class Unique(naive_replay.Exp3):
         def __deepcopy__(self, memo):
             raise TypeError("there is one of me")
 
-    class Changing(reference.Exp3):
+    class Changing(naive_replay.Exp3):
         n_actions = 4
 
         def probabilities(self, X):
@@ -266,7 +266,7 @@ def test_python_policies_that_misbehave():
     train, _ = split_log()
     with pytest.raises(drs.PolicyError, match=r"cannot be copied: there is one of me.* Give it a __deepcopy__"):
         ProgressivePolicy(Unique(4, 3)).fit(train)
-    pv = ProgressivePolicy(reference.Exp3(4, 3), q=0.1).fit(train)
+    pv = ProgressivePolicy(naive_replay.Exp3(4, 3), q=0.1).fit(train)
     pv.states_ = [Changing(4, 3)] * len(pv.states_)
     with pytest.raises(
         drs.PolicyError, match=r"Changing returned an array of shape \(7, 2\) for 7 events and 4 actions"
@@ -275,7 +275,7 @@ def test_python_policies_that_misbehave():
 
 
 def test_a_fit_that_is_interrupted_says_how_far_it_came():
-    class Stops(reference.Exp3):
+    class Stops(naive_replay.Exp3):
         def update(self, x, action, reward):
             super().update(x, action, reward)
             if self.n == 5:

@@ -320,6 +320,7 @@ def test_results(log):
         ({"policies": {1: drs.policies.Uniform(), "1": drs.policies.UCB1()}}, "two policies have the same name"),
         ({"interval": "anytime", "reward_range": (0, 1)}, "its width on the whole log cannot be told from a sample"),
         ({"lambda_": "auto"}, "Give a number"),
+        ({"cap": "auto"}, "cap=.auto.: which limit the whole log will choose"),
         ({"bias": 0.1, "q": 0.1, "horizon": 5}, "give one of them"),
         ({"bias": 2, "horizon": 5}, r"target of the bias mass must be in \(0, 1\)"),
         ({"estimators": "dr"}, "needs a reward model"),

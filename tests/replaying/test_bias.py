@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import drstream as drs
 from drstream.replaying import plan as planning
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, as_events, check_curve, run_or_none, small_log
 from tests.helpers.sparse import DIM, both_logs
@@ -22,7 +22,7 @@ def naive(events, rhat, seed, policy, horizon, target, method="dr-ns", replicate
     u = drs.uniforms(seed, 0, len(events))
     pilot = max(len(events) // 10, 1) if pilot == "a tenth" else pilot
     options = {"replicates": replicates, "bias": target, "pilot": pilot}
-    return reference.replay(events, rhat, u, policy, horizon, None, 1.0, method, **options)
+    return naive_replay.replay(events, rhat, u, policy, horizon, None, 1.0, method, **options)
 
 
 @settings(max_examples=15 if PLAIN else 60)
@@ -130,9 +130,9 @@ def test_chunks_and_pilots_equal_the_naive_algorithm(monkeypatch, rows, horizon,
         events, rhat = as_events(table, 1)
         log = drs.Log(table, actions=3, context=["x0"])
         for target in (0.0523, 0.613):
-            ref, _, counts = naive(events, rhat, seed, reference.Exp3(3, 1, gamma=0.3), horizon, target)
+            ref, _, counts = naive(events, rhat, seed, naive_replay.Exp3(3, 1, gamma=0.3), horizon, target)
             assert (counts["pilot"] == 30) == cut_off
-            for policy in (drs.policies.Exp3(0.3), reference.Exp3(3, 1, gamma=0.3)):
+            for policy in (drs.policies.Exp3(0.3), naive_replay.Exp3(3, 1, gamma=0.3)):
                 options = {"bias": target, "seed": seed}
                 run = run_or_none(log, policy, horizon, drs.models.Column("rhat"), **options)
                 if run is None:
@@ -147,7 +147,7 @@ def test_chunks_and_pilots_equal_the_naive_algorithm(monkeypatch, rows, horizon,
 def test_a_stream_has_no_known_end_so_its_pilot_is_never_cut_off():
     table = small_log(0, 400, 3, 1)
     events, rhat = as_events(table, 1)
-    ref, _, counts = naive(events, rhat, 0, reference.UCB1(3, 1), 30, 0.613, pilot=None)
+    ref, _, counts = naive(events, rhat, 0, naive_replay.UCB1(3, 1), 30, 0.613, pilot=None)
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=50))
     log = drs.Log(reader, actions=3, context=["x0"])
     run = drs.replay(log, drs.policies.UCB1(), 30, drs.models.Column("rhat"), bias=0.613)
@@ -192,8 +192,8 @@ def test_shards_merge_to_what_naive_runs_of_each_give(tmp_path):
     done, sums = [], {}
     for first in (0, 300, 600):
         part = slice(first, first + 300)
-        ref, _, counts = reference.replay(
-            events[part], rhat[part], u[part], reference.UCB1(3, 1), 9, None, 1.0, "dr-ns", bias=0.0523, pilot=30
+        ref, _, counts = naive_replay.replay(
+            events[part], rhat[part], u[part], naive_replay.UCB1(3, 1), 9, None, 1.0, "dr-ns", bias=0.0523, pilot=30
         )
         done += [{**r, "first_row": r["first_row"] + first, "last_row": r["last_row"] + first} for r in ref]
         sums = {name: sums.get(name, 0) + n for name, n in counts.items()}

@@ -12,7 +12,7 @@ import drstream as drs
 from drstream import sampling
 from drstream.replaying import options
 from drstream.replaying import plan as planning
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import agree, as_events, bits, small_log
@@ -75,7 +75,7 @@ def test_shards_in_processes(big, model):
             assert everything(got) == everything(wanted)
 
 
-@pytest.mark.parametrize("policy", [drs.policies.Exp3(0.3), reference.Exp3(3, 1, gamma=0.3)])
+@pytest.mark.parametrize("policy", [drs.policies.Exp3(0.3), naive_replay.Exp3(3, 1, gamma=0.3)])
 @pytest.mark.parametrize("horizon", [20, 70])
 def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):
     """With its target, its random numbers, and its pilot, which is shorter from lane to lane, or cut off earlier."""
@@ -94,8 +94,8 @@ def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):
         steps = horizon - i * horizon // size
         pilot = {"pilot": int(150 * steps / horizon), "pilot_steps": steps}
         u = drs.uniforms(row["seed"], 0, len(events))
-        learner = reference.Exp3(3, 1, gamma=0.3)
-        ref, _, counts = reference.replay(
+        learner = naive_replay.Exp3(3, 1, gamma=0.3)
+        ref, _, counts = naive_replay.replay(
             events, rhat, u, learner, horizon, None, 1.0, "dr-ns", bias=row["bias"], **pilot
         )
         agree(lane, ref, counts, horizon)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import bits, run_or_none
@@ -35,7 +35,7 @@ def model():
 def test_python_lanes_alone_do_not_see_unfinished_contexts():
     """Contexts in columns are put together once for all lanes, which run on threads."""
 
-    class Looks(reference.UCB1):
+    class Looks(naive_replay.UCB1):
         def probabilities(self, X):
             assert (X != 0).all()
             return np.full((len(X), 4), 0.25)
@@ -65,7 +65,7 @@ def test_lanes_give_what_each_gives_alone(big, model):
         "soft": drs.policies.Boltzmann(),
         "fixed": drs.policies.Uniform(),
     }
-    policies["python"] = reference.UCB1(4, 3)
+    policies["python"] = naive_replay.UCB1(4, 3)
     big = drs.Log(big, filter=pa.compute.field("x0") > 1.5)  # a Python policy is slow
     runs = drs.replay(big, policies, HORIZON, model, q=[0.0, 0.1], seed=[0, 7], threads=3)
     assert len(runs) == 16

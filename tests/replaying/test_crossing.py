@@ -11,7 +11,7 @@ from drstream.kernels import crossing as kernels
 from drstream.replaying import plan as planning
 from drstream.replaying import replay as replaying
 from drstream.replaying.crossing import Crossing
-from tests.helpers import naive_grid, reference
+from tests.helpers import naive_grid, naive_replay
 from tests.helpers.replays import small_log
 
 
@@ -113,7 +113,7 @@ def found(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("policy", [drs.policies.UCB1(), reference.UCB1(3, 1), drs.policies.Uniform()])
+@pytest.mark.parametrize("policy", [drs.policies.UCB1(), naive_replay.UCB1(3, 1), drs.policies.Uniform()])
 def test_the_events_of_a_replay_without_its_pilot_are_added(found, monkeypatch, policy):
     """Sums of c, c V and acceptances are those of the lanes' replicates and of what is left over."""
     log = drs.Log(small_log(0, 1500, 3, 1), actions=3, context=["x0"])

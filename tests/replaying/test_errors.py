@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.replays import bits, small_log
 
 
@@ -89,7 +89,7 @@ def test_invalid_probabilities_are_named_with_t_and_row(log, bad, message):
     X = np.column_stack([log.head(600)[c].to_numpy() for c in ("x0", "x1")])
     target = X[37, 0]
     events = list(zip(X, *(log.head(600)[c].to_pylist() for c in ("action", "reward", "propensity")), strict=True))
-    _, accepted, _ = reference.replay(events, None, drs.uniforms(0, 0, 600), policy(), 10, 0.1, 1.0, "dr-ns")
+    _, accepted, _ = naive_replay.replay(events, None, drs.uniforms(0, 0, 600), policy(), 10, 0.1, 1.0, "dr-ns")
     t = sum(row < 37 for row in accepted) % 10 + 1
     function = policy(probabilities=once).probabilities
     for broken in (policy(probabilities=once), function, drs.policies.Fixed(function)):
@@ -141,7 +141,7 @@ def test_a_python_policy_that_returns_something_else(log, returned, message):
         drs.replay(log, policy(probabilities=lambda self, X: returned(X)), 5)
 
 
-class Liar(reference.EpsilonGreedy):
+class Liar(naive_replay.EpsilonGreedy):
     """Learns, but never says so."""
 
     def update(self, x, action, reward):
@@ -153,8 +153,8 @@ def test_a_version_that_lies_is_found_in_debug_mode(log):
     drs.replay(log, Liar(3, 2), 20, q=0.1)  # it cannot be seen without asking again
     with pytest.raises(drs.PolicyError, match=r"changed its probabilities while its version stayed 0, at t = \d+, row"):
         drs.replay(log, Liar(3, 2), 20, q=0.1, debug=True)
-    honest = drs.replay(log, reference.EpsilonGreedy(3, 2), 20, q=0.1, debug=True)
-    assert bits(honest) == bits(drs.replay(log, reference.EpsilonGreedy(3, 2), 20, q=0.1))
+    honest = drs.replay(log, naive_replay.EpsilonGreedy(3, 2), 20, q=0.1, debug=True)
+    assert bits(honest) == bits(drs.replay(log, naive_replay.EpsilonGreedy(3, 2), 20, q=0.1))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_policy_that_cannot_be_copied_serves_one_lane_only(log):
             drs.replay(log, held, 5, **levels)
 
 
-class Reuses(reference.Learner):
+class Reuses(naive_replay.Learner):
     """Returns views of one array, and never learns."""
 
     def start(self):
@@ -390,7 +390,7 @@ def interrupt_after(seconds):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
-class Slow(reference.UCB1):
+class Slow(naive_replay.UCB1):
     def update(self, x, action, reward):
         time.sleep(0.005)
         super().update(x, action, reward)
@@ -409,7 +409,7 @@ def test_ctrl_c_returns_what_is_complete(tmp_path, options):
         assert run.events < 20_000
         assert any("interrupted" in note for note in run.notes)
     if "shards" not in options:
-        whole = drs.replay(log, reference.UCB1(3, 1), 10, q=0.1, replicates=runs.runs[0].complete)
+        whole = drs.replay(log, naive_replay.UCB1(3, 1), 10, q=0.1, replicates=runs.runs[0].complete)
         assert repr(whole.replicates.to_pylist()) == repr(runs.runs[0].replicates.to_pylist())  # NaN is not NaN
 
 

@@ -6,14 +6,14 @@ import pytest
 
 import drstream as drs
 from drstream.replaying import lanes
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.replays import agree, as_events, bits, small_log
 
 # Python policies
 
 
-class Counting(reference.EpsilonGreedy):
+class Counting(naive_replay.EpsilonGreedy):
     """Changes its version every fourth update only, and so must its probabilities."""
 
     calls = 0
@@ -46,14 +46,14 @@ def test_a_python_policy_is_asked_again_only_when_its_version_moves():
     run = drs.replay(log, lazy, 40, q=0.1)
     events, _ = as_events(table, 2)
     naive = Counting(3, 2)
-    ref, accepted, counts = reference.replay(events, None, drs.uniforms(0, 0, 2000), naive, 40, 0.1, 1.0, "dr-ns")
+    ref, accepted, counts = naive_replay.replay(events, None, drs.uniforms(0, 0, 2000), naive, 40, 0.1, 1.0, "dr-ns")
     agree(run, ref, counts, 40)
     assert lazy.calls < len(accepted) / 4 + run.complete + run.events / lanes.LEAST_AHEAD
     assert naive.calls == run.events
 
 
 def test_a_policy_without_version_is_asked_after_every_acceptance():
-    class NoVersion(reference.UCB1):
+    class NoVersion(naive_replay.UCB1):
         def reset(self):
             super().reset()
             del self.version
@@ -63,7 +63,7 @@ def test_a_policy_without_version_is_asked_after_every_acceptance():
             self.n += 1
 
     log = drs.Log(small_log(2, 1000, 3, 1), actions=3, context=["x0"])
-    wanted = drs.replay(log, reference.UCB1(3, 1), 20, q=0.1)
+    wanted = drs.replay(log, naive_replay.UCB1(3, 1), 20, q=0.1)
     assert bits(drs.replay(log, NoVersion(3, 1), 20, q=0.1)) == bits(wanted)
 
 
@@ -141,7 +141,7 @@ def test_retrained_is_the_policy_of_section_6_2():
 
     X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
     events = list(zip(X, *(table[c].to_pylist() for c in ("action", "reward", "propensity")), strict=True))
-    ref, _, counts = reference.replay(
+    ref, _, counts = naive_replay.replay(
         events, None, drs.uniforms(0, 0, 3000), Naive(), 100, 0.1, 1.0, "dr-ns", replicates=2
     )
     agree(run, ref, counts, 100)

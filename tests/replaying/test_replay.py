@@ -14,7 +14,7 @@ from drstream.execution import Workers
 from drstream.models.binding import BoundModels
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, as_events, bits, check_curve, run_or_none, small_log
@@ -46,7 +46,7 @@ def test_compiled_equals_python_equals_the_naive_algorithm(
     u = drs.uniforms(seed, 0, len(events))
     naive = plain(actions, features, **parameters)
     model = rhat if with_model and method != "rs" else None
-    ref, accepted, counts = reference.replay(events, model, u, naive, horizon, q, c_max, method, carry, most)
+    ref, accepted, counts = naive_replay.replay(events, model, u, naive, horizon, q, c_max, method, carry, most)
     options = {
         "horizon": horizon, "method": method, "q": q, "c_max": c_max, "seed": seed, "carry": carry, "replicates": most,
         "model": drs.models.Column("rhat") if with_model else None,
@@ -75,7 +75,7 @@ def test_every_learner_equals_its_naive_form(name):
     table = small_log(7, 400, 3, 2)
     events, rhat = as_events(table, 2)
     naive = plain(3, 2, **parameters)
-    ref, _, counts = reference.replay(events, rhat, drs.uniforms(0, 0, 400), naive, 25, 0.1, 1.0, "dr-ns")
+    ref, _, counts = naive_replay.replay(events, rhat, drs.uniforms(0, 0, 400), naive, 25, 0.1, 1.0, "dr-ns")
     log = drs.Log(table, context=["x0", "x1"], actions=3)
     agree(drs.replay(log, compiled, 25, drs.models.Column("rhat"), q=0.1), ref, counts, 25)
     assert len(ref) > 1
@@ -104,7 +104,7 @@ def test_a_fixed_policy_equals_the_naive_algorithm(seed, method, q, horizon):
 
     u = drs.uniforms(5, 0, len(events))
     model = rhat if method != "rs" else None
-    ref, _, counts = reference.replay(events, model, u, Naive(), horizon, q, 1.0, method)
+    ref, _, counts = naive_replay.replay(events, model, u, Naive(), horizon, q, 1.0, method)
     log = drs.Log(table, actions=3, context=["x0", "x1"])
     options = {"model": drs.models.Column("rhat"), "method": method, "q": q, "seed": 5}
     for given_policy in (policy, drs.policies.Fixed(policy), policy.probabilities):
@@ -128,13 +128,13 @@ def test_chunks_and_trackers_equal_the_naive_algorithm(monkeypatch, rows, tracke
     for seed in range(1 if PLAIN else 3):
         table = small_log(seed, 300, 3, 1)
         events, rhat = as_events(table, 1)
-        find = reference.exact_c if tracker == "exact" else reference.sketched_c
+        find = naive_replay.exact_c if tracker == "exact" else naive_replay.sketched_c
         for q, carry in ((0.0, False), (0.07, False), (0.3, True)):
-            naive, u = reference.Exp3(3, 1, gamma=0.3), drs.uniforms(seed, 0, 300)
-            ref, _, counts = reference.replay(events, rhat, u, naive, 8, q, 1.0, "dr-ns", carry, None, find)
+            naive, u = naive_replay.Exp3(3, 1, gamma=0.3), drs.uniforms(seed, 0, 300)
+            ref, _, counts = naive_replay.replay(events, rhat, u, naive, 8, q, 1.0, "dr-ns", carry, None, find)
             log = drs.Log(table, actions=3, context=["x0"])
             form = "auto" if tracker == "switched" else tracker
-            for policy in (drs.policies.Exp3(0.3), reference.Exp3(3, 1, gamma=0.3)):
+            for policy in (drs.policies.Exp3(0.3), naive_replay.Exp3(3, 1, gamma=0.3)):
                 options = {"q": q, "seed": seed, "carry": carry, "tracker": form}
                 run = drs.replay(log, policy, 8, drs.models.Column("rhat"), **options)
                 agree(run, ref, counts, 8)
@@ -149,8 +149,8 @@ def test_shards_merge_to_what_naive_runs_of_each_give(tmp_path):
     done, left, violations = [], 0, 0
     for first in (0, 300, 600):
         part = slice(first, first + 300)
-        naive = reference.UCB1(3, 1)
-        ref, _, counts = reference.replay(events[part], rhat[part], u[part], naive, 9, 0.05, 1.0, "dr-ns")
+        naive = naive_replay.UCB1(3, 1)
+        ref, _, counts = naive_replay.replay(events[part], rhat[part], u[part], naive, 9, 0.05, 1.0, "dr-ns")
         done += [{**r, "first_row": r["first_row"] + first, "last_row": r["last_row"] + first} for r in ref]
         left += counts["left_over"]
         violations += counts["violations"]

@@ -189,6 +189,21 @@ def test_notes_say_what_is_amiss():
     assert same.notes == ["all replicates have the same value: an interval without width does not mean certainty"]
 
 
+@pytest.mark.parametrize("method", ["dr-ns", "rs"])
+def test_a_note_on_estimated_propensities(method):
+    """Section 5 of the paper assumes exact ones. The logging policy itself, given as such, is exact."""
+    log, model = drs.Log(small_log(0, 2000, 2, 1), actions=2), drs.models.Propensity()
+    run = drs.replay(log, drs.policies.UCB1(), 20, q=0.1, method=method, propensity=model, crossfit=2)
+    (note,) = (note for note in run.notes if note.kind == "estimated propensities")
+    assert "section 5 of the paper) assumes exact ones" in note
+    assert note in repr(run)
+    forward = drs.replay(log, drs.policies.UCB1(), 20, q=0.1, method=method, propensity=model, crossfit="forward:300")
+    assert "estimated propensities" in [note.kind for note in forward.notes]
+    for exact in (None, drs.policies.Uniform()):
+        run = drs.replay(log, drs.policies.UCB1(), 20, q=0.1, method=method, propensity=exact)
+        assert "estimated propensities" not in [note.kind for note in run.notes]
+
+
 def test_results_and_their_notes_can_be_pickled():
     table = small_log(0, 3000, 2, 1)
     table = table.set_column(table.column_names.index("reward"), "reward", pa.array(np.full(3000, 3.0)))

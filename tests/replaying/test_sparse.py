@@ -12,7 +12,7 @@ import drstream as drs
 from drstream.kernels import learners
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
-from tests.helpers import reference
+from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, bits
 from tests.helpers.sparse import DIM, REWARDS, both_logs
@@ -50,7 +50,7 @@ def test_every_learner_equals_its_naive_form(name, actions):
     columns = (table[c].to_pylist() for c in ("action", "reward", "propensity"))
     events, rhat = list(zip(X.tolist(), *columns, strict=True)), np.array(table["rhat"].to_pylist())
     naive = plain(actions, DIM, **parameters)
-    ref, _, counts = reference.replay(events, rhat, drs.uniforms(0, 0, 400), naive, 15, 0.1, 1.0, "dr-ns")
+    ref, _, counts = naive_replay.replay(events, rhat, drs.uniforms(0, 0, 400), naive, 15, 0.1, 1.0, "dr-ns")
     agree(drs.replay(sparse, policy, 15, drs.models.Column("rhat"), q=0.1), ref, counts, 15)
     assert len(ref) > 1
 

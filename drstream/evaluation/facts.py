@@ -1,0 +1,102 @@
+"""The facts about a policy that the checks of a result look at, from the sums of a pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from drstream.evaluation.checks import Facts
+from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.sums import Overlap, Sums
+from drstream.intervals.resampling import effective_number
+from drstream.intervals.statistic import Statistic
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What facts are made of."""
+
+    sums: Sums
+    labels: Sequence[Any]  # of the actions
+    stderr: Callable[[Statistic], float]
+    clustered: bool
+    estimated_propensities: bool
+    propensity_error: float = 0.0
+    estimators: Sequence[Estimator] = ()
+
+
+def facts_of(seen: Seen, j: int, name: str) -> Facts:
+    """The facts about policy j."""
+    sums = seen.sums
+    kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
+    unlogged, actions = _unlogged(sums.overlap, seen.labels, j)
+    known: dict[str, Any] = {
+        "unlogged": unlogged,
+        "unlogged_actions": actions,
+        "estimated_propensities": seen.estimated_propensities,
+        "propensity_error": seen.propensity_error,
+        "propensity_bias": _propensity_bias(seen, j),
+    }
+    if kind is None:  # nothing is known about the weights ν / p
+        return Facts(name, sums.n, **known)
+    mean = sums.mean_weight(j, kind)
+    total, squares = sums.weight_sums(j, kind)
+    found, clicks = sums.inspected, sums.overlap.clicks
+    rewarded, rewarded_squares = float(found.rewarded[j, kind]), float(found.rewarded_squares[j, kind])
+    largest = float(found.largest[j, kind])
+    kinds = [(rewarded, rewarded_squares)]
+    if clicks:
+        kinds.append((total - rewarded, squares - rewarded_squares))
+    facts = Facts(
+        name,
+        sums.n,
+        mean_weight=mean.value,
+        stderr=seen.stderr(mean),
+        ess=sums.ess(j, kind),
+        largest_share=largest / total if total > 0 else math.nan,
+        thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
+        rewarded=_effective(rewarded, rewarded_squares),
+        unrewarded=_effective(*kinds[1]) if clicks else math.nan,
+        large=squares / largest / largest if largest > 0 else math.nan,
+        large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
+        **known,
+    )
+    return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
+
+
+def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
+    """By estimator, how far wrong propensities can move the estimate."""
+    if not seen.propensity_error:
+        return {}
+    weighted = [e for e in seen.estimators if e.weight is not None]
+    return {e.of or e.name: seen.sums.propensity_bias(j, e, seen.propensity_error) for e in weighted}
+
+
+def _by_cluster(facts: Facts, sums: Sums, j: int, kind: int) -> Facts:
+    """Count clusters, not events, where events of one cluster depend on each other."""
+    weight, clicks = sums.bucket_weights(j, kind)
+    largest = float(weight.max())
+    if not largest > 0:
+        return replace(facts, clusters=0.0)
+    rare = math.nan
+    if clicks is not None and sums.overlap.clicks:
+        rare = min(effective_number(clicks), effective_number(weight - clicks))
+    large = float(((weight / largest) ** 2).sum())
+    return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
+
+
+def _unlogged(overlap: Overlap, labels: Sequence[Any], j: int) -> tuple[float, list[Any]]:
+    """The share of a policy's mass on actions that were never logged, and these actions."""
+    if not len(overlap.logged) or math.isnan(overlap.mass[j].sum()):
+        return math.nan, []
+    never = overlap.logged == 0
+    mass = overlap.mass[j]
+    actions = [label for label, missing, m in zip(labels, never, mass, strict=True) if missing and m > 0]
+    return float(mass[never].sum() / mass.sum()), actions
+
+
+def _effective(total: float, squares: float) -> float:
+    """The effective number of events whose weights have this sum, and this sum of squares."""
+    return total / squares * total if squares > 0 else 0.0

@@ -1,0 +1,82 @@
+"""What a result says about its intervals, as findings, and its estimates as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from drstream.findings import LOOK, Finding
+from drstream.intervals import methods
+from drstream.intervals.methods import Method
+
+
+def careful(policy: str, method: str, *, range_given: bool) -> Finding:
+    """The default interval is not the normal one."""
+    known = "" if range_given else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
+    text = (
+        f"The intervals of {policy} are {method} intervals, because few events decide on them, and normal intervals "
+        f"would be too narrow.{known}"
+    )
+    return Finding(LOOK, "interval", policy, math.nan, text)
+
+
+def too_narrow(policy: str, estimators: Sequence[str], *, down_sampled: bool, range_known: bool) -> Finding:
+    """The default interval is the normal one, and should not be."""
+    if down_sampled:
+        why, todo = "For a down-sampled log, no other method is known.", "Use more events."
+    elif not range_known:
+        why = "A method that allows for it needs the range of the rewards."
+        todo = "Give that range (reward_range), or use more events."
+    else:
+        why = "For estimators that change weights, no other method is known."
+        todo = "Read the intervals of the other estimators, or use more events."
+    text = (
+        f"The intervals of {policy} by {', '.join(estimators)} are probably too narrow, because few events decide on "
+        f"them. {why} {todo}"
+    )
+    return Finding(LOOK, "interval", policy, math.nan, text)
+
+
+def no_intervals(estimators: Sequence[str], chosen: Sequence[Method]) -> list[Finding]:
+    """Methods that were named, and are not known for some estimators."""
+    of_scores = [method.name for method in chosen if "reward_range" in method.needs]
+    if not estimators or not of_scores:
+        return []
+    others = ", ".join(method.name for method in methods.ALL.values() if "reward_range" not in method.needs)
+    text = (
+        f"There are no {' or '.join(of_scores)} intervals of {', '.join(estimators)}: such intervals are about a mean "
+        f"of scores with the weights ν / p. For these estimators, choose another method: {others}."
+    )
+    return [Finding(LOOK, "interval", None, math.nan, text)]
+
+
+def stopped_segments(by: Sequence[str], stopped: dict[tuple[Any, ...], list[Finding]], segments: int) -> Finding:
+    """Some segments have findings of level stop of their own."""
+    key, first = next(iter(stopped.items()))
+    name = ", ".join(f"{column}={value}" for column, value in zip(by, key, strict=True))
+    text = f"{len(stopped)} of {segments} segments have a finding of level stop, e.g. {name}: {first[0].message}"
+    return Finding(LOOK, "segments", None, float(len(stopped)), text)
+
+
+def measured_constants(policy: str, method: str, constants: Sequence[str]) -> Finding:
+    """An interval that could be guaranteed is not."""
+    text = (
+        f"The {method} intervals of {policy} rest on constants that were measured from the log "
+        f"({', '.join(constants)}), so their coverage is not guaranteed. Give these constants, or let them be the "
+        "largest possible ones."
+    )
+    return Finding(LOOK, "constants", policy, math.nan, text)
+
+
+def table(rows: Sequence[dict[str, Any]], given_the_model: str) -> list[str]:
+    """Return the lines of a table of estimates."""
+    width = max(len("policy"), *(len(row["policy"]) for row in rows))
+    lines = [f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}"]
+    for row in rows:
+        interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
+        ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
+        who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
+        beside = "; ".join(filter(None, [given_the_model * (given_the_model in row["method"]), row["warning"]]))
+        lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
+    return lines

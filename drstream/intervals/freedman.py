@@ -1,0 +1,211 @@
+"""The paper's finite-sample bound, Theorem 3.9, in Freedman's own form. It allows for imperfect propensities.
+
+Rewards and predictions are rescaled to [0, 1]; for IPS by the range of the rewards together with 0, as its model is 0.
+With probability 1 - α, for n events and L = ln(2 / α),
+
+    |estimate - value| <= δ_ϱ δ_Δ + D L / (3 n) + √((D L / (3 n))² + 2 v L / n),
+    v = V_x[r*(x, ν)] + 2 δ_ϱ δ_Δ + E[z²],  E[z²] <= M ϱ_max e_r̂,  D = M + max(1, ϱ_max).
+
+The paper has D = 1 + M, which fails where ϱ_max > 1. It holds for independent events, and for a logging policy that
+learns. Each constant is given by the user, measured from the log, or the largest possible one:
+
+    M       bound on the weights ν / μ̂              given: max_weight_bound=
+    δ_ϱ     bound on |1 - ϱ|, ϱ = μ / μ̂             given: propensity_error=; else 0, as propensities are exact
+    ϱ_max   bound on ϱ                              given, or 1 + δ_ϱ
+    δ_Δ     bound on E_ν|Δ|, only if δ_ϱ > 0        given, or mean w |r - r̂| / (1 - δ_ϱ), or 1
+    e_r̂     bound on E_ν[(r - r̂)²]                  given, or 1; E[z²] itself is measured instead
+    V_x     variance of r*(x, ν)                    given, or min{V (1 - V), s² - E[z²] + mean w (r - r̂)²}, or 1/4
+
+The mean of w |r - r̂| is E_ν[ϱ |r - r̂|], and ϱ >= 1 - δ_ϱ; hence the division. With the norms of Appendix C instead of
+these suprema and means, the formula is the same. A bound with a measured constant is no guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from drstream.intervals import needs
+from drstream.intervals.statistic import REWARD, UNDEFINED, Limits, Side, Statistic
+
+NAME = "freedman"
+GIVEN, MEASURED, LARGEST, EXACT = "given", "measured", "largest possible", "propensities are exact"
+GUARANTEED, NOT_GUARANTEED, IF_INDEPENDENT = "guaranteed", "constants measured", "if events are independent"
+
+
+class Constant(NamedTuple):
+    """A constant of the bound, and where it comes from."""
+
+    value: float
+    source: str
+
+
+def _own_form(n: float, log: float, variance: float, most: float) -> float:
+    first = most * log / (3 * n)
+    return first + math.sqrt(first**2 + 2 * variance * log / n)
+
+
+def _as_published(n: float, log: float, variance: float, most: float) -> float:
+    return 2 * max(most * log / n, math.sqrt(variance * log / n))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the bound.
+
+    deviation  Computes it from n, L, v and D, without δ_ϱ δ_Δ.
+    crude      Whether E[z²] is replaced by its bound M ϱ_max e_r̂, also if it is measured.
+    """
+
+    deviation: Callable[[float, float, float, float], float]
+    crude: bool
+
+
+FORMS = {
+    "freedman": Form(_own_form, crude=False),
+    "second moment": Form(_as_published, crude=False),
+    "theorem 3.9": Form(_as_published, crude=True),
+}
+
+
+def freedman(statistic: Statistic, limits: Limits) -> tuple[float, float]:
+    """Return the mean score ± the bound. The sides of a difference share the risk (a union bound)."""
+    check(statistic.sides, limits)
+    if not statistic.sides:
+        return UNDEFINED
+    log = math.log(2 * len(statistic.sides) / (1 - limits.confidence))
+    mean = half = 0.0
+    for side in statistic.sides:
+        mean += side.sign * float(side.score @ statistic.means)
+        half += _half(side, statistic, limits, log)
+    return (mean - half, mean + half) if math.isfinite(half) else UNDEFINED
+
+
+def _half(side: Side, statistic: Statistic, limits: Limits, log: float) -> float:
+    found = {name: constant.value for name, constant in _unit_constants(side, statistic, limits).items()}
+    bias = found["propensity_error"] * found["model_bias"]
+    variance = found["value_variance"] + 2 * bias + found["second_moment"]
+    most = found["max_weight"] + max(1.0, found["max_ratio"])
+    form = FORMS[limits.constants.form]
+    return _range(side, limits)[1] * (bias + form.deviation(statistic.n, log, variance, most))
+
+
+POWERS = {"model_bias": 1, "second_moment": 2, "value_variance": 2}  # of the rewards' unit
+
+
+def constants_of(statistic: Statistic, limits: Limits) -> list[dict[str, Constant]]:
+    """Return the constants of each side, in the units of the rewards."""
+    found = []
+    for side in statistic.sides:
+        scale, unit = _range(side, limits)[1], _unit_constants(side, statistic, limits)
+        found.append({name: Constant(c.value * scale ** POWERS.get(name, 0), c.source) for name, c in unit.items()})
+    return found
+
+
+def measured_constants(statistics: Sequence[Statistic], limits: Limits) -> list[str]:
+    """Return the names of the constants that were measured, for any of the statistics."""
+    sides = [side for statistic in statistics for side in constants_of(statistic, limits)]
+    return list(dict.fromkeys(name for side in sides for name, c in side.items() if c.source == MEASURED))
+
+
+def says(statistic: Statistic, limits: Limits) -> str:
+    """Return what the method's name is followed by: whether the coverage is guaranteed."""
+    if limits.clustered:
+        return IF_INDEPENDENT
+    if not statistic.sides:
+        return ""
+    return NOT_GUARANTEED if measured_constants([statistic], limits) else GUARANTEED
+
+
+def _range(side: Side, limits: Limits) -> tuple[float, float]:
+    """Return the low end and the length of the range that rewards, and the model, are rescaled from."""
+    low, high = needs.reward_range(NAME, limits)
+    if side.kind == REWARD:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return low, high - low
+
+
+def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
+    """Return the constants of a side for rewards in [0, 1]."""
+    if side.weight is None:
+        return _without_weight(side, statistic, limits)
+    told = limits.constants
+    error = limits.propensity_error or 0.0
+    ratio = Constant(1 + error, EXACT) if error == 0 else Constant(1 + error, GIVEN)
+    if told.max_ratio is not None:
+        ratio = Constant(told.max_ratio, GIVEN)
+    most = needs.weight_bound(NAME, [side], limits)
+    found = {
+        "max_weight": Constant(most, GIVEN),
+        "propensity_error": Constant(error, EXACT if error == 0 else GIVEN),
+        "max_ratio": ratio,
+        "model_bias": _model_bias(side, limits, error),
+        "second_moment": _second_moment(side, limits, most * ratio.value),
+    }
+    bias = error * found["model_bias"].value
+    return {**found, "value_variance": _value_variance(side, statistic, limits, bias)}
+
+
+def _without_weight(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
+    """The mean of predictions, or of rewards: only their variance counts."""
+    none = Constant(0.0, EXACT)
+    spread = Constant(0.25, LARGEST)
+    if limits.constants.measured:
+        spread = Constant(min(0.25, _variance(side, statistic, limits)), MEASURED)
+    found = dict.fromkeys(("max_weight", "propensity_error", "max_ratio", "model_bias", "second_moment"), none)
+    return {**found, "value_variance": spread}
+
+
+def _model_bias(side: Side, limits: Limits, error: float) -> Constant:
+    """δ_Δ"""
+    told, scale = limits.constants, _range(side, limits)[1]
+    if error == 0:
+        return Constant(0.0, EXACT)
+    if told.model_bias is not None:
+        return Constant(told.model_bias / scale, GIVEN)
+    if side.spread is None or not told.measured:
+        return Constant(1.0, LARGEST)
+    absolute, squared = side.spread.absolute / scale / (1 - error), side.spread.squared / scale**2 / (1 - error)
+    return Constant(min(1.0, absolute, math.sqrt(squared)), MEASURED)
+
+
+def _second_moment(side: Side, limits: Limits, factor: float) -> Constant:
+    """E[z²], or its bound: `factor`, M ϱ_max, times e_r̂."""
+    told, scale = limits.constants, _range(side, limits)[1]
+    if told.model_error is not None:
+        return Constant(factor * told.model_error / scale**2, GIVEN)
+    if side.spread is None or not told.measured:
+        return Constant(factor, LARGEST)
+    if FORMS[told.form].crude:
+        return Constant(factor * side.spread.squared / scale**2, MEASURED)
+    return Constant(side.spread.second / scale**2, MEASURED)
+
+
+def _value_variance(side: Side, statistic: Statistic, limits: Limits, bias: float) -> Constant:
+    """V_x[r*(x, ν)]. The value itself is known up to the bias of wrong propensities only."""
+    told, (low, scale) = limits.constants, _range(side, limits)
+    if told.value_variance is not None:
+        return Constant(told.value_variance / scale**2, GIVEN)
+    if side.spread is None or not told.measured:
+        return Constant(0.25, LARGEST)
+    value = (float(side.score @ statistic.means) - low) / scale
+    nearest = min(max(0.5, value - bias), value + bias)
+    most = max(0.0, nearest * (1 - nearest))
+    if bias == 0:
+        rest = (side.spread.squared - side.spread.second) / scale**2
+        most = min(most, max(0.0, _variance(side, statistic, limits) + rest))
+    return Constant(most, MEASURED)
+
+
+def _variance(side: Side, statistic: Statistic, limits: Limits) -> float:
+    if statistic.n < 2:
+        return math.inf
+    scale = _range(side, limits)[1]
+    return max(0.0, float(side.score @ statistic.comoment @ side.score)) / (statistic.n - 1) / scale**2
+
+
+def check(sides: Sequence[Side], limits: Limits) -> None:
+    needs.reward_range(NAME, limits)
+    needs.weight_bound(NAME, sides, limits)
