@@ -64,7 +64,8 @@ The policy is ε-greedy (ε = 0.1) and has a logistic regression for each of fou
 and the paper's had 40,000, so worst-case acceptance can complete only T = 200. The truth is the mean of simulations on
 the other 19%. It depends on the documents that the policy starts with, so each partition has its own:
 {"; ".join(truth)}, with a standard error of {stderr:.4f} each. Errors are differences to the truth of the same
-partition. Intervals are compared with the truth of the 80% that the logs are made of. All regressions, those of the policy and of l̂, have an intercept and minimise C Σ log-loss + |w|²/2 with
+partition. Intervals are compared with the truth of the 80% that the logs are made of. All regressions, those of the
+policy and of l̂, have an intercept and minimise C Σ log-loss + |w|²/2 with
 C = {C:g}. Among powers of ten, this C is the best by cross-validation on the first 1%. The paper does not say how it
 regularised.
 """
