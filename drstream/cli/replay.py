@@ -68,6 +68,10 @@ def replay(
         ),
     ] = None,
     c_max: Annotated[float | None, typer.Option(help="With --q: largest multiplier c; 1 by default.")] = None,
+    c: Annotated[
+        float | None,
+        typer.Option(help="With dr-ns-wc and rs: the multiplier, if the smallest propensity of all actions is known."),
+    ] = None,
     seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
     carry: Annotated[bool, typer.Option("--carry", help="Keep the values p/π from one replicate to the next.")] = False,
     replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
@@ -137,6 +141,7 @@ def replay(
             bias=targets,
             q=levels,
             c_max=c_max,
+            c=c,
             seed=seeds,
             carry=carry,
             replicates=replicates,

@@ -46,7 +46,18 @@ class Run(Protocol):
 def notes_on(run: Run) -> list[Note]:
     """Warnings and remarks about a result. Each note has a kind."""
     found = [] if run.complete else [Note(str(run.failure), "incomplete")]
-    for check in (_interrupted, _spread, _pilot, _selection, _inflation, _estimated, _rewards, _sketch, _skipped):
+    for check in (
+        _interrupted,
+        _spread,
+        _pilot,
+        _selection,
+        _inflation,
+        _smallest,
+        _estimated,
+        _rewards,
+        _sketch,
+        _skipped,
+    ):
         found += check(run)
     return found
 
@@ -102,6 +113,15 @@ def _estimated(run: Run) -> Iterator[Note]:
             "Neither the interval nor the bias that is shown allows for their error. Use logged propensities if there "
             "are any",
             "estimated propensities",
+        )
+
+
+def _smallest(run: Run) -> Iterator[Note]:
+    if run._options.smallest_logged:
+        yield Note(
+            f"c is the smallest propensity of the logged events, {run._options.c_max:.4g}. The smallest of all actions "
+            "may be smaller, and then some events are accepted too rarely. If you know it, give it as c",
+            "smallest propensity",
         )
 
 

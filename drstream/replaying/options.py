@@ -31,6 +31,7 @@ class Keywords(TypedDict, total=False):
 
     method: str
     c_max: float | None
+    c: float | None
     carry: bool
     replicates: int | None
     shards: int
@@ -61,6 +62,7 @@ class LaneOptions:
     carry: bool
     tracker: str  # "auto", "exact" or "sketch"
     most_replicates: int | None
+    smallest_logged: bool = False  # c is the smallest propensity of the logged events
     unit_rewards: bool = False  # the policy assumes rewards in [0, 1]
     bias: float | None = None  # target of the bias mass
     pilot_rows: int | None = None  # most events of the pilot; None: no limit
@@ -89,12 +91,18 @@ class Levels:
     q: tuple[float, ...] = (Q,)
     bias: tuple[float, ...] | str | None = None  # targets, or "auto"; None: q
     c_max: float = 1.0
+    c: float | None = None  # constant multiplier of dr-ns-wc and rs; None: the smallest propensity of the log
 
     @classmethod
-    def of(cls, method: str, bias: Any, q: Any, c_max: Any) -> Levels:
+    def of(cls, method: str, bias: Any, q: Any, c_max: Any, c: Any = None) -> Levels:
         """The levels that the parameters of `replay` ask for."""
         quantiles, largest = Q if q is None else q, 1.0 if c_max is None else c_max
         given = q is not None or c_max is not None
+        if c is not None and method in ADAPTIVE:
+            raise DrstreamError(
+                f"{parameter('c', c)} is the constant multiplier of dr-ns-wc and rs. {method} finds its own: leave it "
+                f"out, or give {parameter('bias')} or {parameter('c_max')}"
+            )
         if isinstance(bias, str) and not _is_auto(bias):
             raise DrstreamError(
                 f'{parameter("bias", bias)}: it must be a number in (0, 1), a list of numbers, or "{AUTO}"'
@@ -105,7 +113,7 @@ class Levels:
                     f"{parameter('bias', bias)}: {method} has a constant multiplier. Leave out {parameter('bias')}, or "
                     "choose dr-ns"
                 )
-            return cls(listed("q", quantiles), None, largest)
+            return cls(listed("q", quantiles), None, largest, c)
         if given:
             name, value = ("q", q) if q is not None else ("c_max", c_max)
             raise DrstreamError(
@@ -132,6 +140,11 @@ class Levels:
         for q in self.q:
             if not isinstance(q, Real) or not 0 <= q <= 1:
                 raise DrstreamError(f"{parameter('q', q)}: the quantile level must be in [0, 1]")
+        if self.c is not None:
+            if not isinstance(self.c, Real) or not 0 < self.c <= 1:
+                raise DrstreamError(f"{parameter('c', self.c)}: the multiplier must be in (0, 1]")
+            if self.c_max != 1.0:
+                raise DrstreamError(f"{parameter('c', self.c)} and {parameter('c_max', self.c_max)}: give one of them")
         if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
             raise DrstreamError(f"{parameter('c_max', self.c_max)}: the largest multiplier must be in (0, 1]")
         for target in self.targets:
@@ -203,7 +216,9 @@ class ReplayOptions:
     def adaptive(self) -> bool:
         return self.method in ADAPTIVE
 
-    def lanes(self, policies: Iterable[tuple[str, Any]], c_max: float) -> Iterator[LaneOptions]:
+    def lanes(
+        self, policies: Iterable[tuple[str, Any]], c_max: float, smallest_logged: bool = False
+    ) -> Iterator[LaneOptions]:
         """One lane for each policy, seed and level.
 
         The lanes of a grid of targets have random numbers of their own, and pilots of different lengths. Without the
@@ -219,6 +234,7 @@ class ReplayOptions:
                     horizon=int(self.horizon),
                     q=q,
                     c_max=c_max,
+                    smallest_logged=smallest_logged,
                     seed=sampling.stream(int(seed), stream),
                     carry=bool(self.carry),
                     tracker=self.tracker,

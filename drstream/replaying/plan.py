@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -110,10 +111,11 @@ def make_plan(
         folds=models.folds,
         start=models.start,
     )
-    c_max = float(options.levels.c_max)
-    if not options.adaptive:
-        c_max = min(c_max, smallest_propensity(log, reader, models, workers))
-    lanes = list(options.lanes(bound.items(), c_max))
+    c_max = float(options.levels.c_max if options.levels.c is None else options.levels.c)
+    smallest = math.inf
+    if not options.adaptive and options.levels.c is None:
+        smallest = smallest_propensity(log, reader, models, workers)
+    lanes = list(options.lanes(bound.items(), min(c_max, smallest), smallest <= c_max))
     preparation = Preparation(
         models=models,
         fixed={name: policy.policy for name, policy in bound.items() if isinstance(policy, Fixed)},

@@ -97,6 +97,7 @@ def replay(
     bias: float | str | Sequence[float] = "auto",
     q: float | Sequence[float] | None = None,
     c_max: float | None = None,
+    c: float | None = None,
     seed: int | Sequence[int] = 0,
     carry: bool = False,
     replicates: int | None = None,
@@ -131,6 +132,8 @@ def replay(
     q           Instead of bias, the quantile level of c in the paper's Algorithm 1, 0 <= q <= 1. A larger q accepts
                 more events and brings more bias. If only c_max is given, q is 0.01.
     c_max       With q, the upper limit of c, and its value in the first step; 1 by default.
+    c           For dr-ns-wc and rs, the multiplier. It should be the smallest propensity μ(a|x) of all actions and
+                contexts. By default, it is the smallest propensity of the logged events, which may be larger.
     seed        Random seed. The number u_k = drs.uniforms(seed, k, 1) decides whether event k is accepted.
     carry       With q, keep the set Q from one replicate to the next.
     replicates  Maximum number of replicates; with several targets or q, for each of them.
@@ -155,7 +158,7 @@ def replay(
     several = isinstance(policies, Mapping) or are_several(bias, q, seed)
     named = policies if isinstance(policies, Mapping) else {"policy": policies}
     z_score(confidence)
-    levels = Levels.of(method, bias, q, c_max)
+    levels = Levels.of(method, bias, q, c_max, c)
     options = ReplayOptions(method, horizon, levels, listed("seed", seed), carry, replicates, shards, tracker)
     options.check()
     workers = Workers.of(threads, executor, progress)

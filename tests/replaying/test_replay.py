@@ -210,6 +210,38 @@ def test_worst_case_c_of_a_filtered_split_or_streamed_log_is_that_of_its_events(
     assert low.c_max == 0.01
 
 
+@pytest.mark.parametrize("method", ["dr-ns-wc", "rs"])
+def test_a_constant_multiplier_that_the_user_knows(method):
+    """It replaces the smallest logged propensity, 0.06 here, also where it is larger. Only the latter gets a note."""
+    log = drs.Log(small_log(0, 900, 3, 1), actions=3)
+
+    def run(**options):
+        return drs.replay(log, drs.policies.Exp3(), 5, method=method, **options)
+
+    small, found, large = run(c=0.02), run(), run(c=0.2)
+    assert (small.c_max, found.c_max, large.c_max) == (0.02, 0.06, 0.2)
+    assert bits(small) == bits(run(c_max=0.02))
+    assert small.violations == 0 < large.violations
+    (note,) = [note for note in found.notes if note.kind == "smallest propensity"]
+    assert "c is the smallest propensity of the logged events, 0.06" in note
+    assert not small.notes
+    assert not [note for note in large.notes if note.kind == "smallest propensity"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"c": 0.1}, r"c=0.1 is the constant multiplier of dr-ns-wc and rs. dr-ns finds its own"),
+        ({"c": 0.0, "method": "rs"}, r"c=0.0: the multiplier must be in \(0, 1\]"),
+        ({"c": "a", "method": "rs"}, "c='a': the multiplier"),
+        ({"c": 0.1, "c_max": 0.2, "method": "rs"}, "c=0.1 and c_max=0.2: give one of them"),
+    ],
+)
+def test_constant_multipliers_that_are_none(options, message):
+    with pytest.raises(drs.DrstreamError, match=message):
+        drs.replay(drs.Log(small_log(0, 90, 3, 1), actions=3), drs.policies.Exp3(), 5, **options)
+
+
 def test_no_model_means_predictions_of_zero():
     log = drs.Log(small_log(0, 900, 3, 1), actions=3)
     with warnings.catch_warnings():
