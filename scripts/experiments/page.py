@@ -18,6 +18,34 @@ otherwise. The data is real where we can get it. Where the paper's data is not p
 instead. `scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
 """
 
+SLIPS = """## Slips in the paper that an implementer must know
+
+Each of these was checked by enumerating small worlds or by simulation.
+
+- **Section 5.3**: n ≥ (mT + ln(e/δ))/α events are not enough for m replicates with probability 1 - δ. n α ≥ mT + L +
+√(L² + 2mTL) with L = ln(1/δ) are (`tests/replaying/test_needed.py`). The observed rate α is an estimate of the one
+that the bound needs.
+
+- **IPS as a special case of DR**: its model is r̂ = 0, so Δ = -r*, and not r*. With the wrong sign, Theorem 3.5 gives
+another variance.
+
+- **Theorem 3.9**: D = 1 + M is too small if propensities can be too small, ϱ_max > 1. D = M + max(1, ϱ_max) holds
+([ADR 17](adr/0017-constants-of-the-bound.md)).
+
+- **The variance of DM, and Theorem 3.5**, are printed for deterministic policies ν.
+
+- **Algorithm 1** starts at t = 0 and ends at T + 1. The theory means T acceptances, and so does drstream.
+
+- **Theorem 5.1** needs the largest bias mass over all histories. A mean of measured ones is an estimate, and tends to
+be too small.
+
+- **DR-ns-wc and RS** need the smallest propensity of all actions in all contexts. The smallest one of the logged
+actions is larger.
+
+- **Appendix G** applies Freedman's inequality with a random number N of events. The length n of the log under the
+root is safe. The bound needs r̂ in [0, 1], and an M that truly bounds 1/p.
+"""
+
 
 def write(folder: Path, page: Path) -> None:
     """Writes the page, with a section for each experiment that has results in the folder."""
@@ -28,6 +56,7 @@ def write(folder: Path, page: Path) -> None:
             results = Results(path)
             text.append(experiment.section(results, folder / f"{name}.svg"))
             text.append(_how(name, results))
+    text.append(SLIPS)
     with atomic_path(page) as unfinished:
         unfinished.write_text(wrapped("\n".join(text)))
 
