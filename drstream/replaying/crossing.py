@@ -6,14 +6,13 @@ the same events, and some events are in the histories of several lanes. `Crossin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from drstream.kernels import crossing as kernels
 from drstream.replaying.grid import Shared
 from drstream.types import Floats
+
+IN_FLIGHT = 2  # chunks that lanes may be at, at a time
 
 
 class Crossing:
@@ -56,15 +55,17 @@ class Crossing:
 class Traces:
     """Space in which the lanes of a grid write c, c V_k and whether it was accepted, for each event of a chunk."""
 
-    def __init__(self, lanes: Sequence[Any], rows: int) -> None:
-        self.lanes = lanes
-        self.space = np.zeros((len(lanes), rows, 3))
-        self.crossing = Crossing(len(lanes))
+    def __init__(self, first: int, last: int, rows: int) -> None:
+        self.lanes = range(first, last)
+        self.crossing = Crossing(len(self.lanes))
+        self._spaces = [np.zeros((len(self.lanes), rows, 3)) for _ in range(IN_FLIGHT)]
 
-    def open(self, rows: int) -> None:
-        self.space[:, :rows] = 0.0
-        for lane, space in zip(self.lanes, self.space, strict=True):
-            lane.trace = space[:rows]
+    def open(self, number: int, rows: int) -> dict[int, Floats]:
+        """Space for a chunk, by lane. Chunks have numbers; those of IN_FLIGHT chunks in a row do not share space."""
+        space = self._spaces[number % IN_FLIGHT][:, :rows]
+        space[:] = 0.0
+        return dict(zip(self.lanes, space, strict=True))
 
-    def close(self, rows: int) -> None:
-        self.crossing.add(np.ascontiguousarray(self.space[:, :rows]))
+    def close(self, number: int, rows: int) -> None:
+        """Add the events of a chunk that all lanes have taken."""
+        self.crossing.add(np.ascontiguousarray(self._spaces[number % IN_FLIGHT][:, :rows]))

@@ -74,17 +74,18 @@ class Lane:
         self.complete: list[NDArray[np.void]] = []
         self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
         self.snapshot: Any = None  # the policy in the last recorded step (compiled) or in the step under way (Python)
-        self.trace = NO_TRACE  # where to write c, c V_k and whether it was accepted, for each event of a chunk
+        self.trace = NO_TRACE
         self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
 
     @property
     def done(self) -> bool:
         return bool(self.state[0].replicates == self.state[0].most_replicates)
 
-    def take(self, chunk: Chunk) -> None:
-        """Replay the chunk, unless the lane is done."""
+    def take(self, chunk: Chunk, trace: Floats = NO_TRACE) -> None:
+        """Replay the chunk, unless the lane is done. `trace` gets c, c V_k and 1 for accepted events."""
         if self.done:
             return
+        self.trace = trace
         self._reserve(chunk)
         state, before = self.state[0], int(self.state[0].all_events)
         events, lane = chunk.events(self.options.seed), self._arrays()

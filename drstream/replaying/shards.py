@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
@@ -19,10 +19,11 @@ from drstream.log.source import Part
 from drstream.models.calibration import Calibration
 from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk
-from drstream.replaying.crossing import Crossing, Traces
-from drstream.replaying.lanes import Lane
+from drstream.replaying.crossing import IN_FLIGHT, Crossing, Traces
+from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
+from drstream.types import Floats
 
 AHEAD_BYTES = 1 << 28  # of all prepared chunks that wait for lanes
 PATIENCE = 2.0  # seconds that shards in an executor have to end after Ctrl-C
@@ -152,7 +153,7 @@ def _replay(
 ) -> tuple[list[Outcome], Sums]:
     """Replay one shard in all lanes, from its first part to its last."""
     lanes = plan.lanes(stop, shard, rows)
-    grids = [Traces(lanes[first:last], plan.chunk_rows) for first, last in plan.grids]
+    grids = [Traces(first, last, plan.chunk_rows) for first, last in plan.grids]
     sums = Sums(Calibration(plan.preparation.typical_reward), crossings=[grid.crossing for grid in grids])
     interrupted = False
     first_row: int | None = None
@@ -164,34 +165,76 @@ def _replay(
             if len(lanes) > 1 and threads > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="drstream-lane"))
                 stack.callback(stop.set)  # runs before the pool is waited for
+            feed = _Feed(lanes, grids, pool)
             for item in chunks:
                 if isinstance(item, Counter):
                     sums.skipped += item
                     continue
                 sums.calibration.merge(item.calibration)
-                _feed(lanes, grids, item, pool)
+                feed.put(item)
                 first_row = item.block.batch.place.first_row if first_row is None else first_row
                 report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
                 if stop.is_set() or all(lane.done for lane in lanes):
                     break
+            feed.drain()
             interrupted = stop.is_set()
     except KeyboardInterrupt:
         interrupted = True
     return [lane.outcome(shard, interrupted) for lane in lanes], sums
 
 
-def _feed(lanes: list[Lane], grids: list[Traces], chunk: Chunk, pool: ThreadPoolExecutor | None) -> None:
-    rows = len(chunk.rows)
-    for grid in grids:
-        grid.open(rows)
-    if pool is None:
-        for lane in lanes:
-            lane.take(chunk)
-    else:
-        for future in [pool.submit(lane.take, chunk) for lane in lanes]:
-            execution.result_of(future)
-    for grid in grids:
-        grid.close(rows)
+class _Feed:
+    """Hands chunks to all lanes. Each lane takes them in order, but a lane need not wait for the others.
+
+    At most IN_FLIGHT chunks are under way. What lanes have in common is added up when all of them have taken a chunk,
+    while they take the next one.
+    """
+
+    def __init__(self, lanes: list[Lane], grids: list[Traces], pool: ThreadPoolExecutor | None) -> None:
+        self.lanes, self.grids, self.pool = lanes, grids, pool
+        self.number = 0
+        self.waiting: deque[tuple[int, int, list[Future[None]]]] = deque()  # number and rows of a chunk, its tasks
+
+    def put(self, chunk: Chunk) -> None:
+        number, rows = self.number, len(chunk.rows)
+        self.number += 1
+        traces = {lane: trace for grid in self.grids for lane, trace in grid.open(number, rows).items()}
+        if self.pool is None:
+            for i, lane in enumerate(self.lanes):
+                lane.take(chunk, traces.get(i, NO_TRACE))
+            self._close(number, rows)
+            return
+        before: list[Any] = self.waiting[-1][2] if self.waiting else [None] * len(self.lanes)
+        tasks = [
+            self.pool.submit(_take, lane, chunk, traces.get(i, NO_TRACE), before[i])
+            for i, lane in enumerate(self.lanes)
+        ]
+        self.waiting.append((number, rows, tasks))
+        if len(self.waiting) == IN_FLIGHT:
+            self._finish()
+
+    def drain(self) -> None:
+        """Wait for all chunks."""
+        while self.waiting:
+            self._finish()
+
+    def _finish(self) -> None:
+        number, rows, tasks = self.waiting[0]
+        for task in tasks:
+            execution.result_of(task)
+        self.waiting.popleft()
+        self._close(number, rows)
+
+    def _close(self, number: int, rows: int) -> None:
+        for grid in self.grids:
+            grid.close(number, rows)
+
+
+def _take(lane: Lane, chunk: Chunk, trace: Floats, before: Future[None] | None) -> None:
+    """Let a lane take a chunk after the one before, which a pool began earlier. If that failed, so does this."""
+    if before is not None:
+        before.result()
+    lane.take(chunk, trace)
 
 
 def _progress_text(lanes: list[Lane]) -> str:
