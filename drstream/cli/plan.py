@@ -138,7 +138,7 @@ def plan(
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
         max_weight_bound=max_weight_bound,
-        bias=bias if bias == "auto" else numbers(bias, "--bias"),
+        bias=bias if bias == "auto" else numbers(bias, "--bias", more=", or auto"),
         q=None if q is None else numbers(q, "--q"),
         c_max=c_max,
         seed=seed,

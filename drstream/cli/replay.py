@@ -57,7 +57,8 @@ def replay(
         str,
         typer.Option(
             help="Target of the bias mass: share of the policy's probability that the simulation may lose, e.g. 0.02. "
-            "'auto' tries several and pools those whose bias is small. Separate several by commas."
+            "'auto', unless --q or --c-max is given, tries several and pools those whose bias is small. Separate "
+            "several by commas."
         ),
     ] = "auto",
     q: Annotated[
@@ -67,14 +68,16 @@ def replay(
             "more events and adds bias. Separate several by commas."
         ),
     ] = None,
-    c_max: Annotated[float | None, typer.Option(help="With --q: largest multiplier c; 1 by default.")] = None,
+    c_max: Annotated[
+        float | None, typer.Option(help="With --q: largest multiplier c; 1 by default. Alone, q is 0.01.")
+    ] = None,
     c: Annotated[
         float | None,
         typer.Option(help="With dr-ns-wc and rs: the multiplier, if the smallest propensity of all actions is known."),
     ] = None,
     seed: Annotated[str, typer.Option(help="Random seed of the replay. Separate several by commas.")] = "0",
     carry: Annotated[bool, typer.Option("--carry", help="Keep the values p/π from one replicate to the next.")] = False,
-    replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates.")] = None,
+    replicates: Annotated[int | None, typer.Option(help="Maximum number of replicates of each target or q.")] = None,
     shards: Annotated[
         int, typer.Option(help="Number of contiguous pieces of the log that are replayed independently.")
     ] = 1,

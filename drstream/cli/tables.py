@@ -167,6 +167,10 @@ def show_replays(result: Replays) -> None:
     head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
     console.print(head, highlight=False, markup=False)
     console.print(table)
+    for one in result:
+        if one.complete and one.bias is not None:
+            text = f"{one.policy}: targets {one.targets}; {one.about_bias}; a pilot of {one.pilot_events:,} events"
+            console.print(text, highlight=False, markup=False)
     if how := first.how():
         console.print(how, highlight=False, markup=False)
     for note in result.notes:

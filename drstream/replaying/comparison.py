@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from drstream.errors import suggest
 from drstream.intervals import student, t_score
+from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
 from drstream.results import Estimate, Note
 
@@ -46,8 +47,10 @@ class Replays:
     def __getitem__(self, key: Any) -> Replay:
         """One simulation by policy, bias or q, and seed, in this order. A lone number is a seed if only seeds vary."""
         parts = key if isinstance(key, tuple) else (key,)
+        if AUTO not in self.policies:  # the only level that is a word: all runs have it, or none
+            parts = tuple(part for part in parts if part not in self.levels or part != AUTO)
         numbers = [part for part in parts if not isinstance(part, str)]
-        wanted: dict[str, Any] = dict(zip(("policy",), set(parts) - set(numbers), strict=False))
+        wanted: dict[str, Any] = dict(zip(("policy",), (p for p in parts if isinstance(p, str)), strict=False))
         only_seed = len(numbers) == 1 and len(self.levels) == 1 and len(self.seeds) > 1
         names = ("seed",) if only_seed else ("level_value", "seed")
         wanted |= dict(zip(names, numbers, strict=False))

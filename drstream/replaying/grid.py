@@ -12,13 +12,24 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drstream.intervals import t_score
 from drstream.types import Floats
 
 PRIOR = 0.5  # standard deviation of the slope, in ranges of the learning curve
+PIECES = 8  # of the learning curve, whose range says how much was learned
 MOST_SHARED = 0.99  # largest correlation that is believed
 LEAST = 0.02  # smallest eigenvalue of a matrix of correlations that is believed: each of them is an estimate
+
+
+def learned_range(curve: NDArray[np.void]) -> float:
+    """The range of a learning curve (kernels.replay.CURVE), in pieces of equal length."""
+    pieces = min(PIECES, len(curve))
+    starts = np.arange(pieces) * len(curve) // pieces
+    sums = [np.add.reduceat(curve[name], starts) for name in ("mean_reward", "mean_weight")]
+    rewards = sums[0] / sums[1]
+    return float(rewards.max() - rewards.min())
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,11 @@ def choose(tried: list[Tried], shared: Shared, learned: float, confidence: float
     noise, history = common.covariances(spread.variance, counts)
     between = noise + history
     spread = replace(spread, freedom=spread.freedom / _alike(between, spread.variance / counts))
+    if not np.isfinite(between).all() or not math.isfinite(spread.variance):
+        nothing = math.nan
+        n, value = int(counts.sum()), float(counts @ means / counts.sum())
+        mass = float(counts @ masses / counts.sum())
+        return Choice(used[-1] + 1, value, nothing, nothing, nothing, n, mass, nothing, nothing)
     slope, slope_error = _slope(means, masses, np.diag(spread.variance / counts) + between, PRIOR * learned)
     found = [_pooled(means[:k], counts[:k], spread, noise[:k, :k], history[:k, :k]) for k in range(1, len(used) + 1)]
     pooled_mass = (counts * masses).cumsum() / counts.cumsum()

@@ -20,6 +20,11 @@ def events_needed(replicates: int, horizon: int, acceptance: float, failure: flo
     return math.ceil((steps + log + math.sqrt(log * log + 2 * steps * log)) / acceptance)
 
 
+def with_pilot(events: int, pilot: int) -> int:
+    """Events of a log that leave so many after its pilot, which takes a tenth of the log at most."""
+    return min(math.ceil(events / 0.9), events + pilot)
+
+
 def replicates_expected(events: float, horizon: int, acceptance: float) -> float:
     """Number of complete replicates that so many events give on average, at this rate: the last one is cut off."""
     return max(events * acceptance / horizon - 0.5, 0.0)

@@ -148,6 +148,8 @@ class Levels:
         if not isinstance(self.c_max, Real) or not 0 < self.c_max <= 1:
             raise DrstreamError(f"{parameter('c_max', self.c_max)}: the largest multiplier must be in (0, 1]")
         for target in self.targets:
+            if isinstance(target, str):
+                raise DrstreamError(f"{_several('bias', self.targets)}: several targets must be numbers in (0, 1)")
             if not isinstance(target, Real) or not 0 < target < 1:
                 raise DrstreamError(
                     f'{parameter("bias", target)}: the target of the bias mass must be in (0, 1), e.g. 0.02, or "auto";'

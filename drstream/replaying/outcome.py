@@ -69,13 +69,10 @@ class Outcome:
 
     @classmethod
     def pool(cls, outcomes: list[Outcome]) -> Outcome:
-        """Merge the outcomes of lanes that replayed the same events."""
-        merged = cls.merge(outcomes)
+        """Merge the outcomes of lanes that replayed the same events. Events are those of the first, with its pilot."""
+        first = outcomes[0]
         return replace(
-            merged,
-            events=max(outcome.events for outcome in outcomes),
-            left_over=max(outcome.left_over for outcome in outcomes),
-            pilot_events=max(outcome.pilot_events for outcome in outcomes),
+            cls.merge(outcomes), events=first.events, left_over=first.left_over, pilot_events=first.pilot_events
         )
 
 

@@ -128,7 +128,7 @@ def replay(
     bias        Target of the bias mass, in (0, 1): the multiplier c is the largest one that loses at most this share of
                 the policy's probability. The first replicate is a pilot, which finds c and does not count. "auto" runs
                 several targets side by side, with random numbers of their own, pools them as far as their bias is
-                small, and puts the measured bias into the interval.
+                small, and puts the measured bias into the interval. If q or c_max is given, "auto" does not apply.
     q           Instead of bias, the quantile level of c in the paper's Algorithm 1, 0 <= q <= 1. A larger q accepts
                 more events and brings more bias. If only c_max is given, q is 0.01.
     c_max       With q, the upper limit of c, and its value in the first step; 1 by default.

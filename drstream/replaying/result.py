@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from drstream.errors import NotEnoughEventsError
 from drstream.intervals import student, t_score
-from drstream.replaying.grid import Choice, Shared, Tried, choose
-from drstream.replaying.needed import FAILURE, events_needed
+from drstream.replaying.grid import Choice, Shared, Tried, choose, learned_range
+from drstream.replaying.needed import FAILURE, events_needed, with_pilot
 from drstream.replaying.notes import notes_on
 from drstream.replaying.options import AUTO, LaneOptions
 from drstream.replaying.outcome import Outcome
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 
 MEASURED = 50  # minimum number of simulated steps from which a bias mass ε_t is measured
-LEARNING_BINS = 8  # pieces of the learning curve whose range says how much was learned
 NOTHING = Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
 
 
@@ -91,7 +89,7 @@ class Replay(WithModels):
         choice, used = None, list(tried)
         if any(one.complete for one in tried):
             found = [Tried(one._outcome.replicates["average"], one._mass) for one in tried]
-            learned = _learned(Outcome.pool([one._outcome for one in tried]).curve)
+            learned = learned_range(Outcome.pool([one._outcome for one in tried]).curve)
             choice = choose(found, shared, learned, first.confidence)
             used = used[: choice.lanes]
         options = first._options if choice else last._options
@@ -336,7 +334,8 @@ class Replay(WithModels):
         if outcome.events == 0:
             return NotEnoughEventsError(f"no event is left after the pilot, which took {outcome.pilot_events:,}")
         rate = max(outcome.accepted, 1) / outcome.considered
-        one, ten = (events_needed(m, self.horizon, rate) for m in (1, 10))
+        pilot = 0 if self.bias is None else math.ceil(self.horizon / rate)
+        one, ten = (with_pilot(events_needed(m, self.horizon, rate), pilot) for m in (1, 10))
         each = f" of each of {self.shards} shards" if self.shards > 1 else ""
         more = "more than" if not outcome.accepted else "about"
         remedy = "dr-ns" if not self.adaptive else "a larger q" if self.bias is None else "a larger bias"
@@ -347,6 +346,7 @@ class Replay(WithModels):
             f"{self.method}, {self.level}). It takes {more} {one:,} events{each} for one replicate and {ten:,} for "
             f"ten, with probability {1 - FAILURE:.0%} if events are accepted at this rate. Give more events, "
             f"{'fewer shards, ' if each else ''}a shorter horizon, or {remedy}"
+            + ("" if outcome.accepted else ". Or does the policy never take an action of the log?")
         )
         error.steps, error.acceptance = outcome.steps_left_over, self.acceptance
         error.events_for_one, error.events_for_ten = one, ten
@@ -383,7 +383,9 @@ class Replay(WithModels):
         return {
             "policy": self.policy,
             "method": self.method,
-            "bias": self._largest_target,
+            "level": self.level,
+            "bias": math.nan if self.bias == AUTO else self._largest_target,
+            "largest_target": self._largest_target,
             "q": self.q if self.adaptive else math.nan,
             "seed": self.seed,
             "horizon": self.horizon,
@@ -442,7 +444,13 @@ class Replay(WithModels):
         return json.dumps(self.to_dict(), indent=indent)
 
     @property
-    def _about_bias(self) -> str:
+    def targets(self) -> str:
+        """The targets of the bias mass in the result, in words; empty if c follows something else."""
+        used = self._tried if self._choice is None else self._tried[: self._choice.lanes]
+        return ", ".join(f"{one._options.bias:g}" for one in used if one._options.bias is not None)
+
+    @property
+    def about_bias(self) -> str:
         mass, found = f"bias mass {self.bias_mass:.3g}", self._choice
         if found is not None and not math.isnan(found.slope):
             return f"{mass}, measured bias {found.slope * found.mass:+.2g} ± {found.slope_error * found.mass:.2g}"
@@ -452,13 +460,12 @@ class Replay(WithModels):
 
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
-        mass = f"; {self._about_bias}" if self.complete and self.method != "dm" else ""
+        mass = f"; {self.about_bias}" if self.complete and self.method != "dm" else ""
         lines = [f"{head}, {self.level}, seed {self.seed}"]
         if self.complete:
             how = f"{self.complete:,}, each of {self.horizon:,} steps"
             if self._choice is not None:
-                targets = [f"{one._options.bias:g}" for one in self._tried[: self._choice.lanes]]
-                how += f", with targets {', '.join(targets)} of the bias mass"
+                how += f", with targets {self.targets} of the bias mass"
             lines += [
                 f"  reward per step    {_with_interval(self.value, self.low, self.high)}",
                 f"  cumulative reward  {_with_interval(self.cumulative, self.cumulative_low, self.cumulative_high)}",
@@ -473,18 +480,6 @@ class Replay(WithModels):
         if how := self.how():
             lines.append(f"  models             {how}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-
-def _learned(curve: NDArray[np.void]) -> float:
-    """The range of the learning curve, in pieces of equal length."""
-    pieces = [np.add.reduceat(curve[name], _starts(len(curve))) for name in ("mean_reward", "mean_weight")]
-    rewards = pieces[0] / pieces[1]
-    return float(rewards.max() - rewards.min())
-
-
-def _starts(bins: int) -> Ints:
-    pieces = min(LEARNING_BINS, bins)
-    return np.arange(pieces) * bins // pieces
 
 
 def _share(part: int, whole: int) -> float:

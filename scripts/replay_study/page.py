@@ -155,9 +155,10 @@ def _overall(study: Study) -> str:
     return f"""## Coverage
 
 Over all cells, the default interval contains the truth in {_percent(everything.coverage)} ±
-{_percent(everything.coverage_error)} % of {everything.known:,} runs, {verdict} the {AIM:.0%} that we aim at. The half
-width is the median. "No interval" counts runs with fewer than two replicates, which show none; a run by q is missing
-altogether if no replicate of any learner was complete. The rows of q have fewer logs, and leave out the Python policy.
+{_percent(everything.coverage_error)} % of {everything.known:,} runs, {verdict} the {AIM:.0%} that we aim at. We also
+aim at {LEAST:.0%} in every cell; the [worst cells](#the-worst-cells) are below. The half width is the median. "No
+interval" counts runs with fewer than two replicates, which show none. The rows of q have fewer logs, leave out the
+Python policy, and leave out logs on which no learner completed a replicate.
 
 {table(heads, rows)}"""
 
@@ -233,7 +234,23 @@ def _worst(study: Study) -> str:
 The twelve cells in which the default covers least. With {logs} logs, a cell whose true coverage is 95 % shows less than
 {LEAST:.0%} with probability {chance:.2f}, so about {chance * len(study.cells):.0f} of {len(study.cells)} cells would.
 
-{table(["K", "T", "logging policy", "learner", "coverage, %", "bias, %", "rmse, %", "replicates"], rows)}"""
+{table(["K", "T", "logging policy", "learner", "coverage, %", "bias, %", "rmse, %", "replicates"], rows)}
+
+The six cells whose error is the largest compared with the best fixed (q, c_max) of the same cell in hindsight:
+
+{table(["K", "T", "logging policy", "learner", "default, %", "best, %", "ratio"], _behind(study))}"""
+
+
+def _behind(study: Study) -> list[list[Any]]:
+    levels = [m for m in study.methods if m.startswith("q")]
+    logs = min((study.logs(m) for m in levels), default=0)
+    found = []
+    for cell in study.cells:
+        errors = [one.rmse for one in (study.runs(m, [cell], logs) for m in levels) if len(one) == logs]
+        if errors:
+            ours = study.runs(AUTO, [cell], logs).rmse
+            found.append([*cell, _percent(ours), _percent(min(errors)), f"{ours / min(errors):.2f}"])
+    return sorted(found, key=lambda row: -float(row[-1]))[:6]
 
 
 def _averages(study: Study) -> str:
