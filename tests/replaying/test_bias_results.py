@@ -80,9 +80,11 @@ def test_the_grid_shows_every_target_and_which_are_in_the_result(log):
     for row in grid.to_pylist():
         assert row["bias_mass"] <= row["bias"] * 1.5  # measured on the replicates alone
         assert 0 < row["c"] <= 1
-    assert run.row()["bias"] == options.GRID[first - 1]
+    row = run.row()
+    assert (row["level"], row["largest_target"]) == ("bias = auto", options.GRID[first - 1])
+    assert math.isnan(row["bias"])
     assert run.bias == "auto"
-    assert run.events == 3000 - min(grid["pilot_events"].to_pylist()[:first])
+    assert run.events + run.pilot_events == 3000
     single = replay(log, bias=0.05).grid.to_pylist()
     assert [(row["bias"], row["pooled"]) for row in single] == [(0.05, True)]
     assert math.isnan(replay(log, q=0.1).grid["bias"][0].as_py())
@@ -107,7 +109,8 @@ def test_tables_have_the_columns_and_json_round_trips(log, levels):
     assert found["value"] == run.value
     assert found["pilot_events"] == run.pilot_events
     assert found["c"] == run.multiplier
-    assert found["bias"] == (None if "q" in levels else row["bias"])
+    assert found["bias"] == levels.get("bias")
+    assert found["level"] == run.level
     assert found["q"] == levels.get("q")
     assert len(found["grid"]) == len(run.grid)
     assert [each["value"] for each in found["grid"]] == run.grid["value"].to_pylist()
@@ -145,6 +148,7 @@ def test_several_targets_are_found_by_their_number(log):
     runs = drs.replay(log, policies, 20, bias=[0.02, 0.1])
     assert runs.levels == [0.02, 0.1]
     assert runs["a", 0.1].bias == 0.1
+    assert drs.replay(log, policies, 15)["a", "auto"].policy == "a"
     assert runs["b", 0.02, 0].row()["bias"] == 0.02
     with pytest.raises(KeyError, match=r"give policy, bias and seed, of policies .* bias \[0.02, 0.1\], seeds \[0\]"):
         runs["a"]
@@ -224,7 +228,7 @@ def test_a_shard_without_a_replicate_to_make_has_no_pilot(tmp_path):
         ({"bias": math.nan}, "bias=nan: the target"),
         ({"bias": math.inf}, "bias=inf: the target"),
         ({"bias": [0.1, 2]}, "bias=2: the target"),
-        ({"bias": ["a", 0.1]}, "bias='a': the target"),
+        ({"bias": ["a", 0.1]}, r"bias=\['a', 0.1\]: several targets must be numbers"),
         ({"bias": True}, "bias=True"),
         ({"bias": [0.1, 0.1]}, r"bias=\[0.1, 0.1\]: give at least one value, and none of them twice"),
         ({"bias": []}, r"bias=\[\]: give at least one value"),
@@ -266,7 +270,9 @@ def test_a_log_that_is_too_short_says_how_many_events_it_takes(levels):
     error = caught.value
     events = 540 if levels else 585  # the last simulation of a grid has the shortest pilot
     assert error.acceptance == error.steps / events
-    one, ten = (bernstein(steps, error.acceptance) for steps in (5000, 50_000))
+    pilot = math.ceil(5000 / error.acceptance)  # or a tenth of the log
+    needed = [bernstein(steps, error.acceptance) for steps in (5000, 50_000)]
+    one, ten = (min(math.ceil(n / 0.9), n + pilot) for n in needed)
     assert (error.events_for_one, error.events_for_ten) == (one, ten)
     text = str(error)
     assert f"{events} events simulated {error.steps} steps" in text
