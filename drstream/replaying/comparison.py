@@ -1,4 +1,4 @@
-"""What a replay of several policies, q or seeds returns: the runs beside each other, and their differences."""
+"""What a replay of several policies, bias, q or seeds returns: the runs beside each other, and their differences."""
 
 from __future__ import annotations
 

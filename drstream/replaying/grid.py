@@ -92,8 +92,7 @@ def choose(tried: list[Tried], shared: Shared, learned: float, confidence: float
     masses = np.array([tried[i].mass for i in used])
     common = shared.of(used)
     if counts.sum() < 2:
-        unknown = math.nan
-        return Choice(used[0] + 1, float(means[0]), unknown, unknown, unknown, 1, float(masses[0]), unknown, unknown)
+        return _without_interval(used, means, counts, masses)
     spread = _spread([tried[i].averages for i in used], common)
     least = float(counts @ (np.diag(common.noise) * counts)) / counts.sum()  # the noise of the evaluation alone
     spread = replace(spread, variance=max(spread.variance, least))
@@ -101,10 +100,7 @@ def choose(tried: list[Tried], shared: Shared, learned: float, confidence: float
     between = noise + history
     spread = replace(spread, freedom=spread.freedom / _alike(between, spread.variance / counts))
     if not np.isfinite(between).all() or not math.isfinite(spread.variance):
-        nothing = math.nan
-        n, value = int(counts.sum()), float(counts @ means / counts.sum())
-        mass = float(counts @ masses / counts.sum())
-        return Choice(used[-1] + 1, value, nothing, nothing, nothing, n, mass, nothing, nothing)
+        return _without_interval(used, means, counts, masses)
     slope, slope_error = _slope(means, masses, np.diag(spread.variance / counts) + between, PRIOR * learned)
     found = [_pooled(means[:k], counts[:k], spread, noise[:k, :k], history[:k, :k]) for k in range(1, len(used) + 1)]
     pooled_mass = (counts * masses).cumsum() / counts.cumsum()
@@ -127,6 +123,13 @@ def choose(tried: list[Tried], shared: Shared, learned: float, confidence: float
         slope=slope,
         slope_error=slope_error,
     )
+
+
+def _without_interval(used: list[int], means: Floats, counts: Floats, masses: Floats) -> Choice:
+    """All replicates, if one of them is all there is, or if weights are too large for a variance."""
+    n, unknown = counts.sum(), math.nan
+    value, mass = float(counts @ means / n), float(counts @ masses / n)
+    return Choice(used[-1] + 1, value, unknown, unknown, unknown, int(n), mass, unknown, unknown)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One simulation of a policy: its state, and how a chunk of the log passes through it.
 
-A lane is a policy with one q and one seed. Kinds of policies differ in how they give probabilities: a compiled policy
-event by event, a Python policy for some events ahead, and a fixed policy for the whole chunk.
+A lane is a policy with one q or target of the bias mass, and one seed. Kinds of policies differ in how they give
+probabilities: a compiled policy event by event, a Python policy for some events ahead, and a fixed policy for the whole
+chunk.
 """
 
 from __future__ import annotations

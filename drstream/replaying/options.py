@@ -132,10 +132,6 @@ class Levels:
         """Targets of the bias mass, in the order in which they are shown."""
         return GRID if self.bias == AUTO or self.bias is None else self.bias  # type: ignore[return-value]
 
-    @property
-    def several(self) -> bool:
-        return not self.automatic and len(self.q if self.bias is None else self.bias) > 1
-
     def check(self, method: str) -> None:
         for q in self.q:
             if not isinstance(q, Real) or not 0 <= q <= 1:

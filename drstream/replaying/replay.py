@@ -1,4 +1,4 @@
-"""The one pass for policies that learn: log -> chunks -> lanes (a policy, a q and a seed each) -> replicates -> result.
+"""The one pass for policies that learn: log -> chunks -> lanes (a policy, a bias or q, a seed) -> replicates -> result.
 
 Algorithm 1 of the paper (DR-ns, section 5.3) and its variants. Threads read and prepare chunks ahead. Each lane takes
 the chunks in the order of the log.

@@ -90,7 +90,8 @@ class Replay(WithModels):
         if any(one.complete for one in tried):
             found = [Tried(one._outcome.replicates["average"], one._mass) for one in tried]
             learned = learned_range(Outcome.pool([one._outcome for one in tried]).curve)
-            choice = choose(found, shared, learned, first.confidence)
+            with np.errstate(all="ignore"):  # weights of 1e200 and more give no interval
+                choice = choose(found, shared, learned, first.confidence)
             used = used[: choice.lanes]
         options = first._options if choice else last._options
         outcome = Outcome.pool([one._outcome for one in used]) if choice else last._outcome

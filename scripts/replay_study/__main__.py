@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/replays", description="Compare replay with true online runs.")
     parser.add_argument("--page", action="store_true", help="write the page from results, and simulate nothing")
-    parser.add_argument("--logs", type=int, default=40, help="logs of each cell (default: %(default)s)")
-    parser.add_argument("--q-logs", type=int, default=20, help="those that q is tried on, too (default: %(default)s)")
+    parser.add_argument("--logs", type=int, default=32, help="logs of each cell (default: %(default)s)")
+    parser.add_argument("--q-logs", type=int, default=16, help="those that q is tried on, too (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/replay_study", help="folder of results")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: %(default)s)")

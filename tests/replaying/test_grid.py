@@ -62,6 +62,16 @@ def test_all_choices_occur():
     assert lanes == {1, 2, 3, 4}
 
 
+@pytest.mark.parametrize("noise", [math.nan, math.inf])
+def test_weights_too_large_for_a_variance_give_no_bounds(noise):
+    tried, shared = drawn(0, [3, 4])
+    with np.errstate(all="ignore"):
+        got = choose(tried, Shared(np.full((2, 2), noise), shared.history), 1.0, CONFIDENCE)
+    assert (got.lanes, got.n) == (2, 7)
+    assert got.value == pytest.approx(np.mean(np.concatenate([one.averages for one in tried])))
+    assert all(math.isnan(x) for x in (got.stderr, got.low, got.high))
+
+
 def test_one_replicate_in_all_has_no_bounds():
     for counts, lanes in (([1], 1), ([0, 1, 0], 2), ([0, 0, 1], 3)):
         tried, shared = drawn(0, counts)
