@@ -24,7 +24,8 @@ ESTIMATORS = ("ips", "snips", "dr")
 LEVELS, USUAL = (0.9, 0.95, 0.99), 0.95
 QUICK = ("normal", "cluster", "likelihood", "gamma")  # methods that take little time
 DEFAULT, ALWAYS = "default", "anytime, at all times"
-LARGEST = "freedman, guaranteed"  # its constants are the largest possible ones, and not measured
+LARGEST = "freedman, largest"  # its constants are the largest possible ones, and not measured
+GIVEN = "freedman, given"  # its constants are the true ones
 COUNTED = "cluster, each counts"  # degrees of freedom: the number of clusters, not their effective number
 Key = tuple[str, str, float, str]  # what is estimated, estimator, level, method
 
@@ -98,7 +99,6 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
     for level in LEVELS if full else (USUAL,):
         named = _with(result, replace(result._settings, confidence=level))
         default = _with(result, Settings((), level, told, None, world.cluster))
-        guaranteed = _with(result, replace(named._settings, names=("freedman",), constants=Constants(measured=False)))
         usual = _with(result, replace(named._settings, names=tuple(n for n in names if n in QUICK)))
         for what, estimator, truth, pick in _cases(world):
             if level != USUAL and what not in _some(world):
@@ -106,9 +106,11 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
             found = pick(named if what in _some(world) else usual, estimator)
             for name, (low, high) in found.intervals.items():
                 counts.intervals[what, estimator, level, name].add(low, high, truth)
-            if full and what in _some(world):
-                sure = pick(guaranteed, estimator)
-                counts.intervals[what, estimator, level, LARGEST].add(sure.low, sure.high, truth)
+            if full and what in _some(world) and world.cluster is None:
+                for name, constants in _guarantees(world, what, estimator).items():
+                    settings = replace(named._settings, names=("freedman",), constants=constants)
+                    sure = pick(_with(result, settings), estimator)
+                    counts.intervals[what, estimator, level, name].add(sure.low, sure.high, truth)
             if world.cluster is not None:
                 half = t_score(level, _filled_buckets(result) - 1) * found.stderr
                 counts.intervals[what, estimator, level, COUNTED].add(found.value - half, found.value + half, truth)
@@ -134,6 +136,11 @@ def _some(world: World) -> tuple[str, str]:
     """What all methods and levels are measured for. The rest is measured at 95 %, for methods that take little time."""
     first, second = list(world.policies)[:2]
     return first, f"{first} - {second}"
+
+
+def _guarantees(world: World, what: str, estimator: str) -> dict[str, Constants]:
+    """Return constants of Theorem 3.9 that hold, and so guarantee the coverage."""
+    return {GIVEN: world.constants(what.split(" - "), estimator), LARGEST: Constants(measured=False)}
 
 
 def _with(result: Evaluation, settings: Settings) -> Evaluation:

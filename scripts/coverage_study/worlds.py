@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import drstream as drs
+from drstream.intervals.statistic import Constants
 
 Floats = NDArray[np.float64]
 CLICKS = (0.0, 1.0)
@@ -64,6 +65,18 @@ class World:
     def truth(self) -> dict[str | None, float]:
         """The true value of each policy. That of the logging policy has the key None."""
         return {None: self.value(self.logging)} | {name: self.value(nu) for name, nu in self.policies.items()}
+
+    def constants(self, policies: Sequence[str], estimator: str) -> Constants:
+        """Return the true constants of Theorem 3.9, the largest over some policies."""
+        model = self.predicted if estimator == "dr" else np.zeros_like(self.reward)
+        noise = self.reward * (1 - self.reward) / (1.0 if self.spread is None else 1 + self.spread)
+        errors = noise + (self.reward - model) ** 2
+        chosen = [self.policies[name] for name in policies]
+        return Constants(
+            model_error=float(max((nu * errors).sum(axis=1).mean() for nu in chosen)),
+            value_variance=float(max((nu * self.reward).sum(axis=1).var() for nu in chosen)),
+            measured=False,
+        )
 
     def tables(self, rng: np.random.Generator, count: int) -> list[pa.Table]:
         return [self.table(rng) for _ in range(count)]

@@ -14,8 +14,9 @@ HEAD = """# The paper's experiments
 `scripts/paper all` runs the experiments and writes this page. Every number on it comes from the rows in
 [paper/](paper/). The paper is Dudík, Erhan, Langford and Li, *Doubly Robust Policy Evaluation and Optimization*. The
 numbers of sections, tables and figures are the paper's. ± is one standard error over repetitions, unless the text says
-otherwise. The data is real where we can get it. Where the paper's data is not public, the text names what we use
-instead. `scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
+otherwise. "IPS" is that of the paper: of losses in figures 1 and 2, of visits in figure 3, of rewards in table 2. The
+data is real where we can get it. Where the paper's data is not public, the text names what we use instead.
+`scripts/paper figure1 --quick` takes seconds. `--data FOLDER` names the folder that holds the data.
 """
 
 SLIPS = """## Slips in the paper that an implementer must know
@@ -49,13 +50,12 @@ root is safe. The bound needs r̂ in [0, 1], and an M that truly bounds 1/p.
 
 def write(folder: Path, page: Path) -> None:
     """Writes the page, with a section for each experiment that has results in the folder."""
-    text = [HEAD]
-    for name, experiment in EXPERIMENTS.items():
-        path = folder / f"{name}.parquet"
-        if path.is_file():
-            results = Results(path)
-            text.append(experiment.section(results, folder / f"{name}.svg"))
-            text.append(_how(name, results))
+    paths = {name: folder / f"{name}.parquet" for name in EXPERIMENTS}
+    known = {name: Results(path) for name, path in paths.items() if path.is_file()}
+    text = [HEAD, _made(known)]
+    for name, results in known.items():
+        text.append(EXPERIMENTS[name].section(results, folder / f"{name}.svg"))
+        text.append(_how(name, results))
     text.append(SLIPS)
     with atomic_path(page) as unfinished:
         unfinished.write_text(wrapped("\n".join(text)))
@@ -65,6 +65,13 @@ def wrapped(text: str) -> str:
     """Wraps paragraphs at 120 characters. Headings, tables and figures stay as they are."""
     blocks = text.strip().split("\n\n")
     return "\n\n".join(b if b.lstrip()[0] in "#|!" else _filled(b) for b in blocks) + "\n"
+
+
+def _made(known: dict[str, Results]) -> str:
+    """From which commits, and in what time."""
+    commits = list(dict.fromkeys(results.about["commit"] for results in known.values()))
+    minutes = sum(float(results.about["seconds"]) for results in known.values()) / 60
+    return f"All results together took {minutes:.0f} minutes. They are of commit {', '.join(commits)}.\n"
 
 
 def _how(name: str, results: Results) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,7 @@ from drstream.execution import usable_cores
 from drstream.storage import atomic_path
 
 Row = dict[str, Any]
+ROOT = Path(__file__).parents[2]
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -89,9 +91,20 @@ def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> P
         "seconds": f"{time.perf_counter() - started:.1f}",
         "workers": str(setting.workers),
         "date": time.strftime("%Y-%m-%d"),
+        "commit": _commit(),
     }
     setting.output.mkdir(parents=True, exist_ok=True)
     path = setting.output / f"{name}.parquet"
     with atomic_path(path) as unfinished:
         pq.write_table(table.replace_schema_metadata(about), unfinished)
     return path
+
+
+def _commit() -> str:
+    """The commit that is checked out, with a plus sign if files differ from it."""
+    found = []
+    for command in ("rev-parse --short=10 HEAD", "status --porcelain --untracked-files=no -- drstream scripts"):
+        ran = subprocess.run(["git", *command.split()], cwd=ROOT, capture_output=True, text=True, check=False)
+        found.append(ran.stdout.strip())
+    commit, changed = found
+    return f"{commit}{'+' * bool(changed)}" if commit else "unknown"

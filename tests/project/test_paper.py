@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from scripts.experiments import data, page
+from scripts.experiments import data, page, trials
 from scripts.experiments.adaptive import run as adaptive
 from scripts.experiments.classification import run as classification
 from scripts.experiments.slotting import run as slotting
@@ -63,13 +63,13 @@ def test_figure_1(setting):
     names = "data", "classifier", "estimator", "error", "truth"
     sets, form, estimator, error, truth = columns(classification.figure1(setting), *names)
     for name in classification.SMALL:
-        mine = (sets == name) & (form == "standardised")
+        mine = (sets == name) & (form == "default")
         off = {e: (error - truth)[mine & (estimator == e)] for e in np.unique(estimator)}
         assert {len(values) for values in off.values()} == {100}
-        for unbiased in ("ips", "dr", "ips of losses"):
+        for unbiased in ("ips", "dr", "ips of rewards"):
             assert abs(off[unbiased].mean()) < 4 * off[unbiased].std() / 10
         rmse = {e: np.sqrt((values**2).mean()) for e, values in off.items()}
-        assert rmse["dr"] < rmse["ips"]
+        assert rmse["dr"] < rmse["ips of rewards"]
         biased.append(abs(off["dm"].mean()) > max(abs(off["dr"].mean()), abs(off["ips"].mean())))
     assert sum(biased) >= 3
 
@@ -178,6 +178,18 @@ def test_the_page_is_made_of_the_results(tmp_path):
         shutil.copy(path, tmp_path)
     page.write(tmp_path, tmp_path / "page.md")
     assert (tmp_path / "page.md").read_text() == committed.with_suffix(".md").read_text()
+
+
+def test_the_page_of_quick_forms(setting):
+    """Every section can be written without the cases that the quick form leaves out."""
+    classification.figure2(setting)
+    rows = slotting.click_skip(0, True, False, 20_000, 10_000)
+    trials.write("table2", rows, setting, 0.0)
+    adaptive.table3(setting)
+    page.write(setting.output, setting.output / "page.md")
+    text = (setting.output / "page.md").read_text()
+    assert all(f"## {part}" in text for part in ("Figure 2", "Table 2", "Table 3"))
+    assert "fits converge" in text
 
 
 def test_repetitions_do_not_depend_on_the_number_of_workers(made, tmp_path):

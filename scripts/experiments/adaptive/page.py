@@ -128,7 +128,7 @@ def _coverage(results: Results, horizon: int, case: tuple[str, float]) -> str:
 def _verdict(results: Results, horizon: int) -> str:
     claims = {kind: _claims(results, horizon, kind) for kind in VALUES}
     rows = [[claim, *(claims[kind][claim] for kind in VALUES)] for claim in claims["value"]]
-    levels = [case for case in PAPER if case[0] == "dr-ns"]
+    levels = [case for case in PAPER if case[0] == "dr-ns" and len(_case(results, horizon, case, "value"))]
     first, last = levels[0], levels[-1]
     found = {(case, kind): _error(results, horizon, case, kind) for case in levels for kind in VALUES}
     mean = {
