@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.kernels import random
-from drstream.types import Floats
+from drstream.types import Floats, Ints
 
 SEEDS = 2**64
 
@@ -22,6 +22,11 @@ def uniforms(seed: int, start: int, count: int) -> Floats:
 
 def at_rows(seed: int, rows: NDArray[np.uint64]) -> Floats:
     return random.uniforms(np.array([seed % SEEDS], dtype=np.uint64), rows)
+
+
+def folds_at_rows(seed: int, rows: NDArray[np.uint64], edges: Floats) -> Ints:
+    """Return the fold of each row; fold f begins at edges[f], which is f / folds."""
+    return random.folds(np.array([seed % SEEDS], dtype=np.uint64), rows, edges)
 
 
 def stream(seed: int, number: int) -> int:

@@ -177,14 +177,20 @@ def stretch_end(index: int) -> int:
 
 
 def stretches_of(rows: Ints) -> Iterator[tuple[int, int, int]]:
-    """Yield the stretches that ascending rows belong to, each with the places of its first row and after its last."""
+    """Yield the stretches that rows belong to, each with the places of its first row and after its last.
+
+    Rows ascend. If they were put in the order of their folds, they ascend in runs, and a stretch comes in several
+    pieces.
+    """
+    falls = np.flatnonzero(rows[1:] < rows[:-1]) + 1
     first = 0
-    while first < len(rows):
-        index = stretch_of(int(rows[first]))
-        end = stretch_end(index)
-        last = len(rows) if rows[-1] < end else int(np.searchsorted(rows, end))
-        yield index, first, last
-        first = last
+    for stop in [*falls.tolist(), len(rows)]:
+        while first < stop:
+            index = stretch_of(int(rows[first]))
+            end = stretch_end(index)
+            last = stop if rows[stop - 1] < end else first + int(np.searchsorted(rows[first:stop], end))
+            yield index, first, last
+            first = last
 
 
 class Segments:

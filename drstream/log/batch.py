@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from drstream.kernels import order
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
@@ -34,6 +36,7 @@ class Batch:
     row_weight: Floats | None = None  # number of rows that each row stands for, in a down-sampled log
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
+    fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # space for the features of a block
 
     def __len__(self) -> int:
@@ -51,8 +54,62 @@ class Batch:
         return self.place.of_row(self.row_number(i))
 
     def blocks(self, rows: int) -> Iterator[Block]:
-        for start in range(0, len(self), rows):
-            yield Block(self, start, min(start + rows, len(self)))
+        """Yield blocks of at most so many rows. After by_fold(), the events of a block are of one fold."""
+        bounds = [0, len(self)] if self.fold_starts is None else self.fold_starts.tolist()
+        for first, last in itertools.pairwise(bounds):
+            for start in range(first, last, rows):
+                yield Block(self, start, min(start + rows, last))
+
+    def by_fold(self) -> Batch:
+        """Return the events in the order of their folds, and within a fold in the order of the log.
+
+        It is a copy, unless they are in this order already, as with blocks of rows.
+        """
+        fold = self.fold
+        assert fold is not None
+        starts, places = np.empty(int(fold.max(initial=0)) + 2, np.int64), np.empty(len(fold), np.int64)
+        order.sort_by_group(fold, starts, places)
+        if (fold[:-1] <= fold[1:]).all():
+            return replace(self, fold_starts=starts)
+        return replace(self.take(places), fold_starts=starts)
+
+    def take(self, places: Ints) -> Batch:
+        """Return a copy of the events at these places."""
+        context = self.context
+        return replace(
+            self,
+            rows=places + self.rows if isinstance(self.rows, int) else gathered(self.rows, places),
+            action=gathered(self.action, places),
+            reward=gathered(self.reward, places),
+            propensity=gathered(self.propensity, places),
+            context=(
+                [gathered(column, places) for column in context]
+                if isinstance(context, list)
+                else context.take(places)
+                if isinstance(context, Csr)
+                else gathered(context, places)
+            ),
+            columns=self.columns.take(pa.array(places)) if self.columns.num_columns else self.columns,
+            fold=None if self.fold is None else gathered(self.fold, places),
+            keys=None if self.keys is None else gathered(self.keys, places),
+            row_weight=None if self.row_weight is None else gathered(self.row_weight, places),
+            more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
+            propensities=None if self.propensities is None else gathered(self.propensities, places),
+            fold_starts=None,
+            scratch=np.empty(0),
+        )
+
+
+def gathered(values: NDArray[Any], places: Ints) -> NDArray[Any]:
+    """Return a copy of the values, or rows of values, at these places. An array that is empty stays so."""
+    if not len(values):
+        return values
+    out = np.empty((len(places), *values.shape[1:]), values.dtype)
+    if values.ndim == 1:
+        order.gather(np.ascontiguousarray(values), places, out)
+    else:
+        np.take(values, places, axis=0, out=out, mode="clip")  # mode="raise" would copy `out`
+    return out
 
 
 @dataclass
@@ -113,28 +170,7 @@ class Block:
 
     def take(self, events: Ints) -> Block:
         """Return a copy of these events."""
-        places = events + self.start
-        batch, context = self.batch, self.batch.context
-        if isinstance(context, list):
-            context = [column[places] for column in context]
-        else:
-            context = context.take(places) if isinstance(context, Csr) else context[places]
-        taken = replace(
-            batch,
-            rows=self.rows[events],
-            action=batch.action[places] if len(batch.action) else batch.action,
-            reward=batch.reward[places],
-            propensity=batch.propensity[places] if len(batch.propensity) else batch.propensity,
-            context=context,
-            columns=batch.columns.take(pa.array(places)) if batch.columns.num_columns else batch.columns,
-            fold=None if batch.fold is None else batch.fold[places],
-            keys=None,
-            row_weight=None,
-            more_rewards={},
-            propensities=None,
-            scratch=np.empty(0),
-        )
-        return Block(taken, 0, len(events))
+        return Block(self.batch.take(events + self.start), 0, len(events))
 
     def column(self, name: str) -> pa.Array:
         return self.batch.columns.column(name).slice(self.start, len(self))

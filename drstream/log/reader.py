@@ -129,7 +129,7 @@ class Reader:
 
     def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
         """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
-        rows = batch.column(ROW).to_numpy().astype(np.uint64)
+        rows = batch.column(ROW).to_numpy().view(np.uint64)
         if cluster is None:
             return rows
         column = batch.column(cluster)

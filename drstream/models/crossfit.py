@@ -192,13 +192,20 @@ class CrossFittedPolicy(FixedPolicy):
 
 def _fill_by_fold(models: Sequence[_Fills | None], block: Block, out: Floats) -> None:
     fold = block.fold
-    for f in range(int(fold.min()), int(fold.max()) + 1):
-        events, model = np.flatnonzero(fold == f), models[f]
-        if model is None:
-            out[:, events] = 0
-        elif len(events) == len(block):
-            model.fill(block, out)
-        elif len(events):
+    first, last = int(fold.min()), int(fold.max())
+    if first == last:  # so it is in a batch that was put in the order of the folds
+        _fill(models[first], block, out)
+        return
+    for f in range(first, last + 1):
+        events = np.flatnonzero(fold == f)
+        if len(events):
             part = np.empty((len(out), len(events)))
-            model.fill(block.take(events), part)
+            _fill(models[f], block.take(events), part)
             out[:, events] = part
+
+
+def _fill(model: _Fills | None, block: Block, out: Floats) -> None:
+    if model is None:
+        out[:] = 0
+    else:
+        model.fill(block, out)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from drstream.kernels import grams, order
 from drstream.types import Floats
+
+NONE = np.empty(0)
 
 
 class Gram:
@@ -19,50 +22,33 @@ class Gram:
         self.count = np.zeros(groups, np.int64)
         self.weight = np.zeros(groups)
         self.mean = np.zeros((groups, variables))
-        self.products = np.zeros((groups, variables, variables))
+        self._products = np.zeros((groups, variables * variables))  # upper triangles
 
     def add(self, features: Floats, reward: Floats, group: NDArray[np.integer], weight: Floats | None = None) -> None:
         """Add events: features (d, n), rewards (n), the group of each event, and perhaps weights (n)."""
-        groups = len(self.count)
-        small = group.astype(np.int16) if groups < 2**15 else group  # NumPy sorts int16 in linear time
-        order = np.argsort(small, kind="stable")
-        bounds = np.searchsorted(small[order], np.arange(groups + 1))
+        starts = np.empty(len(self.count) + 1, np.int64)
+        places = np.empty(len(reward), np.int64)
+        order.sort_by_group(group, starts, places)
         terms = np.empty((len(features) + 1, len(reward)))
-        np.take(features, order, axis=1, out=terms[:-1], mode="clip")  # mode="raise" would copy `out`
-        np.take(reward, order, out=terms[-1], mode="clip")
-        weight = None if weight is None else weight[order]
-        for g in np.flatnonzero(np.diff(bounds)).tolist():
-            rows = slice(bounds[g], bounds[g + 1])
-            self._add_group(g, terms[:, rows], None if weight is None else weight[rows])
-
-    def _add_group(self, g: int, terms: Floats, weight: Floats | None) -> None:
-        n = terms.shape[1]
-        total = float(n) if weight is None else float(weight.sum())
-        self.count[g] += n
-        if total == 0:
-            return
-        mean = terms.mean(axis=1) if weight is None else terms @ weight / total
-        terms -= mean[:, None]
-        if weight is not None:
-            terms *= np.sqrt(weight)
-        self._merge(g, total, mean, terms @ terms.T)
-
-    def _merge(self, g: int, weight: float, mean: Floats, products: Floats) -> None:
-        both = self.weight[g] + weight
-        shift = mean - self.mean[g]
-        self.products[g] += products
-        self.products[g] += (self.weight[g] * weight / both) * np.outer(shift, shift)
-        self.mean[g] += shift * (weight / both)
-        self.weight[g] = both
+        order.gather_columns(features, places, terms)
+        order.gather(reward, places, terms[-1])
+        weight = NONE if weight is None else weight[places]
+        self.count += np.diff(starts)
+        grams.add_groups(terms, weight, np.sqrt(weight), starts, self.weight, self.mean, self._products)
 
     def merge(self, other: Gram) -> None:
         self.count += other.count
-        for g in np.flatnonzero(other.weight).tolist():
-            self._merge(g, other.weight[g], other.mean[g], other.products[g])
+        grams.merge_groups(other.weight, other.mean, other._products, self.weight, self.mean, self._products)
+
+    def products(self, g: int) -> Floats:
+        """Return the products about the means for group g."""
+        variables = self.mean.shape[1]
+        upper = np.triu(self._products[g].reshape(variables, variables))
+        return upper + np.triu(upper, 1).T
 
     def about_zero(self, g: int) -> Floats:
         """Return the sums of products about 0 for group g."""
-        return self.products[g] + self.weight[g] * np.outer(self.mean[g], self.mean[g])
+        return self.products(g) + self.weight[g] * np.outer(self.mean[g], self.mean[g])
 
     def of_all_but(self, fold: int, folds: int) -> Gram:
         """Return one group for each action, over all folds but this one. Groups here are (fold, action)."""
@@ -78,5 +64,5 @@ class Gram:
         part = slice(fold * actions, (fold + 1) * actions)
         taken = object.__new__(Gram)
         taken.count, taken.weight = self.count[part], self.weight[part]
-        taken.mean, taken.products = self.mean[part], self.products[part]
+        taken.mean, taken._products = self.mean[part], self._products[part]
         return taken

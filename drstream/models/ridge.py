@@ -25,7 +25,7 @@ from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
 
-BLOCK_BYTES = 1 << 22  # of (x, r) that are sorted by action at a time; twice as much takes a third longer
+BLOCK_BYTES = 1 << 21  # of (x, r) that are sorted by fold and action at a time; twice as much takes a third longer
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
 TOLERANCE = 1e-9  # relative residual of conjugate gradients; predictions are then right to 1e-5 of the largest
 MOST_STEPS = 1000
@@ -149,7 +149,7 @@ class Ridge(LinearModel):
         self.remember(log, gram.count.sum(), rewards, skipped)
         self.coef_ = np.zeros((len(gram.count), d))
         known = np.flatnonzero(gram.weight).tolist()
-        products = [gram.products[g] if self.fit_intercept else gram.about_zero(g) for g in known]
+        products = [gram.products(g) if self.fit_intercept else gram.about_zero(g) for g in known]
         if self.shared and known:
             total = np.sum(products, axis=0)
             self.coef_[:] = solve_ridge(total[:d, :d], total[:d, d], self.alpha)
@@ -246,7 +246,7 @@ def _gather(reader: Reader, weigher: _Weigher, actions: int, part: Part) -> _Gat
     skipped: Counter[str] = Counter()
     folds = _folds_of(part, reader.folds)
     gram = Gram(actions * len(folds), reader.n_features + 1)
-    rows = max(2048, BLOCK_BYTES // (8 * (reader.n_features + 1)))
+    rows = max(1024, BLOCK_BYTES // (8 * (reader.n_features + 1)))
     low, high = np.inf, -np.inf
     for batch in reader.batches(part, skipped):
         for block in batch.blocks(rows):

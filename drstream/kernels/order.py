@@ -1,0 +1,39 @@
+"""The order of events by group, and arrays in that order."""
+
+from drstream.kernels._jit import kernel
+from drstream.kernels._types import F4, F4_IN, F8, F8_2, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, U8, U8_IN, void
+
+
+@kernel(void(I8_IN, I8, I8), void(I4_IN, I8, I8))
+def sort_by_group(group, starts, order):
+    """order <- the events by group, those of a group in their own order; group g is at starts[g]..starts[g + 1]."""
+    last = starts.shape[0] - 1
+    for g in range(last + 1):
+        starts[g] = 0
+    for i in range(group.shape[0]):
+        starts[group[i] + 1] += 1
+    for g in range(last):
+        starts[g + 1] += starts[g]
+    for i in range(group.shape[0]):
+        order[starts[group[i]]] = i
+        starts[group[i]] += 1
+    for g in range(last, 0, -1):  # each start has moved to the next group's
+        starts[g] = starts[g - 1]
+    starts[0] = 0
+
+
+@kernel(void(F4_IN, I8_IN, F4), void(F8_IN, I8_IN, F8), void(I4_IN, I8_IN, I4), void(I8_IN, I8_IN, I8), void(U8_IN, I8_IN, U8))
+def gather(values, order, out):
+    """out[i] <- values[order[i]]. np.take needs twice the time, an index in brackets five times."""
+    for i in range(order.shape[0]):
+        out[i] = values[order[i]]
+
+
+@kernel(void(F8_IN2, I8_IN, F8_2))
+def gather_columns(matrix, order, out):
+    """out[:, i] <- matrix[:, order[i]]; rows of `out` below those of the matrix stay as they are."""
+    for v in range(matrix.shape[0]):
+        values = matrix[v]
+        row = out[v]
+        for i in range(order.shape[0]):
+            row[i] = values[order[i]]
