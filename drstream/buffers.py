@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,29 +18,56 @@ from drstream.log import Block, Csr
 from drstream.types import Floats
 
 PIECE = 2048  # events to fill in at a time, so that their numbers stay in cache
+SMALL = 1_000_000  # OpenBLAS multiplies at up to twice the speed if its three sizes have no larger product
+FEWEST = 64  # columns that a product of a few of them must have to be worth its call
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a fixed policy takes an action by its scores weights @ x + intercept.
+
+    kind     `SOFTMAX` or `ARGMAX` of `kernels.policies`.
+    epsilon  With this probability, it takes a uniformly random action instead.
+    """
+
+    kind: int
+    weights: Floats
+    intercept: Floats
+    epsilon: float = 0.0
 
 
 class Weights:
-    """A matrix (K, d) that multiplies contexts."""
+    """A matrix (K, d) that multiplies contexts. Products of dense contexts have its type, float32 or float64."""
 
-    def __init__(self, matrix: Floats) -> None:
-        self.matrix = np.ascontiguousarray(matrix, dtype=np.float64)
+    def __init__(self, matrix: NDArray[Any], kind: Any = np.float64) -> None:
+        self.matrix = np.ascontiguousarray(matrix, dtype=kind)
 
-    def __reduce__(self) -> tuple[type[Weights], tuple[Floats]]:
-        return Weights, (self.matrix,)
+    def __reduce__(self) -> tuple[type[Weights], tuple[NDArray[Any], Any]]:
+        return Weights, (self.matrix, self.matrix.dtype)
 
     @cached_property
     def by_feature(self) -> Floats:
         """The transpose (d, K), for sparse rows."""
         return np.ascontiguousarray(self.matrix.T)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Block, out: NDArray[Any]) -> None:
         """out (K, n) <- matrix @ x."""
-        rows = block.sparse
-        if rows is None:
-            np.matmul(self.matrix, block.features, out=out)
-        else:
-            out[:] = self._of_sparse(rows, np.zeros(len(self.matrix))).T
+        sparse_rows = block.sparse
+        if sparse_rows is not None:
+            out[:] = self._of_sparse(sparse_rows, np.zeros(len(self.matrix))).T
+            return
+        rows = block.rows_as(self.matrix.dtype)
+        if rows is not None:
+            np.matmul(self.matrix, rows.T, out=out)
+            return
+        columns, step = block.features_as(self.matrix.dtype), self._step(len(block))
+        for first in range(0, len(block), step):
+            np.matmul(self.matrix, columns[:, first : first + step], out=out[:, first : first + step])
+
+    def _step(self, n: int) -> int:
+        """How many events to multiply at a time: few enough that the product is a small one, or all."""
+        most = SMALL // max(1, self.matrix.size)
+        return max(1, n) if most >= n or most < FEWEST else 1 << (most.bit_length() - 1)
 
     def fill_rows(self, block: Block, intercept: Floats, out: Floats) -> None:
         """out (n, K) <- x @ matrix.T + intercept."""

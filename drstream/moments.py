@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,7 +52,12 @@ class Layout:
 
     def update(self, state: State, terms: Floats) -> None:
         """Add events, the columns of terms (variables, events). This overwrites terms."""
-        kernels.update(terms, self.members, self.starts, *_fields(state))
+        self.updater(state)(terms)
+
+    def updater(self, state: State) -> Callable[[Floats], None]:
+        """Return a function that does the same, and needs no time to find the fields of the state."""
+        members, starts, fields = self.members, self.starts, _fields(state)
+        return lambda terms: kernels.update(terms, members, starts, *fields)
 
     def merge(self, state: State, other: State) -> State:
         """Add the second state to the first, in place."""

@@ -20,6 +20,7 @@ from drstream.cli.options import (
     FoldSeed,
     LogPath,
     OnBadRow,
+    Precision,
     Propensity,
     PropensityFloor,
     PropensityModel,
@@ -120,6 +121,7 @@ def evaluate(
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
     ] = None,
+    precision: Precision = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show where the variance comes from, and the bias of a cap.")
     ] = False,
@@ -201,6 +203,7 @@ def evaluate(
         propensity_error=propensity_error,
         constants=None if measured else _largest_constants(),
         by=_words(by),
+        precision=precision,
         explain=told,
         threads=threads,
         progress=True,

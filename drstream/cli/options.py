@@ -73,6 +73,10 @@ Clamp = Annotated[
 FIT_HELP = "Share of the log that models are fitted on, without --crossfit. The rest is used for the result."
 Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]
 OnBadRow = Annotated[str, typer.Option(help="What happens to events that cannot be used: error or skip.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="float64: compute scores and predictions in float64. By default, in the type of the contexts."),
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
 
 

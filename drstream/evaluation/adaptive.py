@@ -21,7 +21,8 @@ from drstream.buffers import invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.evaluation.totals import stretches_of
 from drstream.execution import Workers
-from drstream.kernels import terms as kernels
+from drstream.kernels.policies import first_improper
+from drstream.kernels.terms import inverse_overlap
 from drstream.log import Block, Log, Reader
 from drstream.log.source import Part
 from drstream.policies.base import FixedPolicy
@@ -81,11 +82,11 @@ def _overlap(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
     """Return Σ_a ν(a|x)² / μ(a|x) of each event."""
     pi, out = np.empty((n_actions, len(block))), np.empty(len(block))
     policy.fill(block, pi)
-    first_bad = kernels.first_improper(pi, out, np.zeros(n_actions))
+    first_bad = first_improper(pi, np.zeros(n_actions))
     if first_bad >= 0:
         raise invalid_probabilities(f"policy {policy.name!r}", pi[:, first_bad], block.where(first_bad))
     mu = np.ascontiguousarray(block.propensities.T)
-    first_bad = kernels.inverse_overlap(pi, mu, out)
+    first_bad = inverse_overlap(pi, mu, out)
     if first_bad >= 0:
         action = int(np.argmax((pi[:, first_bad] > 0) & (mu[:, first_bad] == 0)))
         raise PolicyError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from drstream import execution
+from drstream import parameters as checked
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
@@ -21,7 +22,7 @@ from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
 from drstream.evaluation.settings import Settings
 from drstream.evaluation.sums import Group, Inspected, Overlap, Sums
-from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms
+from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms, note_batch
 from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
 from drstream.intervals import z_score
@@ -58,6 +59,7 @@ def evaluate(
     propensity_error: float | None = None,
     constants: Constants | None = None,
     by: str | Sequence[str] | None = None,
+    precision: str | None = None,
     explain: bool | Explain = False,
     on_bad_row: str | None = None,
     threads: int | None = None,
@@ -102,6 +104,8 @@ def evaluate(
                 Intervals are then wider by what this can do to an estimate (Theorem 3.4).
     constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
+    precision   "float64" computes scores, probabilities and predictions of linear policies and models in float64. By
+                default they have the type of the contexts. Weights and sums are always float64.
     explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
                 log, and takes a second reward model.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
@@ -145,6 +149,7 @@ def evaluate(
     told = Explain.of(explain)
     gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
     workers = Workers.of(threads, executor, progress)
+    scored_in = checked.precision(precision)
     named = as_policies(policies)
     tried = grids.expand(chosen, auto)
     plans = []
@@ -152,7 +157,7 @@ def evaluate(
     for reward in log.roles.rewards:
         second = None if told is None else _model_for(told.second_model, reward)
         inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
-        plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather))
+        plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather, scored_in))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
@@ -249,6 +254,7 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
 
 def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
     gather, segments = plan.gather, tally.segments
+    note_batch(plan.job, batch, tally)
     bucket = _buckets(batch) if gather.buckets else None
     if segments is not None:
         segments.begin(*segments_of(batch.columns, gather.by))
@@ -285,7 +291,7 @@ def finish(
     """Make the result from the final state."""
     _refuse_outside(tally, settings)
     job = plan.job
-    overlap = Overlap(tally.mass, tally.logged, tally.other_than_clicks == 0)
+    overlap = Overlap(job.mixed(tally), tally.logged, tally.other_than_clicks == 0)
     whole = _sums(plan, tally.totals, tally.reduced, overlap)
     about = About(
         policies=[policy.name for policy in job.policies],
@@ -299,6 +305,7 @@ def finish(
         auto=auto,
         explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
         forward=forward,
+        precision=job.precision,
     )
     segments = {}
     if tally.segments is not None:

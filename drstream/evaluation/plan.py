@@ -11,6 +11,7 @@ import numpy as np
 from drstream.errors import PolicyError
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
 from drstream.evaluation.totals import Segments, Shape
@@ -22,7 +23,9 @@ from drstream.models.calibration import Calibration
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 
-CACHE = 1 << 19  # bytes of a (K, n) buffer: small enough for cache, long enough that Python costs little
+CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
+FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
+MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,9 @@ class Plan:
 
     @cached_property
     def shape(self) -> Shape:
-        weights = tuple(self.job.weights(j) for j in range(len(self.job.policies)))
-        return Shape(self.layout, weights, self.gather.buckets, self.gather.stretches)
+        job = self.job
+        weights = np.array(job.weights, np.int64).reshape(-1, len(job.policies)).T
+        return Shape(self.layout, np.ascontiguousarray(weights), self.gather.buckets, self.gather.stretches)
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
         """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
@@ -73,11 +77,9 @@ class Plan:
 
         They depend on the log and the parameters only, so every run has the same blocks.
         """
-        if all(policy.only_logged for policy in self.job.policies):
-            rows = 4 * CACHE // (8 * self.job.variables)
-        else:
-            rows = CACHE // (8 * max(self.job.n_actions, 8))
-        return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
+        event = self.job.bytes_an_event
+        rows = min(max(CACHE // event, FEWEST), MOST // event)
+        return min(max(1, 1 << (max(rows, 1).bit_length() - 1)), BATCH_ROWS)
 
     def create(self) -> Tally:
         job = self.job
@@ -100,6 +102,7 @@ def make_plan(
     parameters: dict[str, float | None],
     workers: Workers,
     gather: Gather | None = None,
+    precision: str | None = None,
 ) -> Plan:
     """Bind policies and models to the log, and find out what to read from it."""
     gather = gather or Gather()
@@ -127,6 +130,8 @@ def make_plan(
     )
     terms = Terms.of(chosen, parameters, gather.extra)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
+    kind = log.context_type if precision is None else np.dtype(precision)
+    job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     plan = Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
     if not by_time:
         return plan

@@ -52,6 +52,7 @@ class About:
     auto: str | None = None  # the parameter whose value is chosen from a grid
     explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
     forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
+    precision: str = "float64"  # of scores, probabilities and predictions of linear policies and models
 
 
 class Evaluation(WithModels):
@@ -66,6 +67,7 @@ class Evaluation(WithModels):
     rewards               The evaluation of each reward, by its column.
     skipped               Number of rows that were left out, by reason.
     confidence            Confidence level of the intervals.
+    precision             "float32" or "float64": the type of linear scores, and of what is computed for an action.
     r2, calibration       Quality of the reward model on the logged events.
     """
 
@@ -83,6 +85,7 @@ class Evaluation(WithModels):
         self.n = sums.n
         self.skipped = about.skipped  # bad rows that were left out, by reason
         self.confidence = about.settings.confidence
+        self.precision = about.precision
         self.models = about.models
         self.by = tuple(by)
         self.reward = about.reward
@@ -473,6 +476,7 @@ class Evaluation(WithModels):
                 "reward": self.reward,
                 "actions": self.labels,
                 "confidence": self.confidence,
+                "precision": self.precision,
                 "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
                 "skipped": self.skipped,
                 "findings": [finding.to_dict() for finding in self.findings],

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.estimators import EXTRA, PREDICTED, WITH_WEIGHT, Estimator, Weight
+from drstream.evaluation.scoring import Group, Stack
 from drstream.evaluation.totals import Events, Segments, Totals
+from drstream.kernels import policies as observing
 from drstream.kernels import terms as kernels
-from drstream.log import Block
+from drstream.kernels.policies import IDENTITY
+from drstream.log import Batch, Block
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
+
+NOT_CLIPPED = np.zeros(1, np.int64)  # stays 0
+NONE = np.empty(0)  # intercepts of predictions that are complete
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,14 @@ class WeightTerms:
         return not set(EXTRA).isdisjoint(self.terms)
 
     @cached_property
-    def kernel(self) -> Callable[..., None]:
+    def code(self) -> int:
+        """The code of the weight in `kernels.terms`; `GIVEN` for one of the user's own."""
         kernel = self.weight.kernel
-        return getattr(kernels, kernel) if isinstance(kernel, str) else kernel
+        return kernels.WEIGHTS.index(kernel) if isinstance(kernel, str) else kernels.GIVEN
+
+    @cached_property
+    def values(self) -> Floats:
+        return np.array(self.parameters, np.float64)
 
     def __reduce__(self) -> tuple[type[WeightTerms], tuple[Weight, tuple[str, ...], tuple[float, ...]]]:
         return WeightTerms, (self.weight, self.terms, self.parameters)  # compiled kernels are not pickled
@@ -157,13 +168,6 @@ class Tally:
             self.segments.merge(later.segments)
 
 
-class PolicyRows(NamedTuple):
-    """Where a policy's terms go: views of the matrix of all terms."""
-
-    predicted: Floats
-    weighted: list[Floats]  # a matrix for each weight
-
-
 @dataclass(frozen=True)
 class Job:
     """What to compute for each block. It can be pickled if policies and models can."""
@@ -176,6 +180,7 @@ class Job:
     bounds: Bounds = field(default_factory=Bounds)
     down_sampled: bool = False  # a row counts as 1 / sample rate rows
     overlaps: Overlaps | None = None  # for estimators that weigh stretches of time
+    stack: Stack | None = None  # what is linear in the contexts
 
     @property
     def first(self) -> int:
@@ -187,14 +192,55 @@ class Job:
         """Number of variables: the reward, perhaps 1 / sample rate, and the terms of each policy."""
         return self.first + len(self.policies) * len(self.terms)
 
-    def weights(self, policy: int) -> tuple[int, ...]:
-        """The variables that are the weights of a policy."""
-        place = self.first + policy * len(self.terms) + self.terms.predicted
-        found = []
-        for group in self.terms.weighted:
-            found.append(place)
-            place += len(group.terms)
-        return tuple(found)
+    @cached_property
+    def weights(self) -> list[Ints]:
+        """The variables that are weights: for each kind of weight, those of all policies."""
+        firsts = self.first + np.arange(len(self.policies)) * len(self.terms) + self.terms.predicted
+        before = np.cumsum([0, *(len(group.terms) for group in self.terms.weighted)])
+        return [firsts + start for start in before[:-1]]
+
+    @cached_property
+    def predicted(self) -> Ints:
+        """The rows of r̂(x, ν), by policy. They follow the variables if r̂(x, ν) is none of them."""
+        j = np.arange(len(self.policies))
+        return self.first + j * len(self.terms) if self.terms.predicted else self.variables + j
+
+    @cached_property
+    def others(self) -> list[Group | None]:
+        """For each policy, how its probabilities are taken if it fills them in itself; None if it is in the stack."""
+        stacked = set() if self.stack is None else set(self.stack.policies.slots.tolist())
+        return [
+            None if j in stacked else Group.ready(j, int(self.predicted[j]), self.n_actions)
+            for j in range(len(self.policies))
+        ]
+
+    def mixed(self, tally: Tally) -> Floats:
+        """The sums of ν(a|x) over events, by policy and action. Kernels leave out the random actions of linear ones."""
+        mass = tally.mass.copy()
+        if self.stack is not None:
+            group = self.stack.policies
+            for slot, epsilon in zip(group.slots, group.epsilons, strict=True):
+                mass[slot] = (1 - epsilon) * mass[slot] + epsilon * tally.totals.count / self.n_actions
+        return mass
+
+    @property
+    def own_buffers(self) -> tuple[bool, bool, bool]:
+        """Whether a policy, the model and the second model fill in (K, n) of their own."""
+        stack, models = self.stack, self.models
+        own = models.logger is not None or any(group is not None for group in self.others)
+        return own, models.model is not None and not (stack and stack.has_model), models.second is not None
+
+    @property
+    def bytes_an_event(self) -> int:
+        """Bytes that the (K, n) buffers have for each event; of the terms, if there are no such buffers."""
+        scores = 0 if self.stack is None else self.stack.rows * self.stack.kind.itemsize
+        own = 8 * self.n_actions * sum(self.own_buffers)
+        return scores + own or 2 * self.variables
+
+    @property
+    def precision(self) -> str:
+        """The type of scores, probabilities and predictions."""
+        return "float64" if self.stack is None else self.stack.kind.name
 
 
 class Workspace:
@@ -202,38 +248,41 @@ class Workspace:
 
     def __init__(self, job: Job, rows: int) -> None:
         self.job = job
-        self._terms = np.empty(job.variables * rows)
-        self._pi, self._rhat = np.empty((2, job.n_actions * rows))
-        self._second = np.empty(job.n_actions * rows if job.models.second else 0)
-        self._vectors = np.empty((7, rows))
+        stack, policies = job.stack, len(job.policies)
+        self._terms = np.empty((job.variables + policies) * rows)
+        self._scores = np.empty(0 if stack is None else stack.rows * rows, None if stack is None else stack.kind)
+        self._own = [np.empty(job.n_actions * rows if needed else 0) for needed in job.own_buffers]
+        self._logged = np.empty(policies * rows)
+        self._vectors = np.empty((4, rows))
         self.n = -1
 
     def fit(self, n: int) -> Workspace:
         """Make views for n events. Their size changes with the last block of a batch only."""
         if n != self.n:
             self.n = n
-            self.terms = self._terms[: self.job.variables * n].reshape(-1, n)
-            self.pi = self._pi[: self.job.n_actions * n].reshape(-1, n)
-            self.rhat = self._rhat[: self.job.n_actions * n].reshape(-1, n)
-            if self.job.models.second:
-                self.second = self._second[: self.job.n_actions * n].reshape(-1, n)
-            self.logged_pi, self.logged_rhat, self.sums, self.predicted, *rest = self._vectors[:, :n]
-            self.ones, self.p, self.logged_second = rest
-            self.logged_rhat[:] = self.logged_second[:] = self.predicted[:] = 0  # stays 0 without a model
+            job = self.job
+            self.all_terms = self._terms[: (job.variables + len(job.policies)) * n].reshape(-1, n)
+            self.terms = self.all_terms[: job.variables]
+            self.scores = None if job.stack is None else self._scores[: job.stack.rows * n].reshape(-1, n)
+            self.pi, self.rhat, self.second = (
+                own[: len(own) // len(self._vectors[0]) * n].reshape(-1, n) for own in self._own
+            )
+            self.logged = self._logged[: len(job.policies) * n].reshape(-1, n)
+            self.logged_rhat, self.logged_second, self.ones, self.p = self._vectors[:, :n]
+            self.logged_rhat[:] = self.logged_second[:] = 0  # stays 0 without a model
+            self.all_terms[job.predicted] = 0  # so does this
             self.ones[:] = 1
-            self.policies = [self._rows(j) for j in range(len(self.job.policies))]
         return self
 
-    def _rows(self, policy: int) -> PolicyRows:
-        terms = self.job.terms
-        first = self.job.first + policy * len(terms)
-        predicted = self.terms[first] if terms.predicted else self.predicted
-        first += terms.predicted
-        weighted = []
-        for group in terms.weighted:
-            weighted.append(self.terms[first : first + len(group.terms)])
-            first += len(group.terms)
-        return PolicyRows(predicted, weighted)
+
+def note_batch(job: Job, batch: Batch, tally: Tally) -> None:
+    """Take down what is known of a batch without any policy: logged actions, and rewards outside of their range."""
+    whole = Block(batch, 0, len(batch))
+    tally.other_than_clicks += int(kernels.count_other_than_clicks(batch.reward))
+    if job.bounds.reward_range is not None:
+        tally.note_outside("reward", None, batch.reward, *job.bounds.reward_range, whole)
+    if len(tally.logged):
+        kernels.count_actions(batch.action, tally.logged)
 
 
 def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Events:
@@ -244,33 +293,23 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     space.terms[0] = r
-    tally.other_than_clicks += int(kernels.count_other_than_clicks(r))
-    if job.bounds.reward_range is not None:
-        tally.note_outside("reward", None, r, *job.bounds.reward_range, block)
-    if len(tally.logged):
-        kernels.count_actions(block.action, tally.logged)
+    if job.stack is not None:
+        assert space.scores is not None
+        job.stack.fill(block, space.scores)
+    rhat = space.rhat[:0]
     if models.model is not None:
-        _predict(job, block, space, tally)
+        rhat = _predict(job, block, space, tally)
     if models.second is not None:
         _predict_again(models.second, job, block, space)
-    for j, policy in enumerate(job.policies):
-        rows = space.policies[j]
-        logged_pi = _logged_probabilities(policy, block, space, tally.mass[j])
-        if models.model is not None:
-            kernels.expected_reward(space.pi, space.rhat, rows.predicted)
-        for k, (group, out) in enumerate(zip(job.terms.weighted, rows.weighted, strict=True)):
-            group.kernel(logged_pi, p, *group.parameters, out[0])
+    _observe(job, block, space, tally, rhat)
+    for k, (group, places) in enumerate(zip(job.terms.weighted, job.weights, strict=True)):
+        _weigh(job, group, places, block, space, p)
+        for j, policy in enumerate(job.policies):
+            w = space.terms[places[j]]
             if group.reduced:
-                tally.reduced[j, k] += kernels.count_reduced(out[0], logged_pi, p)
+                tally.reduced[j, k] += kernels.count_reduced(w, space.logged[j], p)
             elif job.bounds.max_weight is not None:
-                tally.note_outside("weight", policy.name, out[0], 0.0, job.bounds.max_weight, block)
-            kernels.fill_terms(group.codes, rows.predicted, r, space.logged_rhat, job.pivot, out)
-            if group.with_extra:
-                models_of = space.logged_rhat, space.logged_second
-                kernels.fill_extra_terms(group.codes, logged_pi, p, r, *models_of, out)
-            if group.weight.power:
-                assert job.overlaps is not None
-                out *= job.overlaps.shares(j, block.rows, group.weight.power)
+                tally.note_outside("weight", policy.name, w, 0.0, job.bounds.max_weight, block)
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight
@@ -278,38 +317,112 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     return Events(space.terms, p)
 
 
-def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> None:
-    """Fill in r̂(x, a), and r̂ of the logged actions."""
-    models = job.models
+def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> Any:
+    """Return r̂(x, a) (K, n), and fill in r̂ of the logged actions."""
+    models, stack, calibration = job.models, job.stack, tally.calibration
     assert models.model is not None
-    models.model.fill(block, space.rhat)
-    models.clamp_predictions(space.rhat, tally.calibration)
-    first_bad = kernels.logged_prediction(space.rhat, block.action, space.logged_rhat)
-    if first_bad >= 0:
-        raise invalid_prediction(first_bad, space.rhat, block)
-    tally.calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
+    if stack is not None and stack.has_model:
+        assert space.scores is not None
+        rhat, intercept, link = space.scores[stack.split :], stack.intercepts[stack.fold(block)], stack.link
+    else:
+        rhat, intercept, link = space.rhat, NONE, IDENTITY
+        models.model.fill(block, rhat)
+    _finish_predictions(models, rhat, intercept, link, block, space.logged_rhat, calibration)
+    calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
-        tally.note_outside("prediction", None, space.rhat, *job.bounds.reward_range, block)
+        tally.note_outside("prediction", None, rhat, *job.bounds.reward_range, block)
+    return rhat
 
 
 def _predict_again(second: RewardModel, job: Job, block: Block, space: Workspace) -> None:
     """Fill in r̃ of the logged actions, by the second model."""
     second.fill(block, space.second)
-    if job.models.clamp is not None:
-        kernels.clamp(space.second.reshape(-1), *job.models.clamp)
-    first_bad = kernels.logged_prediction(space.second, block.action, space.logged_second)
-    if first_bad >= 0:
-        raise invalid_prediction(first_bad, space.second, block)
+    _finish_predictions(job.models, space.second, NONE, IDENTITY, block, space.logged_second)
 
 
-def _logged_probabilities(policy: FixedPolicy, block: Block, space: Workspace, mass: Floats) -> Floats:
-    """ν(a_k|x_k). If the policy knows the probabilities of all actions, they are left in `space.pi`."""
-    if policy.only_logged:
-        mass[:] = np.nan
-        return policy.logged(block)
-    policy.fill(block, space.pi)
-    first_bad = kernels.first_improper(space.pi, space.sums, mass)
+def _finish_predictions(
+    models: BoundModels,
+    rhat: Any,
+    intercept: Any,
+    link: int,
+    block: Block,
+    logged: Floats,
+    calibration: Calibration | None = None,
+) -> None:
+    low, high = models.clamp or (-np.inf, np.inf)
+    clipped = np.zeros(1, np.int64) if models.clamp else NOT_CLIPPED
+    first_bad = observing.predict(rhat, intercept, link, low, high, block.action, logged, clipped)
     if first_bad >= 0:
-        raise invalid_probabilities(f"policy {policy.name!r}", space.pi[:, first_bad], block.where(first_bad))
-    kernels.logged_probability(space.pi, block.action, space.logged_pi)
-    return space.logged_pi
+        raise invalid_prediction(first_bad, rhat, block)
+    if models.clamp is not None and calibration is not None:
+        calibration.predictions += rhat.size
+        calibration.clamped += int(clipped[0])
+
+
+def _observe(job: Job, block: Block, space: Workspace, tally: Tally, rhat: Any) -> None:
+    """Fill in ν(a_k|x_k) and r̂(x_k, ν) of all policies."""
+    if job.stack is not None and job.stack.split:
+        assert space.scores is not None
+        _observe_group(job, job.stack.policies, space.scores[: job.stack.split], block, space, tally, rhat)
+    for j, (policy, group) in enumerate(zip(job.policies, job.others, strict=True)):
+        if policy.only_logged:
+            tally.mass[j] = np.nan
+            space.logged[j] = policy.logged(block)
+        elif group is not None:
+            policy.fill(block, space.pi)
+            _observe_group(job, group, space.pi, block, space, tally, rhat)
+
+
+def _observe_group(
+    job: Job, group: Group, scores: Any, block: Block, space: Workspace, tally: Tally, rhat: Any
+) -> None:
+    first_bad = observing.observe(
+        scores,
+        group.intercept,
+        group.kinds,
+        group.epsilons,
+        group.slots,
+        group.places,
+        rhat,
+        block.action,
+        tally.mass,
+        space.logged,
+        space.all_terms,
+    )
+    if first_bad >= 0:
+        j, event = divmod(first_bad, len(block))
+        pi = scores[j * job.n_actions : (j + 1) * job.n_actions, event].astype(np.float64)
+        name = job.policies[int(group.slots[j])].name
+        raise invalid_probabilities(f"policy {name!r}", pi, block.where(event))
+
+
+def _weigh(job: Job, group: WeightTerms, places: Ints, block: Block, space: Workspace, p: Floats) -> None:
+    """Fill in the terms of one kind of weight, for all policies."""
+    terms, r = space.all_terms, block.reward
+    if group.code == kernels.GIVEN:
+        assert callable(group.weight.kernel)
+        for j, place in enumerate(places):
+            group.weight.kernel(space.logged[j], p, *group.parameters, terms[place])
+    kernels.weigh(
+        group.code,
+        group.values,
+        group.codes,
+        places,
+        job.predicted,
+        space.logged,
+        p,
+        r,
+        space.logged_rhat,
+        job.pivot,
+        terms,
+    )
+    if not group.with_extra and not group.weight.power:
+        return
+    for j, place in enumerate(places):
+        out = terms[place : place + len(group.terms)]
+        if group.with_extra:
+            models_of = space.logged_rhat, space.logged_second
+            kernels.fill_extra_terms(group.codes, space.logged[j], p, r, *models_of, out)
+        if group.weight.power:
+            assert job.overlaps is not None
+            out *= job.overlaps.shares(j, block.rows, group.weight.power)

@@ -7,7 +7,7 @@ intervals that hold at all times are made of sums by stretch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,7 @@ class Shape:
     """What is summed up. It can be pickled."""
 
     layout: Layout
-    weights: tuple[tuple[int, ...], ...]  # for each policy, the variables that are its weights
+    weights: Ints  # the variables that are weights (policies, kinds)
     buckets: bool = False
     stretches: bool = False
 
@@ -59,8 +59,7 @@ class Totals:
         self.shape = shape
         layout = shape.layout
         self.moments: State = layout.create()
-        kinds = len(shape.weights[0]) if shape.weights else 0
-        self.inspected = np.zeros((len(shape.weights), kinds, weights.INSPECTED))
+        self.inspected = np.zeros((*shape.weights.shape, weights.INSPECTED))
         if shape.buckets:
             self.bucket_counts = np.zeros(BUCKETS)
             self.bucket_sums = np.zeros((BUCKETS, layout.variables))
@@ -68,9 +67,8 @@ class Totals:
 
     def add(self, events: Events) -> None:
         shape, terms = self.shape, events.terms
-        for j, rows in enumerate(shape.weights):
-            for k, row in enumerate(rows):
-                weights.inspect(terms[row], events.propensity, terms[0], THIN, self.inspected[j, k])
+        inspected = self.inspected.reshape(-1, weights.INSPECTED)
+        weights.inspect(terms, shape.weights.reshape(-1), events.propensity, THIN, inspected)
         if shape.buckets:
             assert events.bucket is not None
             kernels.add_to_buckets(terms, events.bucket, self.bucket_counts, self.bucket_sums)
@@ -84,7 +82,14 @@ class Totals:
                 stretch.events += last - first
                 place = first, last, layout.members, layout.starts
                 kernels.add_to_stretch(terms, *place, stretch.sums, stretch.products)
-        shape.layout.update(self.moments, terms)
+        self._update(terms)
+
+    @cached_property
+    def _update(self) -> Callable[[Floats], None]:
+        return self.shape.layout.updater(self.moments)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_update"}
 
     def merge(self, other: Totals) -> None:
         self.shape.layout.merge(self.moments, other.moments)

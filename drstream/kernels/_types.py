@@ -10,6 +10,7 @@ from numba.core.types.containers import NamedTuple
 __all__ = [
     "DOUBLE",
     "F4",
+    "F4_2",
     "F4_IN",
     "F4_IN2",
     "F8",
@@ -47,6 +48,7 @@ F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4 = Array(float32, 1, "C")
 F4_IN = Array(float32, 1, "C", readonly=True)
+F4_2 = Array(float32, 2, "C")
 F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 I4_IN2 = Array(int32, 2, "C", readonly=True)

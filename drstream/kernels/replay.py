@@ -30,8 +30,8 @@ from drstream.kernels._types import (
     record,
     void,
 )
+from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.sums import two_sum
-from drstream.kernels.terms import TOLERANCE
 
 ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated

@@ -7,20 +7,25 @@ import numpy as np
 from drstream.kernels._jit import helper, kernel
 from drstream.kernels._types import F4_IN2, F8_2, F8_IN, F8_IN2, I4_IN, void
 
+TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
+# exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
 LOG2_E = math.log2(math.e)
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact
 LN2_LOW = 1.90821492927058770002e-10
 SHIFT = 1.5 * 2.0**52 + 1023  # added to k, it leaves k + 1023, the exponent bits of 2^k, in the lowest bits
-TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 SMALLEST = -700.0  # exp of a smaller number is negligible beside the largest score's exp(0) = 1
+SINGLE_LOG2_E = np.float32(math.log2(math.e))
+SINGLE_LN2_HIGH, SINGLE_LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+SINGLE_SHIFT, SINGLE_SMALLEST = np.float32(1.5 * 2.0**23 + 127), np.float32(-87)
+SIXTH, FIFTH, FOURTH, THIRD = np.float32(1 / 720), np.float32(1 / 120), np.float32(1 / 24), np.float32(1 / 6)
+HALF, ONE = np.float32(1 / 2), np.float32(1)
 
 
 @helper
 def _exp_parts(x, shift, scale):
     """exp(x - shift) for x <= shift, in two parts: x <- a polynomial's value, scale <- bits that make the power of two.
 
-    It is 2^k times a Taylor polynomial on [-ln2/2, ln2/2], right to one unit in the last place. Unlike a call of the
-    library's exp, the loop vectorises.
+    It is right to one unit in the last place. Unlike a call of the library's exp, the loop vectorises.
     """
     for i in range(x.shape[0]):
         v = max(x[i] - shift[i], SMALLEST)
@@ -43,76 +48,128 @@ def _exp_parts(x, shift, scale):
 
 
 @helper
-def _softmax_tile(scores, intercept, first, last, scratch, bits):
-    """Softmax of the columns first..last; scratch is 3 rows of TILE numbers, the third seen as integers by `bits`."""
-    actions = scores.shape[0]
-    largest = scratch[0][: last - first]
-    total = scratch[1][: last - first]
-    scale = scratch[2][: last - first]
+def _single_exp_parts(x, shift, scale):
+    """The same in float32, right to two units in the last place."""
+    for i in range(x.shape[0]):
+        v = max(x[i] - shift[i], SINGLE_SMALLEST)
+        shifted = v * SINGLE_LOG2_E + SINGLE_SHIFT
+        k = shifted - SINGLE_SHIFT
+        f = (v - k * SINGLE_LN2_HIGH) - k * SINGLE_LN2_LOW
+        p = f * SIXTH + FIFTH
+        p = p * f + FOURTH
+        p = p * f + THIRD
+        p = p * f + HALF
+        p = p * f + ONE
+        x[i] = p * f + ONE
+        scale[i] = shifted
+
+
+@helper
+def _exp(x, shift, scale):
+    """x <- exp(x - shift) but for a factor, the power of two that `scale` receives."""
+    if x.itemsize == 4:
+        _single_exp_parts(x, shift, scale)
+        bits = scale.view(np.int32)
+        for i in range(x.shape[0]):
+            bits[i] = bits[i] << 23
+    else:
+        _exp_parts(x, shift, scale)
+        wide = scale.view(np.int64)
+        for i in range(x.shape[0]):
+            wide[i] = wide[i] << 52
+
+
+@helper
+def _add_intercepts(scores, base, intercept, first, last, largest, poison):
+    """Add intercepts to the columns first..last of a policy's rows, and find their largest score.
+
+    poison[i] is NaN if a score is NaN or infinite, which `max` would hide, and 0 otherwise.
+    """
     largest[:] = -np.inf
-    total[:] = 0.0
-    for k in range(actions):
-        row = scores[k][first:last]
+    poison[:] = 0
+    for k in range(intercept.shape[0]):
+        row = scores[base + k][first:last]
         for i in range(row.shape[0]):
             row[i] += intercept[k]
-            total[i] += row[i] * 0.0  # NaN for a NaN or infinite score, which `max` would hide
+            poison[i] += row[i] - row[i]
             largest[i] = max(largest[i], row[i])
-    for k in range(actions):
-        row = scores[k][first:last]
-        _exp_parts(row, largest, scale)
-        for i in range(row.shape[0]):
-            bits[i] = bits[i] << 52
+
+
+@helper
+def softmax_tile(scores, base, intercept, first, last, scratch):
+    """Softmax of the columns first..last of the rows from `base` on; scratch is 3 rows of TILE numbers."""
+    largest = scratch[0][: last - first]
+    total = scratch[1][: last - first]
+    scale = scratch[2]
+    one = scores.dtype.type(1)
+    _add_intercepts(scores, base, intercept, first, last, largest, total)
+    for k in range(intercept.shape[0]):
+        row = scores[base + k][first:last]
+        _exp(row, largest, scale)
         for i in range(row.shape[0]):
             row[i] *= scale[i]
             total[i] += row[i]
     for i in range(total.shape[0]):
-        total[i] = 1.0 / total[i]
-    for k in range(actions):
-        row = scores[k][first:last]
+        total[i] = one / total[i]
+    for k in range(intercept.shape[0]):
+        row = scores[base + k][first:last]
         for i in range(row.shape[0]):
             row[i] *= total[i]
+
+
+@helper
+def logistic_row(row, scratch):
+    """row <- 1 / (1 + exp(-row)), for at most TILE numbers; scratch is 3 rows of TILE numbers."""
+    small = scratch[0][: row.shape[0]]
+    zero = scratch[1][: row.shape[0]]
+    scale = scratch[2]
+    one = row.dtype.type(1)
+    for i in range(row.shape[0]):
+        small[i] = -abs(row[i])
+        zero[i] = 0
+    _exp(small, zero, scale)
+    for i in range(row.shape[0]):
+        small[i] *= scale[i]
+        row[i] = (one if row[i] >= 0 else small[i]) / (one + small[i])
 
 
 @kernel(void(F8_2, F8_IN))
 def softmax(scores, intercept):
     """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
-    scratch = np.empty((3, TILE))
-    bits = scratch[2].view(np.int64)
+    scratch = np.empty((3, TILE), scores.dtype)
     for first in range(0, scores.shape[1], TILE):
-        _softmax_tile(scores, intercept, first, min(first + TILE, scores.shape[1]), scratch, bits)
+        softmax_tile(scores, 0, intercept, first, min(first + TILE, scores.shape[1]), scratch)
 
 
 @helper
-def _argmax_tile(scores, intercept, first, last, scratch):
-    """Argmax of the columns first..last; scratch is 3 rows of TILE numbers."""
-    actions = scores.shape[0]
+def choose_tile(scores, base, intercept, first, last, scratch, choice):
+    """The first of the largest scores of the columns first..last; scratch is 2 rows of TILE numbers.
+
+    Where a score is NaN or infinite, scratch[1] is NaN, and 0 otherwise.
+    """
     largest = scratch[0][: last - first]
-    taken = scratch[1][: last - first]
-    poison = scratch[2][: last - first]
-    largest[:] = -np.inf
-    taken[:] = 0.0
-    poison[:] = 0.0
-    for k in range(actions):
-        row = scores[k][first:last]
-        for i in range(row.shape[0]):
-            row[i] += intercept[k]
-            poison[i] += row[i] * 0.0
-            largest[i] = max(largest[i], row[i])
-    for k in range(actions):
-        row = scores[k][first:last]
-        for i in range(row.shape[0]):
-            # `max` and products, not `if`: an unpredictable branch costs 25 ns an event
-            chosen = (1.0 if row[i] == largest[i] else 0.0) * (1.0 - taken[i])
-            taken[i] += chosen
-            row[i] = chosen + poison[i]
+    poison = scratch[1][: last - first]
+    _add_intercepts(scores, base, intercept, first, last, largest, poison)
+    for i in range(largest.shape[0]):
+        choice[i] = 0
+    for k in range(intercept.shape[0] - 1, -1, -1):
+        row = scores[base + k][first:last]
+        for i in range(row.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
+            choice[i] = k if row[i] == largest[i] else choice[i]
 
 
 @kernel(void(F8_2, F8_IN))
 def argmax(scores, intercept):
     """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
-    scratch = np.empty((3, TILE))
+    scratch = np.empty((2, TILE), scores.dtype)
+    choice = np.empty(TILE, np.int32)
     for first in range(0, scores.shape[1], TILE):
-        _argmax_tile(scores, intercept, first, min(first + TILE, scores.shape[1]), scratch)
+        last = min(first + TILE, scores.shape[1])
+        choose_tile(scores, 0, intercept, first, last, scratch, choice)
+        for k in range(scores.shape[0]):
+            row = scores[k][first:last]
+            for i in range(row.shape[0]):
+                row[i] = (1.0 if choice[i] == k else 0.0) + scratch[1, i]
 
 
 @kernel(void(I4_IN, F8_2))

@@ -1,16 +1,14 @@
 """Weights and terms of the estimators of sections 3.2 and 3.3, for a block of events at a time.
 
-Matrices are (K, n): row a holds action a's value for each of the n events. Status: the first bad event, or -1. A block
-takes few calls, because each call releases the interpreter's lock and must get it back from other threads.
+Terms are rows, and events are columns. `policies.py` has what comes before: ν(a_k|x_k), r̂(x_k, a_k) and r̂(x_k, ν).
 """
 
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel, unordered_helper
-from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
-from drstream.kernels.sums import ACCUMULATORS, plain_sum
+from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
+from drstream.kernels.sums import ACCUMULATORS
 
-TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 # Codes of the terms, from the weight w of an event, its reward r, a typical reward (the pivot), and the model r̂
 WEIGHT = 0  # w; always the first term of a weight
 WEIGHTED_REWARD = 1  # w r
@@ -25,106 +23,55 @@ CUT_REWARD = 8  # (w - w₀) r
 SECOND = 9  # w r̃(x, a)
 ABSOLUTE, SQUARED = 10, 11  # w |r - r̂(x, a)|, w (r - r̂(x, a))²
 ABSOLUTE_REWARD, SQUARED_REWARD = 12, 13  # w |r|, w r²
-TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
+
+
+# Weights, from ν(a_k|x_k) and p_k. The name of a helper, without the underscore, is that of the weight
+GIVEN = -1  # the weights are there already
 
 
 @helper
-def _improper(pi, first, last, total, mass):
-    """Whether any of the columns first..last is improper; `total` receives their sums, `mass` gains those of rows."""
-    sums = total[first:last]
-    sums[:] = 0.0
-    bad = 0
-    for k in range(pi.shape[0]):
-        row = pi[k][first:last]
-        for i in range(row.shape[0]):
-            sums[i] += row[i]
-            bad |= row[i] < 0.0
-        mass[k] += plain_sum(row)
-    for i in range(sums.shape[0]):
-        bad |= not abs(sums[i] - 1.0) <= TOLERANCE
-    return bad != 0
-
-
-@helper
-def _any_negative(pi, i):
-    negative = False
-    for k in range(pi.shape[0]):
-        negative = negative or pi[k, i] < 0.0
-    return negative
-
-
-@kernel(int64(F8_IN2, F8, F8))
-def first_improper(pi, total, mass):
-    """The first event whose probabilities are negative, NaN, or do not sum to 1; `total` receives the sums.
-
-    mass[k] gains the probabilities of action k.
-    """
-    for first in range(0, pi.shape[1], TILE):
-        if _improper(pi, first, min(first + TILE, pi.shape[1]), total, mass):
-            i = first
-            while abs(total[i] - 1.0) <= TOLERANCE and not _any_negative(pi, i):
-                i += 1
-            return i
-    return -1
-
-
-@kernel(int64(F8_IN2, I4_IN, F8))
-def logged_prediction(rhat, action, out):
-    """out = r̂(x, a) of the logged action. Returns the flat index (action, event) of the first non-finite r̂, or -1."""
-    actions, rows = rhat.shape
-    bad = 0
-    for k in range(actions):
-        row = rhat[k]
-        for i in range(rows):
-            bad |= not abs(row[i]) < np.inf
-    if bad != 0:
-        place = 0
-        while abs(rhat[place // rows, place % rows]) < np.inf:
-            place += 1
-        return place
-    for i in range(rows):
-        out[i] = rhat[action[i], i]
-    return -1
-
-
-@kernel(void(F8_IN2, I4_IN, F8))
-def logged_probability(pi, action, out):
-    """out = ν(a_k|x_k) of the logged action."""
-    for i in range(out.shape[0]):
-        out[i] = pi[action[i], i]
-
-
-# Weights: each kernel fills `out` with a weight for every event, from ν(a_k|x_k) and p_k
-
-
-@kernel(void(F8_IN, F8_IN, F8))
-def importance(pi, p, out):
+def _importance(pi, p, out):
     """ν(a_k|x_k) / p_k"""
     for i in range(out.shape[0]):
         out[i] = pi[i] / p[i]
 
 
-@kernel(void(F8_IN, F8_IN, float64, float64, float64, F8))
-def capped(pi, p, floor, cap, inflation, out):
+@helper
+def _capped(pi, p, floor, cap, inflation, out):
     """min(cap, ν / max(floor, c p)), c the inflation, as section 3.4's footnote inflates p."""
     for i in range(out.shape[0]):
         out[i] = min(pi[i] / max(p[i] * inflation, floor), cap)
 
 
-@kernel(void(F8_IN, F8_IN, float64, F8))
-def shrunk(pi, p, lambda_, out):
+@helper
+def _shrunk(pi, p, lambda_, out):
     """λ w / (w² + λ), the optimistic shrinkage of Su et al. (2020)."""
     for i in range(out.shape[0]):
         w = pi[i] / p[i]
         out[i] = lambda_ * w / (w * w + lambda_)
 
 
-@kernel(void(F8_IN, F8_IN, float64, F8))
-def switched(pi, p, lambda_, out):
+@helper
+def _switched(pi, p, lambda_, out):
     """w where w <= λ, else 0: there the model alone counts (Wang et al. 2017)."""
     for i in range(out.shape[0]):
         w = pi[i] / p[i]
         out[i] = w if w <= lambda_ else 0.0
+
+
+WEIGHTS = ("importance", "capped", "shrunk", "switched")  # in the order of their codes
+
+
+@helper
+def _fill_weights(code, parameters, pi, p, out):
+    if code == 0:
+        _importance(pi, p, out)
+    elif code == 1:
+        _capped(pi, p, parameters[0], parameters[1], parameters[2], out)
+    elif code == 2:
+        _shrunk(pi, p, parameters[0], out)
+    elif code == 3:
+        _switched(pi, p, parameters[0], out)
 
 
 @kernel(int64(F8, float64, float64))
@@ -188,14 +135,16 @@ def _sums_of_weights(w, p, r, thin):
     return small, rewarded, squares
 
 
-@kernel(void(F8_IN, F8_IN, F8_IN, float64, F8))
-def inspect(w, p, r, thin, inspected):
-    """Add weights to what is known about them. A propensity below `thin` is small."""
-    inspected[LARGEST] = max(inspected[LARGEST], _largest(w))
-    small, rewarded, squares = _sums_of_weights(w, p, r, thin)
-    inspected[THIN] += small
-    inspected[REWARDED] += rewarded
-    inspected[REWARDED_SQUARES] += squares
+@kernel(void(F8_IN2, I8_IN, F8_IN, float64, F8_2))
+def inspect(terms, rows, p, thin, inspected):
+    """Add weights, some rows of the terms, to what is known about them. A propensity below `thin` is small."""
+    for j in range(rows.shape[0]):
+        w = terms[rows[j]]
+        small, rewarded, squares = _sums_of_weights(w, p, terms[0], thin)
+        inspected[j, LARGEST] = max(inspected[j, LARGEST], _largest(w))
+        inspected[j, THIN] += small
+        inspected[j, REWARDED] += rewarded
+        inspected[j, REWARDED_SQUARES] += squares
 
 
 @kernel(void(I4_IN, I8))
@@ -213,7 +162,7 @@ def count_other_than_clicks(r):
     return count
 
 
-@kernel(int64(F8_IN, float64, float64, I8))
+@kernel(int64(F8_IN, float64, float64, I8), int64(F4_IN, float64, float64, I8))
 def count_outside(x, low, high, first):
     """How many numbers lie outside of [low, high]; first[0] receives the index of the first one."""
     count = 0
@@ -240,45 +189,35 @@ def count_reduced(w, pi, p):
 
 
 @helper
-def _expected_reward(pi, rhat, first, last, out):
-    """r̂(x, ν) = sum over a of ν(a|x) r̂(x, a), for the columns first..last."""
-    b = out[first:last]
-    b[:] = 0.0
-    for k in range(pi.shape[0]):
-        probability = pi[k][first:last]
-        prediction = rhat[k][first:last]
-        for i in range(b.shape[0]):
-            b[i] += probability[i] * prediction[i]
+def _fill_term(code, w, b, r, rhat, pivot, out):
+    if code == WEIGHTED_REWARD:
+        for i in range(out.shape[0]):
+            out[i] = w[i] * r[i]
+    elif code == CENTRED_REWARD:
+        for i in range(out.shape[0]):
+            out[i] = w[i] * (r[i] - pivot)
+    elif code == RESIDUAL:
+        for i in range(out.shape[0]):
+            out[i] = w[i] * (r[i] - rhat[i])
+    elif code == ROBUST:
+        for i in range(out.shape[0]):
+            out[i] = b[i] + w[i] * (r[i] - rhat[i])
+    elif code == SHARE:
+        for i in range(out.shape[0]):
+            out[i] = 1.0
 
 
-@kernel(void(F8_IN2, F8_IN2, F8))
-def expected_reward(pi, rhat, out):
-    """out = r̂(x, ν), the term of DM."""
-    for first in range(0, out.shape[0], TILE):
-        _expected_reward(pi, rhat, first, min(first + TILE, out.shape[0]), out)
+@kernel(void(int64, F8_IN, I8_IN, I8_IN, I8_IN, F8_IN2, F8_IN, F8_IN, F8_IN, float64, F8_2))
+def weigh(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms):
+    """Fill in the terms of one kind of weight, for all policies: codes[t] says what row places[j] + t is for policy j.
 
-
-@kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, float64, F8_2))
-def fill_terms(codes, b, r, logged_rhat, pivot, out):
-    """Fill the terms of one weight, which is in the first row of `out`. codes[t] says what row t is."""
-    w = out[0]
-    for t in range(1, codes.shape[0]):
-        row = out[t]
-        if codes[t] == WEIGHTED_REWARD:
-            for i in range(row.shape[0]):
-                row[i] = w[i] * r[i]
-        elif codes[t] == CENTRED_REWARD:
-            for i in range(row.shape[0]):
-                row[i] = w[i] * (r[i] - pivot)
-        elif codes[t] == RESIDUAL:
-            for i in range(row.shape[0]):
-                row[i] = w[i] * (r[i] - logged_rhat[i])
-        elif codes[t] == ROBUST:
-            for i in range(row.shape[0]):
-                row[i] = b[i] + w[i] * (r[i] - logged_rhat[i])
-        elif codes[t] == SHARE:
-            for i in range(row.shape[0]):
-                row[i] = 1.0
+    logged[j] is ν(a_k|x_k) of policy j, and terms[predicted[j]] is r̂(x_k, ν).
+    """
+    for j in range(places.shape[0]):
+        w = terms[places[j]]
+        _fill_weights(code, parameters, logged[j], p, w)
+        for t in range(1, codes.shape[0]):
+            _fill_term(codes[t], w, terms[predicted[j]], r, logged_rhat, pivot, terms[places[j] + t])
 
 
 @kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Batch:
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
-    scratch: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # space for the features of a block
+    scratch: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False)  # for features of a block, by type
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -96,7 +97,7 @@ class Batch:
             more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             fold_starts=None,
-            scratch=np.empty(0),
+            scratch={},
         )
 
 
@@ -119,22 +120,22 @@ class Block:
     batch: Batch
     start: int
     stop: int
-    _features: Floats | None = field(default=None, repr=False)
+    _features: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False)  # by type
     _matrix: Any = field(default=None, repr=False)
     _by_row: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return self.stop - self.start
 
-    @property
+    @cached_property
     def action(self) -> NDArray[np.int32]:
         return self.batch.action[self.start : self.stop]
 
-    @property
+    @cached_property
     def reward(self) -> Floats:
         return self.batch.reward[self.start : self.stop]
 
-    @property
+    @cached_property
     def propensity(self) -> Floats:
         return self.batch.propensity[self.start : self.stop]
 
@@ -206,19 +207,31 @@ class Block:
     @property
     def features(self) -> Floats:
         """Contexts (d, n) in float64, feature by feature, for BLAS. The next block of the batch overwrites them."""
-        if self._features is None:
-            context = self.batch.context
+        return self.features_as(np.dtype(np.float64))
+
+    def features_as(self, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Return contexts (d, n) in float32 or float64. The next block of the batch overwrites them."""
+        if kind not in self._features:
+            context, scratch = self.batch.context, self.batch.scratch
             assert not isinstance(context, Csr)
             size = self.batch.n_features * len(self)
-            if len(self.batch.scratch) < size:  # once per batch: fresh memory for each block would cost 10 ns per event
-                self.batch.scratch = np.empty(size)
-            self._features = self.batch.scratch[:size].reshape(-1, len(self))
+            if kind not in scratch or len(scratch[kind]) < size:
+                scratch[kind] = np.empty(size, kind)  # once per batch: for each block it would cost 10 ns an event
+            found = scratch[kind][:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
-                np.copyto(self._features, context[self.start : self.stop].T)
+                np.copyto(found, context[self.start : self.stop].T)
             elif context:
                 columns = [column[self.start : self.stop] for column in context]
-                np.concatenate(columns, out=self.batch.scratch[:size])  # one call, half the time of one for each column
-        return self._features
+                np.concatenate(columns, out=scratch[kind][:size])  # one call, half the time of one for each column
+            self._features[kind] = found
+        return self._features[kind]
+
+    def rows_as(self, kind: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return contexts (n, d) of this type, if they are stored so; else None."""
+        context = self.batch.context
+        if isinstance(context, np.ndarray) and context.dtype == kind and context.flags.c_contiguous:
+            return context[self.start : self.stop]
+        return None
 
     @property
     def by_row(self) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,18 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     kind = column.type
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return column.to_numpy(zero_copy_only=True)
-    small = (
-        pa.types.is_boolean(kind) or pa.types.is_float16(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 16)
-    )
-    return column.cast(pa.float32() if small else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return column.cast(pa.float32() if _fits_single(kind) else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def number_type(kinds: Sequence[pa.DataType]) -> np.dtype[Any]:
+    """Return the type that `numbers` of such columns have together."""
+    return np.dtype(np.float32 if kinds and all(map(_fits_single, kinds)) else np.float64)
+
+
+def _fits_single(kind: pa.DataType) -> bool:
+    if pa.types.is_integer(kind):
+        return bool(kind.bit_width <= 16)
+    return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind) or pa.types.is_boolean(kind))
 
 
 def floats(column: pa.Array) -> Floats:

@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
-from drstream.log.columns import floats_or_nan
+from drstream.log.columns import floats_or_nan, number_type
 from drstream.log.opening import open_source
 from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
-from drstream.log.schema import FIND, Find, assign_roles, require_column
+from drstream.log.schema import FIND, Find, assign_roles, is_list, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.types import Floats
@@ -139,6 +139,17 @@ class Log:
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
         return _first_length(self)
+
+    @property
+    def context_type(self) -> np.dtype[Any]:
+        """The type that scores of contexts have: float32 if all contexts fit into it as they are stored, else float64.
+
+        Sparse contexts have float64.
+        """
+        if self.roles.sparse is not None:
+            return np.dtype(np.float64)
+        kinds = [self.source.schema.field(name).type for name in self.roles.context]
+        return number_type([kind.value_type if is_list(kind) else kind for kind in kinds])
 
     @property
     def rows(self) -> int | None:

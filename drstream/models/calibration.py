@@ -25,8 +25,10 @@ class Calibration:
 
     def add(self, prediction: Floats, reward: Floats, unpredicted: int = 0) -> None:
         """Add events. The first `unpredicted` of them come before the first model, and only count as such."""
-        self.unpredicted += unpredicted
-        kernels.tally(prediction[unpredicted:], reward[unpredicted:], self.pivot, self.table, self.sums)
+        if unpredicted:
+            self.unpredicted += unpredicted
+            prediction, reward = prediction[unpredicted:], reward[unpredicted:]
+        kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
 
     def merge(self, other: Calibration) -> None:
         self.table += other.table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from drstream.buffers import Weights
+from drstream.kernels.policies import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
 from drstream.models.base import RewardModel
@@ -15,6 +16,7 @@ from drstream.types import Floats
 class LinearModel(Trained, RewardModel):
     """A reward model that predicts link(coef_ @ x + intercept_)."""
 
+    linked = IDENTITY  # what `link` is, for kernels
     coef_: Floats
     intercept_: Floats
     products: Weights  # set by bind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drstream.kernels.logistic import logistic
+from drstream.kernels.policies import LOGISTIC
 from drstream.models.linear import LinearModel
 from drstream.models.logistic_fit import Regression
 from drstream.types import Floats
@@ -20,6 +21,7 @@ class Logistic(Regression, LinearModel):
     """
 
     choice = False
+    linked = LOGISTIC
 
     def __init__(self, C: float = 1.0, fit_intercept: bool = True) -> None:
         super().__init__(C, fit_intercept)

@@ -59,7 +59,7 @@ class Passes:
         fits = True
         for batch in batches:
             yield batch
-            batch.scratch = np.empty(0)
+            batch.scratch = {}
             if fits:
                 size += _bytes(batch)
                 kept.append(batch)

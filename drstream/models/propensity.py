@@ -10,7 +10,7 @@ import numpy as np
 from drstream.buffers import invalid_probabilities
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
-from drstream.kernels.terms import first_improper, logged_probability
+from drstream.kernels.policies import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
 from drstream.models.logistic_fit import NEVER, Regression
@@ -167,8 +167,7 @@ class Logger:
     def fill(self, block: Block, pi: Floats, out: Floats) -> None:
         """out[i] <- the propensity of event i; `pi` is space for (K, n)."""
         self.policy.fill(block, pi)
-        sums = np.empty(len(block))
-        first_bad = first_improper(pi, sums, np.empty(len(pi)))
+        first_bad = first_improper(pi, np.zeros(len(pi)))
         if first_bad >= 0:
             raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
         logged_probability(pi, block.action, out)

@@ -14,7 +14,7 @@ from drstream import execution
 from drstream.errors import ModelError, suggest
 from drstream.execution import Workers
 from drstream.kernels import sparse
-from drstream.kernels.terms import logged_probability
+from drstream.kernels.policies import logged_probability
 from drstream.log import Batch, Block, Csr, Log, Reader, as_log
 from drstream.log.rows import Blocks, Folds
 from drstream.log.source import Part

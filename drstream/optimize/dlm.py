@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from drstream import execution
-from drstream.buffers import Weights
+from drstream.buffers import Rule, Weights
 from drstream.execution import Workers
 from drstream.kernels import dlm
 from drstream.log import Batch, Block, Log
@@ -179,6 +179,10 @@ class DirectLossMinimizer(Learned):
         bound = super().bind(log, name)
         bound.linear = Linear(self.coef_, self.intercept_).bind(log, name)
         return bound
+
+    @property
+    def rule(self) -> Rule | None:
+        return self.linear.rule
 
     def fill(self, block: Block, out: Floats) -> None:
         self.linear.fill(block, out)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import fill_from
+from drstream.buffers import Rule, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
@@ -52,6 +52,11 @@ class FixedPolicy:
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- ν(a|x_i)."""
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
+
+    @property
+    def rule(self) -> Rule | None:
+        """How a bound policy acts by linear scores. Such policies share one product a block; None if it is not one."""
+        return None
 
     def logged(self, block: Block) -> Floats:
         """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged`."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import Weights
+from drstream.buffers import Rule, Weights
 from drstream.errors import PolicyError, parameter
+from drstream.kernels.policies import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
@@ -77,6 +79,7 @@ class _Scored(FixedPolicy):
     """A policy of the scores weights @ x + intercept, with one row of weights for each action."""
 
     products: Weights  # set by bind
+    kind: int
 
     def __init__(self, weights: Any, intercept: Any = None) -> None:
         self.weights, self.intercept = as_weights(weights, intercept, type(self).__name__)
@@ -103,6 +106,10 @@ class _Scored(FixedPolicy):
         self.products.fill(block, out)
         self._normalise(out)
 
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.kind, self.weights, self.intercept)
+
     def _normalise(self, scores: Floats) -> None:
         raise NotImplementedError
 
@@ -114,6 +121,8 @@ class Linear(_Scored):
     array([[1., 0.],
            [0., 1.]])
     """
+
+    kind = ARGMAX
 
     def _normalise(self, scores: Floats) -> None:
         argmax(scores, self.intercept)
@@ -133,6 +142,8 @@ class Softmax(_Scored):
         self.weights /= temperature
         self.intercept /= temperature
         self.temperature = temperature
+
+    kind = SOFTMAX
 
     def _normalise(self, scores: Floats) -> None:
         softmax(scores, self.intercept)
@@ -165,6 +176,11 @@ class Epsilon(FixedPolicy):
         self.base.fill(block, out)
         out *= 1 - self.epsilon
         out += self.epsilon / len(out)
+
+    @property
+    def rule(self) -> Rule | None:
+        base = self.base.rule
+        return None if base is None else replace(base, epsilon=1 - (1 - self.epsilon) * (1 - base.epsilon))
 
     def logged(self, block: Block) -> Floats:
         assert self.n_actions is not None

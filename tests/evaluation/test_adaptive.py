@@ -11,6 +11,7 @@ import drstream as drs
 from drstream.log.rows import Blocks
 from tests.helpers import naive_adaptive, reference
 from tests.helpers.adaptive import REWARDS, learned_log, narrowing_log
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -26,7 +27,7 @@ def errors():
         log = drs.Log(learned_log(KINDS, VISITS, 0.1, seed), context="x", actions=2)
 
         def dr(model, log=log, **options):
-            return drs.evaluate(log, policy, model, "dr", **options)["dr"].value - REWARDS[BEST]
+            return evaluate(log, policy, model, "dr", **options)["dr"].value - REWARDS[BEST]
 
         folds, forward = (dr(drs.models.Ridge(0.1), crossfit=c) for c in (2, f"forward:{KINDS}"))
         found.append((dr(drs.models.Constant(list(REWARDS))), folds, forward))
@@ -93,7 +94,7 @@ def naive(table, policy, power, rows):
 @pytest.mark.parametrize("name", POWERS)
 @pytest.mark.parametrize("given", ["mu", [f"mu{k}" for k in range(K)]], ids=["lists", "columns"])
 def test_weights_of_stretches_equal_reference(table, name, given):
-    result = drs.evaluate(open_log(table, given), POLICIES, drs.models.Column("rhat"), [name])
+    result = evaluate(open_log(table, given), POLICIES, drs.models.Column("rhat"), [name])
     psi = {}
     for policy in POLICIES:
         value, stderr, psi[policy] = naive(table, policy, POWERS[name], range(ROWS))
@@ -111,7 +112,7 @@ def test_stretches_without_events(table, name):
     row = pc.field("row")
     log = open_log(numbered, filter=(row < 30) | (row >= 600), actions=K)
     rows = [k for k in range(ROWS) if k < 30 or k >= 600]
-    result = drs.evaluate(log, POLICIES, drs.models.Column("rhat"), [name])
+    result = evaluate(log, POLICIES, drs.models.Column("rhat"), [name])
     for policy in POLICIES:
         value, stderr, _ = naive(table.take(rows), policy, POWERS[name], rows)
         assert result[policy, name].value == pytest.approx(value, rel=1e-10)
@@ -122,7 +123,7 @@ def test_a_logging_policy_that_never_changes(table):
     """All stretches then weigh the same, and both estimators are DR."""
     uniform = table.set_column(2, "propensity", pa.array(np.full(ROWS, 1 / K)))
     uniform = uniform.set_column(3, "mu", pa.array([[1 / K] * K] * ROWS))
-    result = drs.evaluate(open_log(uniform), POLICIES["one"], drs.models.Column("rhat"), ["dr", *POWERS])
+    result = evaluate(open_log(uniform), POLICIES["one"], drs.models.Column("rhat"), ["dr", *POWERS])
     for name in POWERS:
         assert result[name].value == pytest.approx(result["dr"].value, rel=1e-12)
         assert result[name].stderr == pytest.approx(result["dr"].stderr, rel=1e-9)
@@ -139,9 +140,9 @@ def test_down_sampled_logs_segments_and_resampling(table):
     pi = np.tile(np.eye(K)[2], (ROWS, 1))
     h = np.array(naive_adaptive.shares(range(ROWS), pi, mu, 1.0))
     score = rhat[:, 2] + (a == 2) / p * (r - rhat[np.arange(ROWS), a])
-    sampled = drs.evaluate(open_log(more, sample_rate="rate"), one, model, "dr-minvar")
+    sampled = evaluate(open_log(more, sample_rate="rate"), one, model, "dr-minvar")
     assert sampled["dr-minvar"].value == pytest.approx((h / rate) @ score / (h / rate).sum(), rel=1e-10)
-    result = drs.evaluate(open_log(more), one, model, "dr-minvar", by="country", interval=["normal", "bootstrap"])
+    result = evaluate(open_log(more), one, model, "dr-minvar", by="country", interval=["normal", "bootstrap"])
     even = np.arange(ROWS) % 2 == 0
     wanted = h[even] @ score[even] / h[even].sum()
     assert result.segment(country="DE")["dr-minvar"].value == pytest.approx(wanted, rel=1e-10)
@@ -152,7 +153,7 @@ def test_down_sampled_logs_segments_and_resampling(table):
 def test_together_with_models_of_earlier_rows(table):
     first = ROWS // 7
     log = open_log(table)
-    found = drs.evaluate(log, POLICIES, drs.models.Ridge(), ["dr", *POWERS], crossfit=f"forward:{first}")
+    found = evaluate(log, POLICIES, drs.models.Ridge(), ["dr", *POWERS], crossfit=f"forward:{first}")
     ends = [*Blocks(first, ROWS).starts.tolist(), ROWS]
     X = arrays(table, D)[0]
     rhat = np.zeros((ROWS, K))
@@ -168,7 +169,7 @@ def test_together_with_models_of_earlier_rows(table):
 def test_the_role_is_shown_and_the_estimators_are_not_default(table):
     log = open_log(table)
     assert "propensity  propensity; of all actions: mu" in repr(log)
-    assert not set(POWERS) & set(drs.evaluate(log, POLICIES, drs.models.Column("rhat")).estimators)
+    assert not set(POWERS) & set(evaluate(log, POLICIES, drs.models.Column("rhat")).estimators)
 
 
 # Bad input
@@ -195,13 +196,13 @@ def test_bad_lists(table, value, message, reason):
     lists[7] = value
     broken = table.set_column(3, "mu", pa.array(lists, pa.list_(pa.float64())))
     with pytest.raises(drs.LogError, match=message):
-        drs.evaluate(open_log(broken), POLICIES, drs.models.Column("rhat"), ["dr-minvar"])
+        evaluate(open_log(broken), POLICIES, drs.models.Column("rhat"), ["dr-minvar"])
     skipping = open_log(broken, on_bad_row="skip", actions=K)
-    result = drs.evaluate(skipping, POLICIES, drs.models.Column("rhat"), ["dr-minvar"])
+    result = evaluate(skipping, POLICIES, drs.models.Column("rhat"), ["dr-minvar"])
     ((why, count),) = result.skipped.items()
     assert reason in why
     assert (count, result.n) == (1, ROWS - 1)
-    assert drs.evaluate(open_log(broken), POLICIES, drs.models.Column("rhat"), ["dr"]).n == ROWS  # not read
+    assert evaluate(open_log(broken), POLICIES, drs.models.Column("rhat"), ["dr"]).n == ROWS  # not read
 
 
 def test_bad_columns(table):
@@ -216,15 +217,15 @@ def test_bad_columns(table):
         with pytest.raises(drs.LogError, match=message):
             open_log(table, given)
     with pytest.raises(drs.LogError, match="propensities= names 2 columns, and there are 4 actions"):
-        drs.evaluate(open_log(table, ["mu0", "mu1"]), POLICIES, drs.models.Column("rhat"), "dr-minvar")
+        evaluate(open_log(table, ["mu0", "mu1"]), POLICIES, drs.models.Column("rhat"), "dr-minvar")
 
 
 def test_what_they_need(table):
     for log, options in ((open_log(table, None), {}), (open_log(table), {"propensity": drs.policies.Uniform()})):
         with pytest.raises(drs.DrstreamError, match="'dr-minvar' needs the propensities of all actions, as logged"):
-            drs.evaluate(log, POLICIES, drs.models.Column("rhat"), "dr-minvar", **options)
+            evaluate(log, POLICIES, drs.models.Column("rhat"), "dr-minvar", **options)
     with pytest.raises(drs.DrstreamError, match="'dr-minvar' needs a reward model"):
-        drs.evaluate(open_log(table), POLICIES, estimators="dr-minvar")
+        evaluate(open_log(table), POLICIES, estimators="dr-minvar")
 
 
 def test_a_policy_where_the_propensity_is_zero(table):
@@ -237,15 +238,15 @@ def test_a_policy_where_the_propensity_is_zero(table):
     p[k] = lists[k, action[k]]
     broken = table.set_column(3, "mu", pa.array(list(lists))).set_column(2, "propensity", pa.array(p))
     with pytest.raises(drs.PolicyError, match=rf"'one' gives action 2 the probability 1 at row {k}, where its prop"):
-        drs.evaluate(open_log(broken), {"one": POLICIES["one"]}, drs.models.Column("rhat"), "dr-minvar")
+        evaluate(open_log(broken), {"one": POLICIES["one"]}, drs.models.Column("rhat"), "dr-minvar")
     zero = drs.policies.Constant(int(action[k]))
-    assert drs.evaluate(open_log(broken), zero, drs.models.Column("rhat"), "dr-minvar").n == ROWS  # it takes another
+    assert evaluate(open_log(broken), zero, drs.models.Column("rhat"), "dr-minvar").n == ROWS  # it takes another
 
 
 def test_a_policy_that_returns_no_probabilities(table):
     bad = {"bad": lambda X: np.full((len(X), K), 0.5)}
     with pytest.raises(drs.PolicyError, match="policy 'bad' gives probabilities that sum to 2, not 1"):
-        drs.evaluate(open_log(table), bad, drs.models.Column("rhat"), "dr-minvar")
+        evaluate(open_log(table), bad, drs.models.Column("rhat"), "dr-minvar")
 
 
 # Statistics
@@ -259,7 +260,7 @@ def studies():
     for seed in range(250):
         table, truth = narrowing_log(3_000, seed)
         log = drs.Log(table, context="x?", propensities="mu", actions=2)
-        result = drs.evaluate(log, drs.policies.Constant(0), drs.models.Constant(0.4), names)
+        result = evaluate(log, drs.policies.Constant(0), drs.models.Constant(0.4), names)
         errors.append([result[name].value - truth for name in names])
         hits += [result[name].low <= truth <= result[name].high for name in names]
         w = (table["action"].to_numpy() == 0) / table["propensity"].to_numpy()

@@ -9,7 +9,7 @@ import pytest
 import drstream as drs
 from drstream.models.calibration import Calibration
 from tests.helpers import reference
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, M, agree, open_log, values
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays
 
 
@@ -30,7 +30,7 @@ def test_clamps_hold_predictions_and_are_counted(table):
     columns = table.filter(pa.array(outside))
     for clamp, (low, high) in (((0.1, 0.3), (0.1, 0.3)), ([0, 0.25], (0, 0.25)), (True, (0.0, 1.0))):
         held = np.clip(rhat, low, high)[outside]
-        result = drs.evaluate(test, POLICY, model, clamp=clamp)
+        result = evaluate(test, POLICY, model, clamp=clamp)
         agree(result, values(columns, held))
         changed = ((rhat < low) | (rhat > high))[outside].mean()
         assert result.clamped == pytest.approx(changed, rel=1e-12)
@@ -38,23 +38,23 @@ def test_clamps_hold_predictions_and_are_counted(table):
         assert result.r2 == pytest.approx(reference.r_squared(held[np.arange(len(r)), a], r), rel=1e-9)
         run = drs.replay(test, drs.policies.Uniform(), 10, model, clamp=clamp, q=0.1)
         assert run.clamped == pytest.approx(changed, rel=0.2, abs=0.02)
-    assert 0 < drs.evaluate(test, POLICY, model, clamp=(0.1, 0.3)).clamped < 1
+    assert 0 < evaluate(test, POLICY, model, clamp=(0.1, 0.3)).clamped < 1
     for clamp in (None, False, (-np.inf, np.inf)):
-        assert drs.evaluate(test, POLICY, model, clamp=clamp).clamped == 0
-    folded = drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, clamp=True)
-    assert folded.r2 > drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3).r2
+        assert evaluate(test, POLICY, model, clamp=clamp).clamped == 0
+    folded = evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, clamp=True)
+    assert folded.r2 > evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3).r2
     assert "of its predictions clamped" in repr(folded)
 
 
 @pytest.mark.parametrize("clamp", [(1, 0), (0,), (0, 1, 2), "01", 0.5, (0, np.nan), ("a", "b"), (None, 1), {0, 1}])
 def test_clamps_that_are_none(table, clamp):
     with pytest.raises(drs.ModelError, match=r"clamp=.*True, or the range of rewards as"):
-        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=clamp)
+        evaluate(table, POLICY, M.Constant(0.5), clamp=clamp)
 
 
 def test_the_range_of_a_model_that_was_not_fitted(table):
     with pytest.raises(drs.ModelError, match=r"clamp=True is the range of rewards .* give \(low, high\)"):
-        drs.evaluate(table, POLICY, M.Constant(0.5), clamp=True)
+        evaluate(table, POLICY, M.Constant(0.5), clamp=True)
 
 
 # R² and calibration
@@ -64,7 +64,7 @@ def test_calibration_by_hand(table):
     """Ten parts of about the same size in the order of predictions; sums are exact, bounds to a few per cent."""
     X, a, r, _ = arrays(table, D)
     model = M.from_function(WORLD.reward)
-    result = drs.evaluate(open_log(table), POLICY, model)
+    result = evaluate(open_log(table), POLICY, model)
     predicted = WORLD.reward(X)[np.arange(ROWS), a]
     assert result.r2 == pytest.approx(reference.r_squared(predicted, r), rel=1e-10)
     got = result.calibration
@@ -87,7 +87,7 @@ def test_calibration_by_hand(table):
 
 
 def test_calibration_of_few_predictions_and_far_ones(table):
-    result = drs.evaluate(open_log(table), POLICY, M.Constant([0.0, 0.0, 1e12, -1e12]))
+    result = evaluate(open_log(table), POLICY, M.Constant([0.0, 0.0, 1e12, -1e12]))
     a, r = arrays(table, D)[1:3]
     assert result.calibration["events"].to_pylist() == [(a == 3).sum(), (a < 2).sum(), (a == 2).sum()]
     assert result.calibration["predicted"].to_pylist() == [-1e12, 0, 1e12]
@@ -95,9 +95,9 @@ def test_calibration_of_few_predictions_and_far_ones(table):
 
 
 def test_r2_is_undefined_without_a_model_or_a_spread(table):
-    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").r2)
-    assert drs.evaluate(table, POLICY, estimators="ips").calibration is None
-    assert drs.evaluate(table, POLICY, estimators="ips").to_dict()["model"] is None
+    assert math.isnan(evaluate(table, POLICY, estimators="ips").r2)
+    assert evaluate(table, POLICY, estimators="ips").calibration is None
+    assert evaluate(table, POLICY, estimators="ips").to_dict()["model"] is None
     rng = np.random.default_rng(0)
     for rows in (1, 2, 10, 77, 999):
         for reward in [0.0, 0.1, 1 / 3, 1e6 + 0.1, *rng.random(20)]:

@@ -16,7 +16,7 @@ import drstream as drs
 from drstream import execution
 from drstream.execution import Workers
 from tests.helpers import naive_replay, reference
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays, world
 from tests.helpers.own_models import ByHand
 from tests.helpers.passes import not_plain
@@ -60,7 +60,7 @@ def test_reward_models_by_hand(table, name, cluster):
     model, relative = MODELS[name]
     fold = folds_of(table["user"].to_numpy() if cluster else np.arange(ROWS))
     rhat = by_fold(lambda rows: model.fresh().fit(open_log(rows, actions=K)), table, fold)
-    result = drs.evaluate(open_log(table), POLICY, model, crossfit=3, fold_seed=SEED, cluster=cluster)
+    result = evaluate(open_log(table), POLICY, model, crossfit=3, fold_seed=SEED, cluster=cluster)
     agree(result, values(table, rhat), relative)
     a, r = arrays(table, D)[1:3]
     assert result.r2 == pytest.approx(reference.r_squared(rhat[np.arange(ROWS), a], r), rel=1e-6)
@@ -81,7 +81,7 @@ def test_propensities_by_hand(table, model, cluster):
     p = [max(model.floor, model.inflation * mu[k][a[k]]) for k in range(ROWS)]
     rhat = by_fold(lambda rows: M.Ridge().fit(open_log(rows, actions=K)), table, fold)
     doubted = table.set_column(2, "propensity", pa.array(np.full(ROWS, -7.0)))  # not looked at
-    result = drs.evaluate(
+    result = evaluate(
         open_log(doubted), POLICY, M.Ridge(), propensity=model, crossfit=3, fold_seed=SEED, cluster=cluster
     )
     agree(result, values(table, rhat, p), 1e-6)  # to what a fit in another order, or in float32, makes of it
@@ -96,11 +96,11 @@ def test_clusters_do_not_straddle_folds(table):
     columns = {"action": [0] * ROWS, "reward": reward, "propensity": [1.0] * ROWS, "user": [f"u{u}" for u in users]}
     one_hot = {f"x{j}": (users == j).astype(float) for j in range(7)}
     log = drs.Log(pa.table({**columns, **one_hot}), context="x?")
-    known = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4)
+    known = evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4)
     with pytest.warns(
         UserWarning, match="crossfit=4: 2 of the folds are empty, as there are few values in column 'user'"
     ):
-        unknown = drs.evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4, cluster="user")
+        unknown = evaluate(log, drs.policies.Uniform(), M.Ridge(1e-9), crossfit=4, cluster="user")
     assert known.r2 > 0.999
     assert unknown.r2 < 0.5
     folds = log.folds(4, 0, "user")
@@ -165,7 +165,7 @@ def test_batches_and_threads_change_no_bit(table, tmp_path, cluster):
     models = {"model": M.Logistic(), "propensity": M.Propensity(), "crossfit": 3, "cluster": cluster}
 
     def evaluated(threads, **options):
-        result = drs.evaluate(open_log(path, **options), POLICY, threads=threads, **models)
+        result = evaluate(open_log(path, **options), POLICY, threads=threads, **models)
         return [row["value"] for row in result.rows()], result.r2, result.calibration
 
     def replayed(threads, **options):
@@ -177,7 +177,7 @@ def test_batches_and_threads_change_no_bit(table, tmp_path, cluster):
         for threads, size in ((2, 50), (3, ROWS)):
             assert pass_over(threads, batch_size=size) == wanted
     with ThreadPoolExecutor(2) as executor:
-        result = drs.evaluate(open_log(path), POLICY, executor=executor, **models)
+        result = evaluate(open_log(path), POLICY, executor=executor, **models)
     assert [row["value"] for row in result.rows()] == evaluated(1)[0]
 
 
@@ -187,7 +187,7 @@ def test_batches_and_threads_change_no_bit(table, tmp_path, cluster):
 @pytest.mark.parametrize("crossfit", [1, 0, -2, "5", 2.0, True, 1001, np.nan])
 def test_numbers_of_folds_that_are_none(table, crossfit):
     for use in (
-        lambda: drs.evaluate(table, POLICY, M.Ridge(), crossfit=crossfit),
+        lambda: evaluate(table, POLICY, M.Ridge(), crossfit=crossfit),
         lambda: drs.replay(table, POLICY, 10, M.Ridge(), crossfit=crossfit),
     ):
         with pytest.raises(
@@ -200,12 +200,12 @@ def test_numbers_of_folds_that_are_none(table, crossfit):
 @pytest.mark.parametrize("seed", ["a", 1.5, None])
 def test_seeds_of_folds_that_are_none(table, seed):
     with pytest.raises(drs.DrstreamError, match=f"fold_seed={seed!r}: it must be a whole number"):
-        drs.evaluate(table, POLICY, M.Ridge(), crossfit=3, fold_seed=seed)
+        evaluate(table, POLICY, M.Ridge(), crossfit=3, fold_seed=seed)
 
 
 def test_seeds_of_folds_make_other_folds(table):
     log = open_log(table)
-    found = {drs.evaluate(log, POLICY, M.Ridge(), crossfit=3, fold_seed=s)["dr"].value for s in (0, 1, -1, 2**63)}
+    found = {evaluate(log, POLICY, M.Ridge(), crossfit=3, fold_seed=s)["dr"].value for s in (0, 1, -1, 2**63)}
     assert len(found) == 4
 
 
@@ -215,41 +215,41 @@ def test_folds_need_something_to_fit(table):
     for model in (M.Constant(0.5), M.Ridge().fit(train)):
         name = type(model).__name__
         with pytest.raises(drs.ModelError, match=f"that are not yet fitted, and {name} can be used as it is"):
-            drs.evaluate(test, POLICY, model, crossfit=3)
+            evaluate(test, POLICY, model, crossfit=3)
     with pytest.raises(drs.ModelError, match="there is none"):
-        drs.evaluate(test, POLICY, crossfit=3)
+        evaluate(test, POLICY, crossfit=3)
     with pytest.raises(drs.ModelError, match="is not fitted: call"):
-        drs.evaluate(log, POLICY, M.Ridge())
+        evaluate(log, POLICY, M.Ridge())
     with pytest.raises(drs.ModelError, match=r"the propensity model Propensity.* is not fitted"):
-        drs.evaluate(log, POLICY, propensity=M.Propensity())
+        evaluate(log, POLICY, propensity=M.Propensity())
     with pytest.raises(drs.DrstreamError, match=r"cluster='user' is about folds: pass crossfit=5"):
         drs.replay(log, drs.policies.EpsilonGreedy(), horizon=5, model=M.Constant(0.0), cluster="user")
-    assert drs.evaluate(log, POLICY, M.Constant(0.0), cluster="user").crossfit is None  # clusters of intervals
+    assert evaluate(log, POLICY, M.Constant(0.0), cluster="user").crossfit is None  # clusters of intervals
 
 
 def test_models_that_no_estimator_needs_are_not_fitted(table):
     """So that the same arguments serve every estimator."""
     log = open_log(table)
     models = {"model": M.Ridge(), "crossfit": 3, "cluster": "user"}
-    plain = drs.evaluate(log, POLICY, estimators="ips")
-    result = drs.evaluate(log, POLICY, estimators="ips", **models)
+    plain = evaluate(log, POLICY, estimators="ips")
+    result = evaluate(log, POLICY, estimators="ips", **models)
     assert result["ips"].value == plain["ips"].value
     assert result.crossfit is None
-    both = drs.evaluate(log, POLICY, estimators="dm", propensity=M.Propensity(), **models)
-    assert both["dm"].value == drs.evaluate(log, POLICY, estimators="dm", **models)["dm"].value
+    both = evaluate(log, POLICY, estimators="dm", propensity=M.Propensity(), **models)
+    assert both["dm"].value == evaluate(log, POLICY, estimators="dm", **models)["dm"].value
     assert not both.estimated_propensities
 
 
 def test_clusters_that_cannot_be_used(table):
     log = open_log(table)
     with pytest.raises(drs.LogError, match="usr"):
-        drs.evaluate(log, POLICY, M.Ridge(), crossfit=3, cluster="usr")
+        evaluate(log, POLICY, M.Ridge(), crossfit=3, cluster="usr")
     users = pa.array([None if k == 11 else k // 9 for k in range(ROWS)])
     broken = open_log(table.set_column(table.num_columns - 1, "user", users))
     for model in (M.Ridge(), M.Logistic()):
         with pytest.raises(drs.LogError, match="cluster is null at row 11, column 'user'"):
-            drs.evaluate(broken, POLICY, model, crossfit=3, cluster="user")
-    result = drs.evaluate(broken, POLICY, M.Ridge(), crossfit=3, cluster="user", on_bad_row="skip")
+            evaluate(broken, POLICY, model, crossfit=3, cluster="user")
+    result = evaluate(broken, POLICY, M.Ridge(), crossfit=3, cluster="user", on_bad_row="skip")
     assert result.skipped == {"cluster is null": 1}
     assert result.n == ROWS - 1
 
@@ -257,7 +257,7 @@ def test_clusters_that_cannot_be_used(table):
 def test_a_stream_that_is_read_once(table):
     log = open_log(table.to_reader(100), actions=K)
     with pytest.raises(drs.LogError, match="can be read only once"):
-        drs.evaluate(log, POLICY, M.Ridge(), crossfit=3)
+        evaluate(log, POLICY, M.Ridge(), crossfit=3)
 
 
 def test_folds_without_events():
@@ -268,12 +268,12 @@ def test_folds_without_events():
         with pytest.raises(
             drs.LogError, match="fall into one fold, and the others have none: column 'user' has one value"
         ):
-            drs.evaluate(drs.Log(pa.table(rows), context=["x0"]), uniform, model, crossfit=3, cluster="user")
+            evaluate(drs.Log(pa.table(rows), context=["x0"]), uniform, model, crossfit=3, cluster="user")
     apart = {**rows, "user": [0, 1]}
     seed = next(s for s in range(99) if reference.fold(0, 50, s) != reference.fold(1, 50, s))
     log = drs.Log(pa.table(apart), context=["x0"])
     with pytest.warns(UserWarning, match="crossfit=50: 48 of the folds are empty, as there are few rows"):
-        result = drs.evaluate(log, drs.policies.Constant(0), M.Ridge(), "dm", crossfit=50, fold_seed=seed)
+        result = evaluate(log, drs.policies.Constant(0), M.Ridge(), "dm", crossfit=50, fold_seed=seed)
     assert result["dm"].value == 0.5  # of an action that the other event has not: the other's mean reward, 0, then 1
 
 
@@ -306,7 +306,7 @@ def test_a_model_that_knows_the_events_is_warned_about(table, tmp_path, kept):
             use(test, POLICY, reward, propensity=chosen)
             use(log, POLICY, M.Ridge(), crossfit=2)
     with pytest.warns(UserWarning, match="the propensity model was"):  # the other is by fold
-        drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=chosen)
+        evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=chosen)
 
 
 def test_bad_rows_in_all_columns(table):
@@ -317,15 +317,15 @@ def test_bad_rows_in_all_columns(table):
     broken = table.set_column(1, "reward", pa.array(r)).set_column(2, "propensity", pa.array(p))
     broken = broken.set_column(3, "x0", pa.array(x0))
     log = open_log(broken, on_bad_row="skip", actions=K)
-    result = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2)
+    result = evaluate(log, POLICY, M.Ridge(), crossfit=2)
     assert (result.n, sum(result.skipped.values())) == (ROWS - 3, 3)
-    other = drs.evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=M.Propensity())
+    other = evaluate(log, POLICY, M.Ridge(), crossfit=2, propensity=M.Propensity())
     assert (other.n, sum(other.skipped.values())) == (ROWS - 2, 2)  # propensities are not looked at
 
 
 def test_a_model_of_the_users_own_is_cross_fitted():
     table = world().table(400, seed=5)
-    result = drs.evaluate(table, drs.policies.Uniform(), ByHand(), "dm", crossfit=4)
+    result = evaluate(table, drs.policies.Uniform(), ByHand(), "dm", crossfit=4)
     log = drs.Log(table)
     folds = log.folds(4)
     fold = folds.of(np.arange(400, dtype=np.uint64))
@@ -343,8 +343,8 @@ def test_a_model_of_the_users_own_that_is_fitted_is_left_alone():
     train, test = drs.Log(table).split(0.5)
     model = ByHand().fit(train)
     with pytest.raises(drs.ModelError, match="ByHand can be used as it is: leave crossfit= out"):
-        drs.evaluate(test, drs.policies.Uniform(), model, "dm", crossfit=2)
-    result = drs.evaluate(test, drs.policies.Uniform(), model, propensity=drs.models.Propensity(), crossfit=2)
+        evaluate(test, drs.policies.Uniform(), model, "dm", crossfit=2)
+    result = evaluate(test, drs.policies.Uniform(), model, propensity=drs.models.Propensity(), crossfit=2)
     assert result["dm"].value == pytest.approx(model.means.mean(), rel=1e-12)
     assert "reward model: R²" in result.how()
     assert "propensities estimated, cross-fitted in 2 folds: at least" in result.how()
@@ -360,15 +360,15 @@ def test_models_of_the_wrong_kind(table):
         (SklearnRidge(), "an estimator of scikit-learn is wrapped"),
     ):
         with pytest.raises(drs.ModelError, match=message):
-            drs.evaluate(test, POLICY, model)
+            evaluate(test, POLICY, model)
     for propensity, message in (
         (M.Ridge(), "predicts rewards: pass drs.models.Propensity"),
         (LogisticRegression(), r"wrap it, drs.models.Propensity.from_sklearn\(LogisticRegression"),
     ):
         with pytest.raises(drs.ModelError, match=message):
-            drs.evaluate(log, POLICY, propensity=propensity, crossfit=2)
+            evaluate(log, POLICY, propensity=propensity, crossfit=2)
     with pytest.raises(drs.ModelError, match="clamp=True is about a reward model"):
-        drs.evaluate(log, POLICY, clamp=True)
+        evaluate(log, POLICY, clamp=True)
 
 
 def test_a_model_of_another_reward_draws_a_warning(table):
@@ -376,7 +376,7 @@ def test_a_model_of_another_reward_draws_a_warning(table):
     train, _ = drs.Log(more, context="x?", reward="spend", actions=K).split(0.5)
     _, test = drs.Log(more, context="x?", actions=K).split(0.5)
     with pytest.warns(UserWarning, match="fitted on the reward 'spend'; the log's is 'reward'"):
-        drs.evaluate(test, POLICY, M.Ridge().fit(train))
+        evaluate(test, POLICY, M.Ridge().fit(train))
 
 
 def test_fits_report_their_passes(table, monkeypatch):
@@ -391,5 +391,5 @@ def test_fits_report_their_passes(table, monkeypatch):
     assert (True, "pass 1") in told
     assert (True, "pass 3") in told
     told.clear()
-    drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=2, progress=True)
+    evaluate(open_log(table), POLICY, M.Ridge(), crossfit=2, progress=True)
     assert len(told) == 2  # a pass to fit, and one to evaluate

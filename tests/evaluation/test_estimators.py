@@ -11,7 +11,7 @@ from hypothesis import given
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
-from tests.helpers.evaluations import BY_TIME, limits
+from tests.helpers.evaluations import BY_TIME, evaluate, limits
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN
 
@@ -52,7 +52,7 @@ ONE_PASS = [name for name in ALL if name not in BY_TIME]  # test_adaptive.py has
 @given(log=events(), cuts=st.lists(st.integers(0, 40), max_size=3), limit=st.sampled_from([0.5, 3.0, 1e6]))
 def test_estimator_equals_reference(estimator, log, cuts, limit):
     table = as_table(log, [c for c in cuts if c < len(log["reward"])])
-    result = drs.evaluate(
+    result = evaluate(
         drs.Log(table, actions=log["pi"].shape[1]),
         {"new": drs.policies.Column(POLICY_COLUMN)},
         model=drs.models.Column(MODEL_COLUMN),
@@ -83,7 +83,7 @@ def test_weight_statistics_equal_reference(log):
     """Of all estimators with weights in one pass; a weight that is the smaller counts as capped."""
     names = [name for name in ONE_PASS if ALL[name].weight]
     given = {"cap": 2.0, "floor": 0.3, "lambda_": 2.0}
-    result = drs.evaluate(
+    result = evaluate(
         drs.Log(as_table(log), actions=log["pi"].shape[1]),
         drs.policies.Column(POLICY_COLUMN),
         drs.models.Column(MODEL_COLUMN),
@@ -105,7 +105,7 @@ def test_difference_between_policies_is_paired(log):
     actions = log["pi"].shape[1]
     second = np.roll(log["pi"], 1, axis=1)
     table = as_table(log).append_column("pi2", [list(second)])
-    result = drs.evaluate(
+    result = evaluate(
         drs.Log(table, actions=actions),
         {"a": drs.policies.Column("pi"), "b": drs.policies.Column("pi2")},
         model=drs.models.Column(MODEL_COLUMN),
@@ -132,7 +132,7 @@ def test_linear_policies_and_ridge_over_blocks():
     policies = {"soft": drs.policies.Softmax(w.taste, w.appeal, temperature=2), "hard": drs.policies.Linear(w.habit)}
     given = limits(*ONE_PASS)
     results = [
-        drs.evaluate(drs.Log(w.table(rows, seed=2, layout=layout)), policies, model=model, estimators=ONE_PASS, **given)
+        evaluate(drs.Log(w.table(rows, seed=2, layout=layout)), policies, model=model, estimators=ONE_PASS, **given)
         for layout in ("wide", "list")
     ]
     X, a, r, p = arrays(test, 3)
@@ -147,13 +147,13 @@ def test_linear_policies_and_ridge_over_blocks():
 
 def test_interval_is_normal():
     log = drs.Log(world().table(500))
-    got = drs.evaluate(log, drs.policies.Uniform(), estimators="ips", confidence=0.9, interval="normal")["ips"]
+    got = evaluate(log, drs.policies.Uniform(), estimators="ips", confidence=0.9, interval="normal")["ips"]
     assert got.high - got.value == pytest.approx(1.6448536269514722 * got.stderr)
     assert got.value - got.low == pytest.approx(1.6448536269514722 * got.stderr)
 
 
 def test_one_event_has_no_interval():
-    got = drs.evaluate(drs.Log(world().table(1)), drs.policies.Uniform(), estimators=["ips"])["ips"]
+    got = evaluate(drs.Log(world().table(1)), drs.policies.Uniform(), estimators=["ips"])["ips"]
     assert math.isnan(got.stderr)
     assert math.isnan(got.low)
     assert not math.isnan(got.value)
@@ -162,7 +162,7 @@ def test_one_event_has_no_interval():
 def test_no_weight_at_all_is_undefined_not_zero():
     table = world().table(50)
     log = drs.Log(table.filter(table["action"].to_numpy() != 0), actions=4)
-    result = drs.evaluate(log, drs.policies.Constant(0), estimators=["ips", "snips"])
+    result = evaluate(log, drs.policies.Constant(0), estimators=["ips", "snips"])
     assert result["ips"].value == 0
     assert math.isnan(result["snips"].value)
     assert math.isnan(result["snips"].low)
@@ -175,7 +175,7 @@ def test_a_control_variate_that_does_not_vary_is_left_out(reward):
     rng = np.random.default_rng(0)
     table = pa.table({"action": [0] * 50, "reward": reward + rng.random(50), "propensity": [0.8] * 50})
     names = ["ips", "ips-cv"]
-    result = drs.evaluate(drs.Log(table, actions=2), drs.policies.Uniform(), estimators=names)
+    result = evaluate(drs.Log(table, actions=2), drs.policies.Uniform(), estimators=names)
     ips, cv = (result[name] for name in names)
     assert cv.value == pytest.approx(ips.value, rel=1e-12)
     assert cv.stderr == pytest.approx(ips.stderr, rel=1e-12)
@@ -185,7 +185,7 @@ def test_a_control_variate_takes_away_what_weights_explain():
     """Where the reward is the same for all, so is the estimate, whatever the weights."""
     table = world().table(200)
     constant = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(np.full(200, 3.25)))
-    result = drs.evaluate(constant, drs.policies.Softmax(world().taste), estimators=["ips", "ips-cv"])
+    result = evaluate(constant, drs.policies.Softmax(world().taste), estimators=["ips", "ips-cv"])
     assert abs(result["ips"].value - 3.25) > 0.01
     assert result["ips-cv"].value == pytest.approx(3.25, rel=1e-12)
     assert result["ips-cv"].stderr < 1e-9

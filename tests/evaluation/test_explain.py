@@ -11,6 +11,7 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts as naive
 from tests.helpers import reference
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -37,7 +38,7 @@ def table():
 @pytest.fixture(scope="module")
 def result(table):
     told = drs.Explain(second_model=SECOND)
-    return drs.evaluate(drs.Log(table), POLICY, FIRST, ESTIMATORS, **LIMITS, explain=told)
+    return evaluate(drs.Log(table), POLICY, FIRST, ESTIMATORS, **LIMITS, explain=told)
 
 
 def events(table, name):
@@ -88,29 +89,29 @@ def test_shares_sum_to_one_and_widths_add_in_squares(result):
 
 
 def test_the_users_word_tells_noise_from_error(table):
-    result = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr", "ips"], explain=True)
+    result = evaluate(drs.Log(table), POLICY, FIRST, ["dr", "ips"], explain=True)
     for name in ("dr", "ips"):
         found = result.explain(estimator=name)
         assert math.isnan(found.reward_noise)
         assert math.isnan(found.model_error)
         told = result.explain(estimator=name, deterministic_rewards=True)
         assert (told.reward_noise, told.model_error) == (0, told.importance)
-    told = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(deterministic_rewards=True))
+    told = evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(deterministic_rewards=True))
     assert told.explain().reward_noise == 0
     assert math.isnan(told.explain(deterministic_rewards=False).reward_noise)
 
 
 def test_ips_and_dm_and_dr_beside_sndr_cost_nothing(table):
     """DR alone has no parts, and says what to do."""
-    plain = drs.evaluate(drs.Log(table), POLICY, FIRST, ["ips", "dm", "dr"])
+    plain = evaluate(drs.Log(table), POLICY, FIRST, ["ips", "dm", "dr"])
     assert plain.explain(estimator="ips").importance > 0
     assert plain.explain(estimator="dm").importance == 0
     assert plain.explanations == []
     assert "explanations" not in plain.to_dict()
     with pytest.raises(drs.DrstreamError, match=r"did not gather .* 'dr' .*: pass explain=True to evaluate"):
         plain.explain(estimator="dr")
-    beside = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr", "sndr"])
-    asked = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=True)
+    beside = evaluate(drs.Log(table), POLICY, FIRST, ["dr", "sndr"])
+    asked = evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=True)
     assert beside.explain(estimator="dr") == asked.explain(estimator="dr")
     assert asked["dr"] == plain["dr"]
 
@@ -119,7 +120,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(result, table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=ROWS // 5)
     told = drs.Explain(second_model=SECOND)
     found = [
-        drs.evaluate(
+        evaluate(
             drs.Log(tmp_path / "log.parquet", batch_size=size),
             POLICY,
             FIRST,
@@ -156,7 +157,7 @@ def test_measured_parts_agree_with_exact_ones(seed):
     for log in range(logs):
         table = w.table(rows, seed=1_000 * seed + log)
         told = drs.Explain(second_model=truth)
-        result = drs.evaluate(drs.Log(table), policy, model, list(exact), **limits, explain=told, threads=1)
+        result = evaluate(drs.Log(table), policy, model, list(exact), **limits, explain=told, threads=1)
         for name, seen in found.items():
             e = result.explain(estimator=name)
             seen.append([e.variance, e.contexts, e.importance, e.reward_noise, e.model_error, e.bias])
@@ -174,14 +175,14 @@ def test_the_variance_is_that_of_the_estimate_over_logs():
     policy, rows, logs = drs.policies.Softmax(w.taste), 500, 300
     model = drs.models.from_function(lambda X: 0.5 * w.reward(X) + 0.1)
     values = [
-        drs.evaluate(drs.Log(w.table(rows, seed=s)), policy, model, ["dr"], threads=1)["dr"].value for s in range(logs)
+        evaluate(drs.Log(w.table(rows, seed=s)), policy, model, ["dr"], threads=1)["dr"].value for s in range(logs)
     ]
     wanted = w.variance(policy, 0.5 * w.reward(w.kinds) + 0.1).total / rows
     assert np.var(values, ddof=1) == pytest.approx(wanted, rel=4 * math.sqrt(2 / logs))
 
 
 def test_with_a_logger_that_learned_and_estimated_propensities_there_are_no_parts(table):
-    result = drs.evaluate(
+    result = evaluate(
         drs.Log(table), POLICY, drs.models.Ridge(), ["dr"], propensity=drs.models.Propensity(), crossfit=2, explain=True
     )
     shown = result.explain()
@@ -192,53 +193,53 @@ def test_with_a_logger_that_learned_and_estimated_propensities_there_are_no_part
     assert hidden.variance == shown.variance
     assert "so they are not shown" in hidden.notes[0]
     assert hidden.advice == ()
-    other = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dm"], explain=drs.Explain(adaptive=True))
+    other = evaluate(drs.Log(table), POLICY, FIRST, ["dm"], explain=drs.Explain(adaptive=True))
     assert other.explain().contexts > 0  # DM needs no propensities
     assert other.explain().notes == ()
-    logged = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(adaptive=True))
+    logged = evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(adaptive=True))
     assert logged.explain().importance > 0  # with logged propensities, the parts hold all the same
     assert logged.explain().notes == ()
 
 
 def test_second_models_are_cross_fitted_too(table):
     told = drs.Explain(second_model=drs.models.Constant(0.2))
-    result = drs.evaluate(drs.Log(table), POLICY, drs.models.Ridge(), ["dr"], crossfit=2, explain=told)
+    result = evaluate(drs.Log(table), POLICY, drs.models.Ridge(), ["dr"], crossfit=2, explain=told)
     assert math.isfinite(result.explain().model_error)
     told = drs.Explain(second_model=drs.models.Ridge(alpha=10))
-    result = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], crossfit=2, explain=told)
+    result = evaluate(drs.Log(table), POLICY, FIRST, ["dr"], crossfit=2, explain=told)
     assert math.isfinite(result.explain().model_error)
     known = drs.models.Ridge().fit(log := drs.Log(table))
     with pytest.warns(drs.DrstreamWarning, match="second reward model was fitted on events"):
-        drs.evaluate(log, POLICY, FIRST, ["dr"], explain=drs.Explain(second_model=known))
+        evaluate(log, POLICY, FIRST, ["dr"], explain=drs.Explain(second_model=known))
 
 
 def test_a_second_model_of_ips_alone_and_one_that_predicts_nonsense(table):
     told = drs.Explain(second_model=SECOND)
-    result = drs.evaluate(drs.Log(table), POLICY, None, ["ips"], explain=told)
+    result = evaluate(drs.Log(table), POLICY, None, ["ips"], explain=told)
     assert math.isfinite(result.explain(estimator="ips").model_error)
     wrong = drs.models.from_function(lambda X: np.full((len(X), 4), np.nan))
     with pytest.raises(drs.ModelError, match="nan"):
-        drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(second_model=wrong))
-    clamped = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dr"], clamp=(0, 1), explain=told)
+        evaluate(drs.Log(table), POLICY, FIRST, ["dr"], explain=drs.Explain(second_model=wrong))
+    clamped = evaluate(drs.Log(table), POLICY, FIRST, ["dr"], clamp=(0, 1), explain=told)
     assert math.isfinite(clamped.explain().model_error)
 
 
 def test_segments_and_pickles_have_explanations_of_their_own(table):
     named = table.append_column("country", pa.array(np.where(np.arange(ROWS) % 3, "DE", "FR")))
-    result = drs.evaluate(drs.Log(named), POLICY, FIRST, ["dr"], by="country", explain=True)
+    result = evaluate(drs.Log(named), POLICY, FIRST, ["dr"], by="country", explain=True)
     one = result.segment(country="FR").explain()
     assert one.n == ROWS // 3
     rows = np.flatnonzero(np.arange(ROWS) % 3 == 0)
-    alone = drs.evaluate(drs.Log(table.take(rows)), POLICY, FIRST, ["dr"], explain=True).explain()
+    alone = evaluate(drs.Log(table.take(rows)), POLICY, FIRST, ["dr"], explain=True).explain()
     assert one.importance == pytest.approx(alone.importance, rel=1e-10)
     assert pickle.loads(pickle.dumps(result)).explain() == result.explain()
 
 
 def test_notes_on_clusters_and_grids(table):
     named = table.append_column("user", pa.array(np.arange(ROWS) // 10))
-    found = drs.evaluate(drs.Log(named), POLICY, FIRST, ["dr"], cluster="user", explain=True).explain()
+    found = evaluate(drs.Log(named), POLICY, FIRST, ["dr"], cluster="user", explain=True).explain()
     assert "about single events" in found.notes[0]
-    found = drs.evaluate(drs.Log(table), POLICY, FIRST, ["dros"], lambda_="auto", explain=True).explain()
+    found = evaluate(drs.Log(table), POLICY, FIRST, ["dros"], lambda_="auto", explain=True).explain()
     assert "chosen from a grid" in found.notes[0]
 
 
@@ -248,19 +249,19 @@ def test_advice_follows_from_the_parts():
     good = drs.models.from_function(w.reward)
     told = drs.Explain(second_model=good)
     poor = drs.models.Constant(3.0)
-    advice = " ".join(drs.evaluate(log, rare, poor, ["dr"], explain=told).explain().advice)
+    advice = " ".join(evaluate(log, rare, poor, ["dr"], explain=told).explain().advice)
     assert "a better reward model helps" in advice
     assert "a limit of the weights (cap)" in advice
-    advice = " ".join(drs.evaluate(log, rare, good, ["dr"], explain=told).explain().advice)
+    advice = " ".join(evaluate(log, rare, good, ["dr"], explain=told).explain().advice)
     assert "a better model does not help" in advice
-    advice = " ".join(drs.evaluate(log, rare, good, ["dr"], explain=True).explain().advice)
+    advice = " ".join(evaluate(log, rare, good, ["dr"], explain=True).explain().advice)
     assert "A second reward model would tell" in advice
-    advice = " ".join(drs.evaluate(log, rare, None, ["ips"]).explain(estimator="ips").advice)
+    advice = " ".join(evaluate(log, rare, None, ["ips"]).explain(estimator="ips").advice)
     assert "use DR" in advice
-    found = drs.evaluate(log, rare, poor, ["dr-capped"], cap=1.0, explain=True).explain()
+    found = evaluate(log, rare, poor, ["dr-capped"], cap=1.0, explain=True).explain()
     assert "raise it" in found.advice[0]
     assert abs(found.bias) > found.width / 2
-    found = drs.evaluate(log, rare, poor, ["dm"]).explain(estimator="dm")
+    found = evaluate(log, rare, poor, ["dm"]).explain(estimator="dm")
     assert "compare it with DR" in found.advice[0]
 
 
@@ -270,7 +271,7 @@ def test_contexts_that_differ_need_more_events():
     x = rng.random(ROWS)
     table = pa.table({"x0": x, "action": rng.integers(0, 2, ROWS), "reward": x, "propensity": np.full(ROWS, 0.5)})
     model = drs.models.from_function(lambda X: np.repeat(np.asarray(X, float)[:, :1], 2, axis=1))
-    found = drs.evaluate(drs.Log(table), drs.policies.Constant(1), model, ["dr"], explain=True).explain()
+    found = evaluate(drs.Log(table), drs.policies.Constant(1), model, ["dr"], explain=True).explain()
     assert found.importance == pytest.approx(0, abs=1e-12)
     assert "only more events help" in found.advice[0]
 
@@ -289,17 +290,17 @@ def test_text_and_json(result):
 def test_errors(table, result):
     log = drs.Log(table)
     with pytest.raises(drs.DrstreamError, match=r"explain='yes': it must be True or False, or drs.Explain\(...\)"):
-        drs.evaluate(log, POLICY, explain="yes")
-    snips = drs.evaluate(log, POLICY, estimators=["snips", "ips"], explain=True)
+        evaluate(log, POLICY, explain="yes")
+    snips = evaluate(log, POLICY, estimators=["snips", "ips"], explain=True)
     with pytest.raises(drs.DrstreamError, match="parts of 'snips' are not known: it is not a mean of scores"):
         snips.explain(estimator="snips")
     assert [e.estimator for e in snips.explanations] == ["ips"]
     rated = drs.Log(table.append_column("rate", pa.array(np.full(ROWS, 0.5))), sample_rate="rate")
-    sampled = drs.evaluate(rated, POLICY, estimators=["ips"], explain=True)
+    sampled = evaluate(rated, POLICY, estimators=["ips"], explain=True)
     with pytest.raises(drs.DrstreamError, match="not known for a down-sampled log"):
         sampled.explain(estimator="ips")
     assert sampled.explanations == []
-    two = drs.evaluate(log, {"a": POLICY, "b": drs.policies.Uniform()}, estimators=["ips"])
+    two = evaluate(log, {"a": POLICY, "b": drs.policies.Uniform()}, estimators=["ips"])
     with pytest.raises(KeyError, match="name a policy: 'a', 'b'"):
         two.explain()
     with pytest.raises(KeyError, match="no estimator 'x'"):

@@ -8,7 +8,7 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts, reference
 from tests.helpers.adaptive import narrowing_log
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, open_log
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, evaluate, open_log
 from tests.helpers.logs import arrays
 
 FIRST = ROWS // 8
@@ -40,7 +40,7 @@ def forward(alpha, table):
 @pytest.mark.parametrize("name", ["ips", "dr", "dr-capped"])
 def test_parts_with_models_of_earlier_rows(table, name):
     told = drs.Explain(second_model=M.Ridge(10.0))
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), [name], crossfit=FORWARD, cap=2, explain=told)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), [name], crossfit=FORWARD, cap=2, explain=told)
     X, a, r, p = arrays(table, D)
     pi, rows = POLICY.probabilities(X), range(ROWS)
     rhat = np.zeros((ROWS, K)) if name == "ips" else forward(1.0, table)
@@ -61,7 +61,7 @@ def test_forward_is_a_sign_of_a_logger_that_learned(table):
     """With estimated propensities, the parts are not shown, unless the caller knows better."""
     told = drs.Explain(second_model=M.Ridge(10.0))
     options = {"propensity": M.Propensity(floor=0.01), "crossfit": FORWARD}
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), ["ips", "dr"], explain=told, **options)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), ["ips", "dr"], explain=told, **options)
     for name in ("ips", "dr"):
         hidden = result.explain(estimator=name)
         assert all(math.isnan(part["variance"]) for part in hidden.parts)
@@ -82,16 +82,16 @@ def test_the_sign_counts_also_if_no_model_is_fitted_forward(table):
     """IPS needs no reward model, so nothing is fitted on earlier rows. The caller's word is still a sign."""
     propensity = M.Propensity().fit(open_log(WORLD.table(ROWS, seed=2)))
     options = {"propensity": propensity, "crossfit": FORWARD, "explain": drs.Explain(adaptive=False)}
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options)
     assert result.crossfit is None
     assert result.explain().importance > 0
     assert math.isnan(
-        drs.evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options | {"explain": True}).explain().importance
+        evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options | {"explain": True}).explain().importance
     )
 
 
 def test_with_logged_propensities_the_parts_are_shown(table):
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), ["dr"], crossfit=FORWARD, explain=True)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), ["dr"], crossfit=FORWARD, explain=True)
     assert result.explain().importance > 0
     assert result.explain().notes == ()
 
@@ -100,7 +100,7 @@ def test_with_logged_propensities_the_parts_are_shown(table):
 
 
 def run(log, estimators, **options):
-    return drs.evaluate(log, drs.policies.Constant(0), M.Ridge(), estimators, crossfit=FORWARD, **options)
+    return evaluate(log, drs.policies.Constant(0), M.Ridge(), estimators, crossfit=FORWARD, **options)
 
 
 def test_they_keep_their_bits_beside_all_else(narrowing):
@@ -152,11 +152,11 @@ def test_what_wrong_propensities_do_to_them_is_not_known(narrowing, beside):
 
 def test_findings_on_propensities_do_not_need_the_weights_of_ips(table):
     """Capped estimators alone gather no weights ν / p, but their intervals are wider, too."""
-    result = drs.evaluate(open_log(table), POLICY, estimators="ips-capped", cap=2, propensity_error=0.1)
+    result = evaluate(open_log(table), POLICY, estimators="ips-capped", cap=2, propensity_error=0.1)
     (found,) = (f for f in result.findings if f.check == "propensity error")
     assert "wider on each side by" in found.message
     model = {"propensity": M.Propensity(), "crossfit": 2}
-    result = drs.evaluate(open_log(table), POLICY, estimators="ips-capped", cap=2, **model)
+    result = evaluate(open_log(table), POLICY, estimators="ips-capped", cap=2, **model)
     assert "estimated propensities" in [f.check for f in result.findings]
 
 
@@ -182,7 +182,7 @@ def test_freedman_with_models_of_earlier_rows_and_estimated_propensities(table):
     options = {"reward_range": (0, 1), "max_weight_bound": 1_000, "clamp": (0, 1), "crossfit": FORWARD}
     options |= {"propensity": M.Propensity(floor=0.01), "interval": "freedman"}
     with pytest.raises(drs.DrstreamError, match="needs a bound on the error of estimated propensities"):
-        drs.evaluate(open_log(table), POLICY, M.Ridge(), "dr", **options)
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), "dr", propensity_error=0.2, **options)
+        evaluate(open_log(table), POLICY, M.Ridge(), "dr", **options)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), "dr", propensity_error=0.2, **options)
     assert math.isfinite(result["dr"].low)
     assert result.constants()["propensity_error"] == (0.2, "given")

@@ -12,7 +12,7 @@ import drstream as drs
 from drstream.execution import Workers
 from drstream.log.rows import Blocks
 from tests.helpers import naive_replay, reference
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays, log_of
 from tests.helpers.own_models import ByHand
 from tests.helpers.passes import not_plain
@@ -61,7 +61,7 @@ MODELS = {
 def test_reward_models_by_hand(table, name):
     model, relative = MODELS[name]
     rhat = forward(lambda rows: model.fresh().fit(open_log(rows, actions=K)), table)
-    result = drs.evaluate(open_log(table), POLICY, model, crossfit=FORWARD)
+    result = evaluate(open_log(table), POLICY, model, crossfit=FORWARD)
     agree(result, values(table, rhat, names=SCORED), relative)
     assert result.estimators == list(SCORED)
     a, r = arrays(table, D)[1:3]
@@ -82,7 +82,7 @@ def test_propensities_by_hand(table, model):
     rhat = forward(lambda rows: M.Ridge().fit(open_log(rows, actions=K)), table)
     X, a, r, _ = arrays(table, D)
     p = np.maximum(model.floor, mu[np.arange(ROWS), a])
-    result = drs.evaluate(open_log(table), POLICY, M.Ridge(), propensity=model, crossfit=FORWARD)
+    result = evaluate(open_log(table), POLICY, M.Ridge(), propensity=model, crossfit=FORWARD)
     left = slice(FIRST, None)
     for name in SCORED:
         wanted = reference.estimate(name, r[left], p[left], a[left], POLICY.probabilities(X[left]), rhat[left])[0]
@@ -128,12 +128,12 @@ def test_a_replay_with_estimated_propensities_begins_after_the_first_block(table
 def test_sparse_contexts(table):
     """Fitted block by block, with conjugate gradients."""
     X, a, r, p = arrays(table, D)
-    result = [drs.evaluate(log_of(X, a, r, p, sparse=s), POLICY, M.Ridge(), "dr", crossfit=FORWARD) for s in (0, 1)]
+    result = [evaluate(log_of(X, a, r, p, sparse=s), POLICY, M.Ridge(), "dr", crossfit=FORWARD) for s in (0, 1)]
     assert result[0]["dr"].value == pytest.approx(result[1]["dr"].value, rel=1e-7)
 
 
 def test_a_model_of_the_users_own(table):
-    result = drs.evaluate(open_log(table), POLICY, ByHand(), "dr", crossfit=FORWARD)
+    result = evaluate(open_log(table), POLICY, ByHand(), "dr", crossfit=FORWARD)
     rhat = forward(lambda rows: ByHand().fit(open_log(rows, actions=K)), table)
     agree(result, values(table, rhat, names=("dr",)), 1e-10)
 
@@ -148,8 +148,8 @@ def test_later_events_change_no_earlier_score(table):
 
     def early(rows, **models):
         log = open_log(rows.append_column("row", row))
-        result = drs.evaluate(log.rows_before(start), POLICY, estimators="dr", crossfit=FORWARD, **models)
-        whole = drs.evaluate(log, POLICY, estimators="dr", crossfit=FORWARD, by="late", **models)
+        result = evaluate(log.rows_before(start), POLICY, estimators="dr", crossfit=FORWARD, **models)
+        whole = evaluate(log, POLICY, estimators="dr", crossfit=FORWARD, by="late", **models)
         return result["dr"].value, whole.segment(late=False)["dr"].value
 
     flag = pa.array(np.arange(ROWS) >= start)
@@ -175,7 +175,7 @@ def test_a_log_whose_first_rows_are_filtered_out(table):
         for b in range(3, block.max() + 1):
             model = make().fit(open_log(rows.filter(pa.array(block < b)), actions=K))
             rhat[block == b] = model.predict(X[block == b])
-        result = drs.evaluate(log, POLICY, make(), "dr", crossfit=FORWARD)
+        result = evaluate(log, POLICY, make(), "dr", crossfit=FORWARD)
         wanted = reference.estimate("dr", r, p, a, POLICY.probabilities(X), rhat)[0]
         assert result["dr"].value == pytest.approx(wanted, rel=1e-7)
         assert result.unpredicted == (block == 2).sum()
@@ -189,9 +189,9 @@ def test_bad_rows(table):
     broken = table.set_column(1, "reward", pa.array(r)).set_column(2, "propensity", pa.array(p))
     broken = broken.set_column(3, "x0", pa.array(x0))
     log = open_log(broken, on_bad_row="skip", actions=K)
-    result = drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
+    result = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
     assert (result.n, sum(result.skipped.values()), result.unpredicted) == (ROWS - 3, 3, FIRST - 2)
-    other = drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, propensity=M.Propensity(floor=0.01))
+    other = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, propensity=M.Propensity(floor=0.01))
     assert other.skipped["before the first propensity model"] == FIRST - 1
     assert other.n == ROWS - FIRST - 1
 
@@ -207,7 +207,7 @@ def test_batches_and_threads_change_no_bit(table, tmp_path, model):
     models = {"model": model, "propensity": M.Propensity(floor=0.01), "crossfit": FORWARD}
 
     def evaluated(threads, **options):
-        result = drs.evaluate(open_log(path, **options), POLICY, threads=threads, **models)
+        result = evaluate(open_log(path, **options), POLICY, threads=threads, **models)
         return [row["value"] for row in result.rows()], result.r2, result.calibration, result.skipped
 
     def replayed(threads, **options):
@@ -240,10 +240,10 @@ def test_a_stream(table):
             return pa.RecordBatchReader.from_batches(table.schema, batches).__arrow_c_stream__(requested_schema)
 
     log = open_log(Stream(), actions=K)
-    got = drs.evaluate(log, POLICY, M.Ridge(), "dr", crossfit=FORWARD)
-    assert got["dr"].value == drs.evaluate(open_log(table), POLICY, M.Ridge(), "dr", crossfit=FORWARD)["dr"].value
+    got = evaluate(log, POLICY, M.Ridge(), "dr", crossfit=FORWARD)
+    assert got["dr"].value == evaluate(open_log(table), POLICY, M.Ridge(), "dr", crossfit=FORWARD)["dr"].value
     with pytest.raises(drs.LogError, match="can be read only once"):
-        drs.evaluate(open_log(table.to_reader(100), actions=K), POLICY, M.Ridge(), crossfit=FORWARD)
+        evaluate(open_log(table.to_reader(100), actions=K), POLICY, M.Ridge(), crossfit=FORWARD)
 
 
 # Errors
@@ -252,50 +252,50 @@ def test_a_stream(table):
 @pytest.mark.parametrize("crossfit", ["forward:", "forward:0", "forward:-1", "forward:1.5", "forward:x", "forward:²"])
 def test_first_blocks_that_are_none(table, crossfit):
     with pytest.raises(drs.DrstreamError, match="write the number of rows in the first block"):
-        drs.evaluate(table, POLICY, M.Ridge(), crossfit=crossfit)
+        evaluate(table, POLICY, M.Ridge(), crossfit=crossfit)
 
 
 @pytest.mark.parametrize("crossfit", ["forwards", "backward", "FORWARD"])
 def test_words_that_are_none(table, crossfit):
     with pytest.raises(drs.DrstreamError, match=f"crossfit='{crossfit}': it must be a whole .* or 'forward'"):
-        drs.evaluate(table, POLICY, M.Ridge(), crossfit=crossfit)
+        evaluate(table, POLICY, M.Ridge(), crossfit=crossfit)
 
 
 def test_a_log_that_ends_in_the_first_block(table):
     for use in (M.Ridge(), M.Logistic(), ByHand()):
         with pytest.raises(drs.LogError, match=rf"has {ROWS:,} rows, and the first block {ROWS:,}. Make it shorter"):
-            drs.evaluate(open_log(table), POLICY, use, crossfit=f"forward:{ROWS}")
+            evaluate(open_log(table), POLICY, use, crossfit=f"forward:{ROWS}")
 
 
 def test_dm_needs_a_prediction_of_every_event(table):
     log = open_log(table)
     with pytest.raises(drs.DrstreamError, match=r"estimator 'dm' is r̂ alone, and with crossfit='forward' the first"):
-        drs.evaluate(log, POLICY, M.Ridge(), ["dr", "dm"], crossfit=FORWARD)
+        evaluate(log, POLICY, M.Ridge(), ["dr", "dm"], crossfit=FORWARD)
     with pytest.raises(drs.ModelError, match=r"method='dm' is r̂ alone"):
         drs.replay(log, POLICY, 10, M.Ridge(), method="dm", crossfit=FORWARD)
     train, test = log.split(0.5)  # with a model that is fitted already, every event has a prediction
-    result = drs.evaluate(test, POLICY, M.Ridge().fit(train), propensity=M.Propensity(floor=0.01), crossfit=FORWARD)
+    result = evaluate(test, POLICY, M.Ridge().fit(train), propensity=M.Propensity(floor=0.01), crossfit=FORWARD)
     assert "dm" in result.estimators
 
 
 def test_clusters_and_seeds(table):
     """Blocks have neither. Clusters are for the intervals of evaluate; replay has no use for them."""
     log = open_log(table)
-    result = drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, cluster="user")
-    plain = drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
+    result = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, cluster="user")
+    plain = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
     assert result["dr"].value == plain["dr"].value
     assert (result["dr"].method, plain["dr"].method) == ("cluster", "normal")
     with pytest.raises(drs.DrstreamError, match="cluster='user' is about folds, and crossfit='forward:"):
         drs.replay(log, POLICY, 10, M.Ridge(), crossfit=FORWARD, cluster="user")
     with pytest.raises(drs.DrstreamError, match="fold_seed=3 is about folds"):
-        drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, fold_seed=3)
+        evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, fold_seed=3)
 
 
 def test_a_clamp_must_not_know_later_rewards(table):
     log = open_log(table)
     with pytest.raises(drs.ModelError, match="and it knows none: give"):
-        drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, clamp=True)
-    assert drs.evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, clamp=(0, 1)).clamped > 0
+        evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, clamp=True)
+    assert evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, clamp=(0, 1)).clamped > 0
 
 
 def test_learners_refuse_it(table):
@@ -311,5 +311,5 @@ def test_too_few_rows_for_a_model(table):
     """The error is the model's own. A note says that the first block can be longer."""
     log = open_log(table.sort_by("action"))
     with pytest.raises(drs.ModelError, match="is the only action that was logged") as caught:
-        drs.evaluate(log, POLICY, propensity=M.Propensity.from_sklearn(LogisticRegression()), crossfit="forward:5")
+        evaluate(log, POLICY, propensity=M.Propensity.from_sklearn(LogisticRegression()), crossfit="forward:5")
     assert "crossfit='forward:15'" in caught.value.__notes__[0]

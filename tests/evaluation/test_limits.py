@@ -13,6 +13,7 @@ import drstream as drs
 from drstream.evaluation import grids
 from tests.helpers import reference
 from tests.helpers.command import drstream, fails
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -33,7 +34,7 @@ def table():
 def chosen(request, table):
     """The parameter, and a result with its value chosen from a grid."""
     given = {request.param: "auto"}
-    return request.param, drs.evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr", *NAMES], **given, explain=True)
+    return request.param, evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr", *NAMES], **given, explain=True)
 
 
 # Inflation
@@ -46,7 +47,7 @@ def chosen(request, table):
 def test_inflated_propensities_of_the_log(table, name, limits):
     X, a, r, p = arrays(table, 3)
     pi, rhat = POLICIES["soft"].probabilities(X), MODEL.predict(X)
-    found = drs.evaluate(drs.Log(table), POLICIES["soft"], MODEL, [name], **limits)[name]
+    found = evaluate(drs.Log(table), POLICIES["soft"], MODEL, [name], **limits)[name]
     value, stderr, _ = reference.estimate(name, r, p, a, pi, rhat, **limits)
     assert (found.value, found.stderr) == pytest.approx((value, stderr), rel=1e-10)
     assert found.capped > 0.5
@@ -57,8 +58,8 @@ def test_inflation_is_the_factor_of_the_propensities(table):
     small = table.filter(pa.compute.less_equal(table["propensity"], 0.5))
     twice = pa.array(2 * small["propensity"].to_numpy())
     other = small.set_column(small.column_names.index("propensity"), "propensity", twice)
-    found = drs.evaluate(drs.Log(small), POLICIES["soft"], MODEL, ["dr-capped"], inflation=2)["dr-capped"]
-    wanted = drs.evaluate(drs.Log(other), POLICIES["soft"], MODEL, ["dr"])["dr"]
+    found = evaluate(drs.Log(small), POLICIES["soft"], MODEL, ["dr-capped"], inflation=2)["dr-capped"]
+    wanted = evaluate(drs.Log(other), POLICIES["soft"], MODEL, ["dr"])["dr"]
     assert (found.value, found.stderr) == pytest.approx((wanted.value, wanted.stderr), rel=1e-12)
 
 
@@ -70,7 +71,7 @@ def test_the_bias_of_inflation_is_that_of_theorem_3_4():
     seen = []
     for seed in range(40):
         log = drs.Log(WORLD.table(4_000, seed=seed))
-        found = drs.evaluate(log, policy, model, ["dr-capped"], inflation=1.5, explain=True, threads=1).explain()
+        found = evaluate(log, policy, model, ["dr-capped"], inflation=1.5, explain=True, threads=1).explain()
         seen.append((found.bias, found.variance))
     wanted = WORLD.bias(policy, rhat, 1.5), WORLD.variance(policy, rhat, 1.5).total
     error = np.std(seen, axis=0, ddof=1) / math.sqrt(40)
@@ -81,7 +82,7 @@ def test_the_bias_of_inflation_is_that_of_theorem_3_4():
 @pytest.mark.parametrize("wrong", [0.9, math.inf, "2", 0])
 def test_a_wrong_inflation_is_refused(table, wrong):
     with pytest.raises(drs.DrstreamError, match=r"inflation=.* must be a"):
-        drs.evaluate(drs.Log(table), POLICIES, inflation=wrong)
+        evaluate(drs.Log(table), POLICIES, inflation=wrong)
 
 
 # Caps and floors from a grid
@@ -101,7 +102,7 @@ def test_each_point_of_the_grid_is_what_its_limit_gives(chosen, table, name):
     first = result["rare", "ips" if name == "ips-capped" else "dr"]
     assert (rows[0]["value"], rows[0]["bias"], rows[0]["risk"]) == (first.value, 0, first.stderr**2)
     for row in rows[1 :: 5 if PLAIN else 1]:
-        one = drs.evaluate(drs.Log(table), POLICIES, MODEL, [name], explain=True, **{parameter: row[parameter]})
+        one = evaluate(drs.Log(table), POLICIES, MODEL, [name], explain=True, **{parameter: row[parameter]})
         explained = one.explain("rare", name)
         assert (row["value"], row["stderr"]) == (one["rare", name].value, one["rare", name].stderr)
         assert (row["bias"], row["bias_stderr"]) == (explained.bias, explained.bias_stderr)
@@ -134,20 +135,18 @@ def test_results_can_be_pickled_and_other_estimators_stay_as_they_are(chosen, ta
     copy = pickle.loads(pickle.dumps(result))
     assert copy.limits == result.limits
     assert copy["soft", "dr-capped"] == result["soft", "dr-capped"]
-    plain = drs.evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr"])
+    plain = evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr"])
     assert result["soft", "dr"] == plain["soft", "dr"]
-    beside = drs.evaluate(drs.Log(table), POLICIES, MODEL, ["dros", "dr-capped"], lambda_=3.0, **{parameter: "auto"})
+    beside = evaluate(drs.Log(table), POLICIES, MODEL, ["dros", "dr-capped"], lambda_=3.0, **{parameter: "auto"})
     assert set(beside.limits) == {"dr-capped"}
-    assert (
-        beside["soft", "dros"] == drs.evaluate(drs.Log(table), POLICIES, MODEL, ["dros"], lambda_=3.0)["soft", "dros"]
-    )
+    assert beside["soft", "dros"] == evaluate(drs.Log(table), POLICIES, MODEL, ["dros"], lambda_=3.0)["soft", "dros"]
 
 
 def test_without_names_the_capped_estimators_are_there(table):
-    result = drs.evaluate(drs.Log(table), POLICIES, MODEL, floor="auto")
+    result = evaluate(drs.Log(table), POLICIES, MODEL, floor="auto")
     assert result.estimators == ["ips", "snips", "dr", "ips-capped", "dr-capped", "dm"]
     named = table.append_column("country", pa.array(np.where(np.arange(ROWS) % 3, "DE", "FR")))
-    by = drs.evaluate(drs.Log(named), POLICIES, MODEL, ["dr-capped"], floor="auto", by="country")
+    by = evaluate(drs.Log(named), POLICIES, MODEL, ["dr-capped"], floor="auto", by="country")
     assert by.segment(country="DE").limits == by.limits  # segments share the limit of the whole
 
 
@@ -157,7 +156,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(chosen, table, tmp_path):
     found = []
     for threads, size in ((1, 65_536), (3, 77)):
         log = drs.Log(tmp_path / "log.parquet", batch_size=size)
-        found.append(drs.evaluate(log, POLICIES, MODEL, NAMES, threads=threads, **{parameter: "auto"}))
+        found.append(evaluate(log, POLICIES, MODEL, NAMES, threads=threads, **{parameter: "auto"}))
     assert found[0].grid.equals(found[1].grid)
     assert found[0].rows() == found[1].rows()
 
@@ -173,7 +172,7 @@ def test_errors_and_coverage_where_weights_are_heavy(good):
     for seed in range(100):
         log = drs.Log(w.table(1000, seed=seed))
         for parameter in ("cap", "floor"):
-            found = drs.evaluate(log, policy, model, ["dr", "dr-capped"], threads=1, **{parameter: "auto"})
+            found = evaluate(log, policy, model, ["dr", "dr-capped"], threads=1, **{parameter: "auto"})
             errors[parameter].append(found["dr-capped"].value - truth)
             inside += found["dr-capped"].low <= truth <= found["dr-capped"].high
         errors["dr"].append(found["dr"].value - truth)
@@ -194,15 +193,15 @@ def test_errors(table):
         {"lambda_": "auto", "inflation": 2},
     ):
         with pytest.raises(drs.DrstreamError, match=r"='auto' chooses the limits of weights: leave out"):
-            drs.evaluate(log, POLICIES, MODEL, **given)
+            evaluate(log, POLICIES, MODEL, **given)
     for given in ({"cap": "automatic"}, {"floor": "best"}):
         with pytest.raises(drs.DrstreamError, match=r"(cap|floor)='.*' must be a number above 0"):
-            drs.evaluate(log, POLICIES, MODEL, **given)
+            evaluate(log, POLICIES, MODEL, **given)
     rated = drs.Log(table.append_column("rate", pa.array(np.full(ROWS, 0.5))), sample_rate="rate")
     with pytest.raises(drs.DrstreamError, match="cap='auto' is not known for a down-sampled log"):
-        drs.evaluate(rated, POLICIES, MODEL, cap="auto")
+        evaluate(rated, POLICIES, MODEL, cap="auto")
     with pytest.raises(drs.DrstreamError, match=r"'dros' needs a limit: pass lambda_="):
-        drs.evaluate(log, POLICIES, MODEL, ["dros"], cap="auto")
+        evaluate(log, POLICIES, MODEL, ["dros"], cap="auto")
 
 
 @pytest.mark.jit_only

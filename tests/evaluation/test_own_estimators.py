@@ -12,7 +12,7 @@ import pytest
 import drstream as drs
 from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, Weight
 from tests.helpers import reference
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, evaluate
 from tests.helpers.logs import arrays
 
 
@@ -66,7 +66,7 @@ def same(got, psi):
 def test_own_weights_in_plain_numpy(table, naive):
     a, r, p, pi, rhat = naive
     exponent = 0.6
-    result = drs.evaluate(table, POLICY, MODEL, ["ips", OWN_DR, OWN_SNIPS, "dros"], lambda_=exponent)
+    result = evaluate(table, POLICY, MODEL, ["ips", OWN_DR, OWN_SNIPS, "dros"], lambda_=exponent)
     assert result.estimators == ["ips", "tempered dr", "tempered snips", "dros"]
     rows = np.arange(len(r))
     w = (pi[rows, a] / p) ** exponent
@@ -80,12 +80,12 @@ def test_own_weights_in_plain_numpy(table, naive):
         assert result[name].max_weight == pytest.approx(w.max(), rel=1e-14)
         assert result[name].capped == np.mean(w < pi[rows, a] / p)
     for name in ("ips", "dros"):  # as without the others
-        alone = drs.evaluate(table, POLICY, MODEL, [name], lambda_=exponent)
+        alone = evaluate(table, POLICY, MODEL, [name], lambda_=exponent)
         assert alone[name] == result[name]
 
 
 def test_own_function_of_the_packages_terms(table):
-    result = drs.evaluate(table, {"new": POLICY, "old": drs.policies.Uniform()}, MODEL, ["dm", "dr", MIXED])
+    result = evaluate(table, {"new": POLICY, "old": drs.policies.Uniform()}, MODEL, ["dm", "dr", MIXED])
     dm, dr, mixed = (result["new", name].value for name in ("dm", "dr", MIXED.name))
     assert mixed == pytest.approx((dm + dr) / 2, rel=1e-12)
     gap = result.difference("new", "old", MIXED.name).value
@@ -96,18 +96,18 @@ def test_own_function_of_the_packages_terms(table):
 
 
 def test_one_alone_and_one_that_is_the_headline(table):
-    alone = drs.evaluate(table, POLICY, MODEL, OWN_DR, lambda_=0.5)
+    alone = evaluate(table, POLICY, MODEL, OWN_DR, lambda_=0.5)
     assert alone.estimators == [OWN_DR.name]
     first = Estimator("mine", ("reward",), IMPORTANCE, first_mean, one, headline=True)
-    result = drs.evaluate(table, POLICY, estimators=["snips", first])
+    result = evaluate(table, POLICY, estimators=["snips", first])
     assert result.difference("policy") == result.difference("policy", estimator="mine")
-    assert result["mine"] == drs.evaluate(table, POLICY, estimators="ips")["ips"]
+    assert result["mine"] == evaluate(table, POLICY, estimators="ips")["ips"]
 
 
 def test_a_name_of_the_packages_may_be_taken(table):
     mine = Estimator("ips", ("robust",), IMPORTANCE, first_mean, one)
-    got = drs.evaluate(table, POLICY, MODEL, [mine])["ips"]
-    assert got == drs.evaluate(table, POLICY, MODEL, ["dr"])["dr"]
+    got = evaluate(table, POLICY, MODEL, [mine])["ips"]
+    assert got == evaluate(table, POLICY, MODEL, ["dr"])["dr"]
     copy = pickle.loads(pickle.dumps(mine))
     assert copy == mine
     assert copy is not ALL["ips"]
@@ -124,14 +124,14 @@ def test_pickling():
 
 @pytest.mark.parametrize("estimator", [OWN_DR, OWN_SNIPS], ids=lambda e: e.name)
 def test_results_can_be_pickled_if_the_functions_can(table, estimator):
-    result = drs.evaluate(table, POLICY, MODEL, estimator, lambda_=0.5)
+    result = evaluate(table, POLICY, MODEL, estimator, lambda_=0.5)
     assert pickle.loads(pickle.dumps(result)).rows() == result.rows()
 
 
 @pytest.mark.jit_only
 def test_processes_give_the_same_bits(table):
     def run(**options):
-        return drs.evaluate(table, POLICY, MODEL, [OWN_DR, OWN_SNIPS], lambda_=0.5, **options).rows()
+        return evaluate(table, POLICY, MODEL, [OWN_DR, OWN_SNIPS], lambda_=0.5, **options).rows()
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
         assert run(executor=processes) == run()
@@ -149,8 +149,8 @@ def test_terms_that_there_are_not():
 def test_two_of_one_name(table):
     mine = Estimator("dr", ("reward",), IMPORTANCE, first_mean, one)
     with pytest.raises(drs.DrstreamError, match="two estimators are called 'dr': give one of them another name"):
-        drs.evaluate(table, POLICY, MODEL, ["dr", mine])
-    twice = drs.evaluate(table, POLICY, MODEL, ["dr", "DR", ALL["dr"]])  # the same one, which is no harm
+        evaluate(table, POLICY, MODEL, ["dr", mine])
+    twice = evaluate(table, POLICY, MODEL, ["dr", "DR", ALL["dr"]])  # the same one, which is no harm
     assert twice.estimators == ["dr"]
 
 
@@ -158,17 +158,17 @@ def test_two_weights_of_one_name(table):
     """Their terms would be taken for each other's."""
     mine = Estimator("mine", ("reward",), Weight(IMPORTANCE.name, tempered, (("lambda_", 1.0),)), first_mean, one)
     with pytest.raises(drs.DrstreamError, match="two weights are called 'w': give one of them another name"):
-        drs.evaluate(table, POLICY, MODEL, ["ips", mine], lambda_=0.5)
+        evaluate(table, POLICY, MODEL, ["ips", mine], lambda_=0.5)
 
 
 def test_what_an_own_estimator_lacks(table):
     with pytest.raises(drs.DrstreamError, match="estimator 'tempered dr' needs a reward model: pass model="):
-        drs.evaluate(table, POLICY, estimators=[OWN_DR], lambda_=0.5)
+        evaluate(table, POLICY, estimators=[OWN_DR], lambda_=0.5)
     with pytest.raises(drs.DrstreamError, match="estimator 'tempered snips' needs a limit: pass lambda_="):
-        drs.evaluate(table, POLICY, estimators=[OWN_SNIPS])
+        evaluate(table, POLICY, estimators=[OWN_SNIPS])
     bare = drs.Log(table.drop_columns(["propensity"]), propensity=None)
     with pytest.raises(drs.DrstreamError, match="estimator 'tempered snips' needs propensities, and the log has none"):
-        drs.evaluate(bare, POLICY, estimators=[OWN_SNIPS], lambda_=0.5)
+        evaluate(bare, POLICY, estimators=[OWN_SNIPS], lambda_=0.5)
 
 
 # Those of the package that take lambda_
@@ -179,39 +179,39 @@ def test_what_estimators_with_lambda_lack(table, name):
     with pytest.raises(
         drs.DrstreamError, match=f"estimator '{name}' needs a limit: pass lambda_= \\(how large a weight"
     ):
-        drs.evaluate(table, POLICY, MODEL, [name])
+        evaluate(table, POLICY, MODEL, [name])
     with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs a limit"):
-        drs.evaluate(table, POLICY, MODEL, [name], cap=2.0, floor=0.1)  # which are not its own
+        evaluate(table, POLICY, MODEL, [name], cap=2.0, floor=0.1)  # which are not its own
     with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs a reward model: pass model="):
-        drs.evaluate(table, POLICY, estimators=[name], lambda_=1.0)
+        evaluate(table, POLICY, estimators=[name], lambda_=1.0)
 
 
 def test_what_ips_cv_lacks(table):
     bare = drs.Log(table.drop_columns(["propensity"]), propensity=None)
     with pytest.raises(drs.DrstreamError, match="estimator 'ips-cv' needs propensities, and the log has none"):
-        drs.evaluate(bare, POLICY, estimators="ips-cv")
-    assert drs.evaluate(table, POLICY, estimators="ips-cv").estimators == ["ips-cv"]
+        evaluate(bare, POLICY, estimators="ips-cv")
+    assert evaluate(table, POLICY, estimators="ips-cv").estimators == ["ips-cv"]
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -1, math.nan, math.inf, "1", True])
 def test_lambdas_that_are_none(table, value):
     what = "a finite number" if value == math.inf else "a number"
     with pytest.raises(drs.DrstreamError, match=f"lambda_={value!r} must be {what} above 0"):
-        drs.evaluate(table, POLICY, MODEL, ["dros"], lambda_=value)
+        evaluate(table, POLICY, MODEL, ["dros"], lambda_=value)
 
 
 def test_lambda_adds_its_estimators_to_the_default_ones(table):
-    before = drs.evaluate(table, POLICY, MODEL).estimators
-    after = drs.evaluate(table, POLICY, MODEL, lambda_=2.0).estimators
+    before = evaluate(table, POLICY, MODEL).estimators
+    after = evaluate(table, POLICY, MODEL, lambda_=2.0).estimators
     assert set(after) - set(before) == {"dros", "switch-dr"}
-    assert drs.evaluate(table, POLICY, lambda_=2.0).estimators == drs.evaluate(table, POLICY).estimators  # no model
+    assert evaluate(table, POLICY, lambda_=2.0).estimators == evaluate(table, POLICY).estimators  # no model
 
 
 def test_an_event_of_another_action_only():
     """No weight at all: the value is the model's, and there is no interval."""
     table = pa.table({"action": [0, 0], "reward": [1.0, 0.0], "propensity": [0.5] * 2})
     log, model = drs.Log(table, actions=2), drs.models.Constant([0.25, 0.75])
-    result = drs.evaluate(log, drs.policies.Constant(1), model, ["dros", "switch-dr", "ips-cv"], lambda_=1.0)
+    result = evaluate(log, drs.policies.Constant(1), model, ["dros", "switch-dr", "ips-cv"], lambda_=1.0)
     for name, value in (("dros", 0.75), ("switch-dr", 0.75), ("ips-cv", 0.0)):
         assert result[name].value == value
         assert math.isnan(result[name].low)

@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVC
 
 import drstream as drs
 from tests.helpers import reference
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 
 
@@ -17,7 +18,7 @@ def table():
 
 
 def ips(table, policy, **options):
-    return drs.evaluate(drs.Log(table, **options), policy, estimators=["ips"])["ips"].value
+    return evaluate(drs.Log(table, **options), policy, estimators=["ips"])["ips"].value
 
 
 def test_probabilities_have_the_users_shape():

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
 import drstream as drs
-from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, open_log, values
+from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays
 
 
@@ -20,18 +20,18 @@ def table():
 
 def test_a_log_without_propensities(table):
     log = open_log(table.drop_columns(["propensity"]), propensity=None)
-    assert drs.evaluate(log, POLICY, M.Ridge(), crossfit=2).estimators == ["dm"]
-    with_them = drs.evaluate(open_log(table), POLICY, M.Ridge(), "dm", crossfit=2)
-    assert drs.evaluate(log, POLICY, M.Ridge(), "dm", crossfit=2)["dm"].value == with_them["dm"].value
+    assert evaluate(log, POLICY, M.Ridge(), crossfit=2).estimators == ["dm"]
+    with_them = evaluate(open_log(table), POLICY, M.Ridge(), "dm", crossfit=2)
+    assert evaluate(log, POLICY, M.Ridge(), "dm", crossfit=2)["dm"].value == with_them["dm"].value
     remedy = r"the log has none: name their column.*drs.models.Propensity\(\).*crossfit=5"
     for name in ("ips", "snips", "dr", "sndr"):
         with pytest.raises(drs.DrstreamError, match=f"estimator '{name}' needs propensities, and {remedy}"):
-            drs.evaluate(log, POLICY, M.Constant(0.0), name)
+            evaluate(log, POLICY, M.Constant(0.0), name)
     with pytest.raises(drs.DrstreamError, match=remedy):
-        drs.evaluate(log, POLICY)
+        evaluate(log, POLICY)
     with pytest.raises(drs.LogError, match=f"replay needs propensities, and {remedy}"):
         drs.replay(log, POLICY, 10)
-    assert drs.evaluate(log, POLICY, propensity=M.Propensity(), crossfit=2).estimators == ["ips", "snips"]
+    assert evaluate(log, POLICY, propensity=M.Propensity(), crossfit=2).estimators == ["ips", "snips"]
     assert drs.replay(log, POLICY, 10, propensity=M.Propensity(), crossfit=2).complete
 
 
@@ -40,15 +40,15 @@ def test_the_logging_policy_itself(table):
     log = open_log(table.drop_columns(["propensity"]), propensity=None)
     fixed = open_log(table.set_column(2, "propensity", pa.array(np.full(ROWS, 1 / K))))
     models = {"model": M.Ridge(), "crossfit": 2}
-    got = drs.evaluate(log, POLICY, propensity=drs.policies.Uniform(), **models)
-    wanted = drs.evaluate(fixed, POLICY, **models)
+    got = evaluate(log, POLICY, propensity=drs.policies.Uniform(), **models)
+    wanted = evaluate(fixed, POLICY, **models)
     assert got.rows() == wanted.rows()
     run = drs.replay(log, drs.policies.UCB1(), 10, propensity=drs.policies.Uniform(), q=0.1)
     assert run.value == drs.replay(fixed, drs.policies.UCB1(), 10, q=0.1).value
     mu = WORLD.logging(arrays(table, D)[0])
     lists = open_log(table.drop_columns(["propensity"]).append_column("mu", pa.array(list(mu))), propensity=None)
-    listed = drs.evaluate(lists, POLICY, propensity=drs.policies.Column("mu"), estimators="ips")
-    assert listed["ips"].value == pytest.approx(drs.evaluate(table, POLICY, estimators="ips")["ips"].value, rel=1e-9)
+    listed = evaluate(lists, POLICY, propensity=drs.policies.Column("mu"), estimators="ips")
+    assert listed["ips"].value == pytest.approx(evaluate(table, POLICY, estimators="ips")["ips"].value, rel=1e-9)
     assert listed.crossfit is None
 
 
@@ -65,7 +65,7 @@ def test_the_logging_policy_itself(table):
 )
 def test_propensities_that_are_none(table, propensity, message):
     with pytest.raises(drs.DrstreamError, match=message):
-        drs.evaluate(open_log(table), POLICY, propensity=propensity)
+        evaluate(open_log(table), POLICY, propensity=propensity)
 
 
 def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
@@ -76,7 +76,7 @@ def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
     row = int(np.argmax(a == 3))
     message = rf"gives the logged action the probability 0 at row {row}: give it a floor, e.g. .*floor=0.01"
     for use in (
-        lambda model: drs.evaluate(open_log(table), POLICY, propensity=model),
+        lambda model: evaluate(open_log(table), POLICY, propensity=model),
         lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model),
         lambda model: drs.replay(open_log(table), POLICY, 10, propensity=model, method="rs"),
     ):
@@ -86,7 +86,7 @@ def test_a_logged_action_of_probability_0_is_an_error_with_the_row(table):
             use(M.Propensity.from_sklearn(LogisticRegression()).fit(open_log(rare, actions=K)))
     model.floor = 0.01
     p = [max(0.01, v) for v in model.predict(arrays(table, D)[0])[np.arange(ROWS), a]]
-    agree(drs.evaluate(open_log(table), POLICY, propensity=model), values(table, None, p, ["ips", "snips"]))
+    agree(evaluate(open_log(table), POLICY, propensity=model), values(table, None, p, ["ips", "snips"]))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_classifiers_that_are_none(classifier):
 
 def test_what_is_said_of_propensities(table):
     bare = table.drop_columns(["propensity"])
-    given = drs.evaluate(bare, POLICY, propensity=drs.policies.Uniform())
+    given = evaluate(bare, POLICY, propensity=drs.policies.Uniform())
     assert not given.estimated_propensities
     assert given.least_propensity == 1 / K
     assert given.how() == f"propensities of the policy given as propensity=: at least {1 / K:.3g}"
-    estimated = drs.evaluate(bare, POLICY, propensity=M.Propensity(floor=0.1), crossfit=2)
+    estimated = evaluate(bare, POLICY, propensity=M.Propensity(floor=0.1), crossfit=2)
     assert estimated.estimated_propensities
     assert estimated.least_propensity >= 0.1
-    assert math.isnan(drs.evaluate(table, POLICY, estimators="ips").least_propensity)
+    assert math.isnan(evaluate(table, POLICY, estimators="ips").least_propensity)

@@ -11,6 +11,7 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts, reference
 from tests.helpers.command import drstream
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -30,7 +31,7 @@ def table():
 
 def run(table, estimators=("ips", "dr"), error=ERROR, policies=POLICY, **options):
     given = {name: value for name, value in LIMITS.items() if any(n in USES[name] for n in estimators)}
-    return drs.evaluate(drs.Log(table), policies, MODEL, list(estimators), propensity_error=error, **given, **options)
+    return evaluate(drs.Log(table), policies, MODEL, list(estimators), propensity_error=error, **given, **options)
 
 
 USES = {
@@ -129,7 +130,7 @@ def test_coverage_where_propensities_are_wrong():
         p = pa.array(np.minimum(drawn["propensity"].to_numpy() / 0.8, 1.0))
         log = drs.Log(drawn.set_column(drawn.column_names.index("propensity"), "propensity", p))
         for error in held:
-            found = drs.evaluate(log, policy, model, ["dr"], confidence=0.9, propensity_error=error, threads=1)["dr"]
+            found = evaluate(log, policy, model, ["dr"], confidence=0.9, propensity_error=error, threads=1)["dr"]
             held[error] += found.low <= truth <= found.high
     assert held[None] < 100
     assert held[0.2] >= 180
@@ -175,7 +176,7 @@ def test_down_sampled_logs(table):
     rated = table.append_column("rate", pa.array(np.full(ROWS, 0.5)))
     for name in ("ips", "snips", "dr", "sndr"):
         found, plain = (
-            drs.evaluate(drs.Log(rated, sample_rate="rate"), POLICY, MODEL, [name], propensity_error=error)[name]
+            evaluate(drs.Log(rated, sample_rate="rate"), POLICY, MODEL, [name], propensity_error=error)[name]
             for error in (ERROR, None)
         )
         assert plain.low - found.low == pytest.approx(naive_bias(table, name, ERROR), rel=1e-9)
@@ -184,10 +185,10 @@ def test_down_sampled_logs(table):
 def test_no_weight_and_grids(table):
     never = table.set_column(table.column_names.index("action"), "action", pa.array(np.zeros(ROWS, np.int32)))
     log = drs.Log(never, actions=4)
-    result = drs.evaluate(log, drs.policies.Constant(1), None, ["ips", "snips"], propensity_error=0.1)
+    result = evaluate(log, drs.policies.Constant(1), None, ["ips", "snips"], propensity_error=0.1)
     assert math.isnan(result["snips"].low)
-    grid = drs.evaluate(drs.Log(table), POLICY, MODEL, ["dros"], lambda_="auto", propensity_error=ERROR)
-    plain = drs.evaluate(drs.Log(table), POLICY, MODEL, ["dros"], lambda_="auto")
+    grid = evaluate(drs.Log(table), POLICY, MODEL, ["dros"], lambda_="auto", propensity_error=ERROR)
+    plain = evaluate(drs.Log(table), POLICY, MODEL, ["dros"], lambda_="auto")
     assert grid["dros"].high - grid["dros"].low > plain["dros"].high - plain["dros"].low
 
 
@@ -196,7 +197,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(table, tmp_path):
     rows = []
     for threads, size in ((1, 65_536), (3, 77)):
         log = drs.Log(tmp_path / "log.parquet", batch_size=size)
-        rows.append(drs.evaluate(log, POLICY, MODEL, KNOWN, propensity_error=ERROR, threads=threads, **LIMITS).rows())
+        rows.append(evaluate(log, POLICY, MODEL, KNOWN, propensity_error=ERROR, threads=threads, **LIMITS).rows())
     assert rows[0] == rows[1]
 
 

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
@@ -26,18 +27,18 @@ def numbers(estimate):
 class TestSeveralRewards:
     def test_each_is_what_it_gives_alone(self, table):
         log = drs.Log(table, reward=["reward", "spend"])
-        both = drs.evaluate(log, POLICIES, drs.models.Ridge(), crossfit=3)
+        both = evaluate(log, POLICIES, drs.models.Ridge(), crossfit=3)
         assert list(both.rewards) == ["reward", "spend"]
         assert both.rewards["reward"] is both
         for name in both.rewards:
-            alone = drs.evaluate(drs.Log(table, reward=name), POLICIES, drs.models.Ridge(), crossfit=3)
+            alone = evaluate(drs.Log(table, reward=name), POLICIES, drs.models.Ridge(), crossfit=3)
             for policy in POLICIES:
                 for estimator in alone.estimators:
                     one, two = both.rewards[name][policy, estimator], alone[policy, estimator]
                     np.testing.assert_array_equal(numbers(one), numbers(two))
 
     def test_print_and_json_have_both(self, table):
-        result = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES)
+        result = evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES)
         assert "for others, see rewards[...]: reward, spend" in repr(result)
         assert list(result.to_dict()["rewards"]) == ["spend"]
         assert "also spend" in repr(drs.Log(table, reward=["reward", "spend"]))
@@ -46,10 +47,10 @@ class TestSeveralRewards:
         train = world().table(300, seed=6)
         train = train.append_column("spend", pa.array(train["reward"].to_numpy() * 2))
         models = {name: drs.models.Ridge().fit(drs.Log(train, reward=name)) for name in ("reward", "spend")}
-        result = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, models)
+        result = evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, models)
         assert result.rewards["spend"]["soft", "dm"].value == pytest.approx(2 * result["soft", "dm"].value)
         with pytest.raises(drs.DrstreamError, match="has no model of the reward 'spend'"):
-            drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, {"reward": models["reward"]})
+            evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, {"reward": models["reward"]})
 
     def test_bad_names(self, table):
         for wrong, message in (
@@ -66,8 +67,8 @@ class TestSeveralRewards:
         spend[7] = np.nan
         bad = table.set_column(table.schema.get_field_index("spend"), "spend", pa.array(spend))
         with pytest.raises(drs.LogError, match=r"reward must be finite: got nan at row 7"):
-            drs.evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES)
-        result = drs.evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES, on_bad_row="skip")
+            evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES)
+        result = evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES, on_bad_row="skip")
         assert result.n == result.rewards["spend"].n == ROWS - 1
         assert result.rewards["spend"].skipped == {"reward is not finite": 1}
 
@@ -86,7 +87,7 @@ class TestDownSampled:
         """Ratios of sums, with the delta method's standard error over rows."""
         table = self.sampled(1)
         log = drs.Log(table, sample_rate="rate", context="x?")
-        result = drs.evaluate(log, POLICIES)
+        result = evaluate(log, POLICIES)
         v = 1 / table["rate"].to_numpy()
         r, p, a = (table[name].to_numpy() for name in ("reward", "propensity", "action"))
         X = np.column_stack([table[f"x{j}"].to_numpy() for j in range(3)])
@@ -109,9 +110,9 @@ class TestDownSampled:
 
     def test_a_rate_of_one_changes_nothing(self):
         table = world().table(ROWS, seed=2)
-        plain = drs.evaluate(drs.Log(table), POLICIES, estimators=["ips", "snips", "ips-cv"])
+        plain = evaluate(drs.Log(table), POLICIES, estimators=["ips", "snips", "ips-cv"])
         ones = table.append_column("rate", pa.array(np.ones(ROWS)))
-        result = drs.evaluate(drs.Log(ones, sample_rate="rate"), POLICIES, estimators=["ips", "snips", "ips-cv"])
+        result = evaluate(drs.Log(ones, sample_rate="rate"), POLICIES, estimators=["ips", "snips", "ips-cv"])
         for policy in POLICIES:
             for estimator in plain.estimators:
                 one, two = result[policy, estimator], plain[policy, estimator]
@@ -125,7 +126,7 @@ class TestDownSampled:
         values, inside = [], 0
         for seed in range(400):
             log = drs.Log(self.sampled(1000 + seed, 2000), sample_rate="rate")
-            e = drs.evaluate(log, {"soft": policy}, model, ["dr"], threads=1)["soft", "dr"]
+            e = evaluate(log, {"soft": policy}, model, ["dr"], threads=1)["soft", "dr"]
             values.append(e.value)
             inside += e.low <= truth <= e.high
         assert abs(np.mean(values) - truth) < 4 * np.std(values) / 20
@@ -138,13 +139,13 @@ class TestDownSampled:
         with pytest.raises(drs.LogError, match="'action' is the sample rate: it cannot have another role"):
             drs.Log(table, sample_rate="action")
         with pytest.raises(drs.DrstreamError, match="'likelihood' is not known for a down-sampled log"):
-            drs.evaluate(drs.Log(table, sample_rate="rate"), POLICIES, interval="likelihood", reward_range=(0, 1))
+            evaluate(drs.Log(table, sample_rate="rate"), POLICIES, interval="likelihood", reward_range=(0, 1))
         rates = table["rate"].to_numpy().copy()
         rates[4] = 0
         bad = table.set_column(table.schema.get_field_index("rate"), "rate", pa.array(rates))
         with pytest.raises(drs.LogError, match=r"sample rate must be in \(0, 1\]: got 0.0 at row 4"):
-            drs.evaluate(drs.Log(bad, sample_rate="rate"), POLICIES)
-        result = drs.evaluate(drs.Log(bad, sample_rate="rate"), POLICIES, on_bad_row="skip")
+            evaluate(drs.Log(bad, sample_rate="rate"), POLICIES)
+        result = evaluate(drs.Log(bad, sample_rate="rate"), POLICIES, on_bad_row="skip")
         assert result.skipped == {"sample rate is not in (0, 1]": 1}
         assert "sample rate rate" in repr(drs.Log(table, sample_rate="rate"))
 

@@ -13,6 +13,7 @@ from drstream.errors import for_command_line
 from drstream.intervals.freedman import FORMS
 from tests.helpers import naive_intervals as naive
 from tests.helpers.command import drstream, fails
+from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -37,7 +38,7 @@ def model(low, high):
 
 def run(low=0.0, high=1.0, estimators=("ips", "snips", "dr", "dm"), **options):
     options = {"interval": "freedman", "reward_range": (low, high), "max_weight_bound": M, **options}
-    return drs.evaluate(drs.Log(table(low, high)), POLICY, model(low, high), list(estimators), **options)
+    return evaluate(drs.Log(table(low, high)), POLICY, model(low, high), list(estimators), **options)
 
 
 def events(low, high, name):
@@ -104,7 +105,7 @@ def test_only_without_measured_constants_it_is_a_guarantee(told):
 def test_events_of_clusters_are_no_guarantee():
     named = table().append_column("user", pa.array(np.arange(ROWS) // 5))
     told = {"interval": "freedman", "reward_range": (0, 1), "max_weight_bound": M, "cluster": "user"}
-    result = drs.evaluate(drs.Log(named), POLICY, None, ["ips"], constants=drs.Constants(measured=False), **told)
+    result = evaluate(drs.Log(named), POLICY, None, ["ips"], constants=drs.Constants(measured=False), **told)
     assert result["ips"].method == "freedman, if events are independent"
 
 
@@ -114,8 +115,8 @@ def test_differences_share_the_risk():
     policies = {"a": POLICY, "b": drs.policies.Uniform()}
     options = {"interval": "freedman", "reward_range": (0, 1), "max_weight_bound": M}
     log = drs.Log(table())
-    result = drs.evaluate(log, policies, MODEL, ["dr"], clamp=(0, 1), **options)
-    half = drs.evaluate(log, policies, MODEL, ["dr"], clamp=(0, 1), confidence=0.975, **options)
+    result = evaluate(log, policies, MODEL, ["dr"], clamp=(0, 1), **options)
+    half = evaluate(log, policies, MODEL, ["dr"], clamp=(0, 1), confidence=0.975, **options)
     wanted = sum((half[p, "dr"].high - half[p, "dr"].low) / 2 for p in policies)
     found = result.difference("a", "b")
     assert found.high - found.low == pytest.approx(2 * wanted, rel=1e-9)
@@ -143,7 +144,7 @@ def test_coverage_with_given_constants_is_at_least_nominal(error):
         drawn = w.table(400, seed=seed)
         p = drawn["propensity"].to_numpy() / (1 - error)  # ϱ = 1 - error
         drawn = drawn.set_column(drawn.column_names.index("propensity"), "propensity", pa.array(np.minimum(p, 1.0)))
-        found = drs.evaluate(
+        found = evaluate(
             drs.Log(drawn),
             policy,
             predictions,
@@ -167,21 +168,21 @@ def test_estimated_propensities_need_a_bound_on_their_error():
     log = drs.Log(table())
     options = {"propensity": drs.models.Propensity(), "crossfit": 2, "reward_range": (0, 1), "max_weight_bound": 1e6}
     with pytest.raises(drs.DrstreamError, match="interval='freedman' needs a bound on the error of estimated prop"):
-        drs.evaluate(log, POLICY, estimators=["ips"], interval="freedman", **options)
-    found = drs.evaluate(log, POLICY, estimators=["ips"], interval="freedman", propensity_error=0.3, **options)
+        evaluate(log, POLICY, estimators=["ips"], interval="freedman", **options)
+    found = evaluate(log, POLICY, estimators=["ips"], interval="freedman", propensity_error=0.3, **options)
     assert math.isfinite(found["ips"].low)
 
 
 def test_errors():
     log = drs.Log(table())
     with pytest.raises(drs.DrstreamError, match="interval='freedman' needs the range of the rewards") as raised:
-        drs.evaluate(log, POLICY, interval="freedman", max_weight_bound=M)
+        evaluate(log, POLICY, interval="freedman", max_weight_bound=M)
     assert "pass --reward-range" in for_command_line(raised.value.message)
     with pytest.raises(drs.DrstreamError, match=r"interval='freedman' needs an upper bound .* pass max_weight_bound="):
-        drs.evaluate(log, POLICY, interval="freedman", reward_range=(0, 1))
+        evaluate(log, POLICY, interval="freedman", reward_range=(0, 1))
     outside = drs.models.Constant(1.5)
     with pytest.raises(drs.DrstreamError, match=r"predictions outside of reward_range=.* clamp="):
-        drs.evaluate(log, POLICY, outside, ["dr"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
+        evaluate(log, POLICY, outside, ["dr"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
     with pytest.raises(drs.DrstreamError, match=r"constants=3: pass drs.Constants\(...\)"):
         run(constants=3)
     with pytest.raises(drs.DrstreamError, match="Constants: model_error=-1 must be a number at least 0"):
@@ -197,7 +198,7 @@ def test_errors():
 
 def test_no_weight_and_one_event_have_no_interval():
     one = drs.Log(table(rows=1))
-    result = drs.evaluate(one, POLICY, None, ["ips"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
+    result = evaluate(one, POLICY, None, ["ips"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
     assert math.isnan(result["ips"].low)
     assert result["ips"].method == "freedman"
     assert math.isfinite(result.to_dict()["constants"][-1]["value"])
@@ -208,7 +209,7 @@ def test_threads_do_not_change_a_bit(tmp_path):
     pq.write_table(table(), tmp_path / "log.parquet", row_group_size=ROWS // 5)
     options = {"interval": "freedman", "reward_range": (0, 1), "max_weight_bound": M, "propensity_error": 0.1}
     found = [
-        drs.evaluate(
+        evaluate(
             drs.Log(tmp_path / "log.parquet", batch_size=size), POLICY, model(0, 1), ["dr", "ips"], threads=n, **options
         )
         for n, size in ((1, 65_536), (3, 77))

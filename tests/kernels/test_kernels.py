@@ -23,62 +23,71 @@ def read_only(x):
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 1025])
 def test_terms_of_an_event(rows):
     rng = np.random.default_rng(rows)
-    pi, rhat = read_only(rng.dirichlet(np.ones(3), rows).T), read_only(rng.random((3, rows)))
-    a = read_only(rng.integers(0, 3, rows).astype(np.int32))
+    logged, logged_rhat, b = rng.random((2, rows)), rng.random(rows), rng.random((2, rows))
     r, p = read_only(rng.random(rows)), read_only(rng.uniform(0.1, 1, rows))
-    chosen, logged_rhat, out = np.empty((3, rows))
-    terms.logged_probability(pi, a, chosen)
-    assert (chosen == pi[a, np.arange(rows)]).all()
-    assert terms.logged_prediction(rhat, a, logged_rhat) == -1
-    assert (logged_rhat == rhat[a, np.arange(rows)]).all()
-    w = chosen / p
-    b = (pi * rhat).sum(axis=0)
-    expected = np.empty(rows)
-    terms.expected_reward(pi, rhat, expected)
-    np.testing.assert_allclose(expected, b, rtol=1e-13, atol=1e-14)
+    w = logged / p
     codes = np.array([terms.WEIGHT, *rng.permutation([1, 2, 3, 4, 5]), terms.WEIGHTED_REWARD])
     weights = {
         "importance": ((), w),
-        "capped": ((0.3, 1.5, 1.2), np.minimum(chosen / np.maximum(1.2 * p, 0.3), 1.5)),
+        "capped": ((0.3, 1.5, 1.2), np.minimum(logged / np.maximum(1.2 * p, 0.3), 1.5)),
         "shrunk": ((2.0,), 2.0 * w / (w * w + 2.0)),
         "switched": ((0.8,), np.where(w <= 0.8, w, 0.0)),
     }
-    for name, (parameters, v) in weights.items():
-        terms_out, inspected = np.empty((len(codes), rows)), np.zeros(terms.INSPECTED)
-        getattr(terms, name)(chosen, p, *parameters, out)
-        np.testing.assert_allclose(out, v, rtol=1e-15 if name == "shrunk" else 0)
-        terms.inspect(out, p, r, 0.3, inspected)
-        positive = out[r != 0]
-        once = [out.max(), out[p < 0.3].sum(), positive.sum(), (positive**2).sum()]
-        np.testing.assert_allclose(inspected, once, rtol=1e-13)
-        terms.inspect(out / 2, p, r, 0.3, inspected)
-        np.testing.assert_allclose(inspected, [once[0], *np.multiply(once[1:], [1.5, 1.5, 1.25])], rtol=1e-13)
-        assert terms.count_reduced(out, chosen, p) == (out < w).sum()
-        terms_out[0] = out
-        terms.fill_terms(codes, expected, r, logged_rhat, 0.25, terms_out)
-        wanted = {
-            terms.WEIGHT: out,
-            terms.WEIGHTED_REWARD: out * r,
-            terms.CENTRED_REWARD: out * (r - 0.25),
-            terms.RESIDUAL: out * (r - logged_rhat),
-            terms.ROBUST: expected + out * (r - logged_rhat),
-            terms.SHARE: np.ones(rows),
-        }
-        for code, row in zip(codes, terms_out, strict=True):
-            if code == terms.ROBUST:
-                np.testing.assert_allclose(row, wanted[code], rtol=1e-13, atol=1e-14)
-            else:
-                assert (row == wanted[code]).all()
-        extra = np.array([terms.WEIGHT, *range(terms.DISAGREEMENT, terms.SQUARED_REWARD + 1), terms.ROBUST])
-        found = np.full((len(extra), rows), 7.0)
-        found[0] = out
-        second = logged_rhat[::-1].copy()
-        terms.fill_extra_terms(extra, chosen, p, r, logged_rhat, second, found)
-        miss = r - logged_rhat
-        more = [out, out * (second - logged_rhat), (out - w) * miss, (out - w) * r, out * second]
-        more += [out * abs(miss), out * miss**2, out * abs(r), out * r**2]
-        np.testing.assert_allclose(found[:-1], more, rtol=1e-13, atol=1e-14)
-        assert (found[-1] == 7).all()  # the terms of estimates are left alone
+    assert tuple(weights) == terms.WEIGHTS
+    places, predicted = np.array([1, 1 + len(codes)]), np.array([1 + 2 * len(codes), 2 + 2 * len(codes)])
+    for code, (parameters, v) in enumerate(weights.values()):
+        found = np.empty((3 + 2 * len(codes), rows))
+        found[0], found[predicted] = r, b
+        about = np.array(parameters), codes, places, predicted, read_only(logged), p, r, read_only(logged_rhat), 0.25
+        terms.weigh(code, *about, found)
+        again = found.copy()
+        terms.weigh(terms.GIVEN, *about, again)
+        assert (again == found).all()
+        for j, place in enumerate(places):
+            out = found[place]
+            np.testing.assert_allclose(out, v[j], rtol=1e-15 if code == 2 else 0)
+            check_inspection(found, place, p, r)
+            assert terms.count_reduced(out, logged[j], p) == (out < w[j]).sum()
+            wanted = {
+                terms.WEIGHT: out,
+                terms.WEIGHTED_REWARD: out * r,
+                terms.CENTRED_REWARD: out * (r - 0.25),
+                terms.RESIDUAL: out * (r - logged_rhat),
+                terms.ROBUST: b[j] + out * (r - logged_rhat),
+                terms.SHARE: np.ones(rows),
+            }
+            for term, row in zip(codes, found[place : place + len(codes)], strict=True):
+                if term == terms.ROBUST:
+                    np.testing.assert_allclose(row, wanted[term], rtol=1e-13, atol=1e-14)
+                else:
+                    assert (row == wanted[term]).all()
+            check_extra_terms(out, logged[j], p, r, logged_rhat)
+
+
+def check_inspection(found, place, p, r):
+    out = found[place]
+    inspected = np.zeros((1, terms.INSPECTED))
+    terms.inspect(found, np.array([place]), p, 0.3, inspected)
+    positive = out[r != 0]
+    once = [out.max(), out[p < 0.3].sum(), positive.sum(), (positive**2).sum()]
+    np.testing.assert_allclose(inspected[0], once, rtol=1e-13)
+    halved = found.copy()
+    halved[place] /= 2
+    terms.inspect(halved, np.array([place]), p, 0.3, inspected)
+    np.testing.assert_allclose(inspected[0], [once[0], *np.multiply(once[1:], [1.5, 1.5, 1.25])], rtol=1e-13)
+
+
+def check_extra_terms(out, chosen, p, r, logged_rhat):
+    extra = np.array([terms.WEIGHT, *range(terms.DISAGREEMENT, terms.SQUARED_REWARD + 1), terms.ROBUST])
+    found = np.full((len(extra), len(r)), 7.0)
+    found[0] = out
+    second = logged_rhat[::-1].copy()
+    terms.fill_extra_terms(extra, chosen, p, r, logged_rhat, second, found)
+    miss, w = r - logged_rhat, chosen / p
+    more = [out, out * (second - logged_rhat), (out - w) * miss, (out - w) * r, out * second]
+    more += [out * abs(miss), out * miss**2, out * abs(r), out * r**2]
+    np.testing.assert_allclose(found[:-1], more, rtol=1e-13, atol=1e-14)
+    assert (found[-1] == 7).all()  # the terms of estimates are left alone
 
 
 def test_codes_of_terms_are_their_places_in_the_list():
@@ -100,28 +109,11 @@ def test_codes_of_terms_are_their_places_in_the_list():
 
 
 def test_a_weight_at_the_limit_is_kept():
-    out = np.empty(3)
-    terms.switched(np.array([0.5, 0.5, 0.25]), np.array([0.25, 0.2, 0.25]), 2.0, out)
-    assert out.tolist() == [2.0, 0.0, 1.0]
-
-
-def test_first_prediction_that_is_not_finite():
-    rhat = np.zeros((3, 4))
-    rhat[1, 2] = np.nan
-    rhat[2, 0] = np.inf
-    assert terms.logged_prediction(rhat, np.zeros(4, np.int32), np.empty(4)) == 1 * 4 + 2
-
-
-def test_first_improper_probabilities():
-    good = np.full((2, 5), 0.5)
-    sums, mass = np.empty(5), np.ones(2)
-    assert terms.first_improper(good, sums, mass) == -1
-    assert (sums == 1).all()
-    assert mass.tolist() == [3.5, 3.5]
-    for column, bad in ((3, [0.5, 0.6]), (1, [1.5, -0.5]), (4, [np.nan, 0.5]), (0, [np.inf, -np.inf])):
-        pi = good.copy()
-        pi[:, column] = bad
-        assert terms.first_improper(pi, sums, mass) == column
+    found, nothing = np.zeros((2, 3)), np.empty(0)
+    logged, p = np.array([[0.5, 0.5, 0.25]]), np.array([0.25, 0.2, 0.25])
+    code, codes, place = terms.WEIGHTS.index("switched"), np.array([terms.WEIGHT]), np.array([1])
+    terms.weigh(code, np.array([2.0]), codes, place, place, logged, p, found[0], nothing, 0.0, found)
+    assert found[1].tolist() == [2.0, 0.0, 1.0]
 
 
 def test_one_hot_and_add_column():

@@ -81,17 +81,22 @@ def test_argmax_takes_the_first_of_a_tie():
     assert x.tolist() == [[1, 1], [0, 0], [0, 0]]
 
 
-def test_float32_contexts_are_scored_in_double():
-    """The log's float32 numbers are taken as they are; what is computed from them is float64."""
+def test_float32_contexts_are_scored_in_double_on_request():
+    """The log's float32 numbers are taken as they are. By default, what is computed for an action is float32, too."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((500, 3)).astype(np.float32)
     columns = {"action": np.zeros(500, int), "reward": rng.random(500), "propensity": np.full(500, 0.5)}
     table = pa.table({**columns, **{f"x{j}": X[:, j].copy() for j in range(3)}})
     weights = rng.standard_normal((2, 3))
-    got = drs.evaluate(drs.Log(table, actions=2), drs.policies.Softmax(weights), estimators="ips")["ips"].value
     s = X.astype(float) @ weights.T
     pi = np.exp(s[:, 0]) / np.exp(s).sum(axis=1)
-    assert got == pytest.approx(math.fsum(pi / 0.5 * columns["reward"]) / 500, rel=1e-14)
+    wanted = math.fsum(pi / 0.5 * columns["reward"]) / 500
+    log, policy = drs.Log(table, actions=2), drs.policies.Softmax(weights)
+    double, single = (drs.evaluate(log, policy, estimators="ips", precision=p) for p in ("float64", None))
+    assert (double.precision, single.precision) == ("float64", "float32")
+    assert double["ips"].value == pytest.approx(wanted, rel=1e-14)
+    assert single["ips"].value == pytest.approx(wanted, rel=1e-6)
+    assert single["ips"].value != double["ips"].value
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e8])

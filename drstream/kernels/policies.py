@@ -1,0 +1,251 @@
+"""What policies and the model say about a block of events: from scores to ν(a_k|x_k), r̂(x_k, a_k) and r̂(x_k, ν).
+
+A matrix of scores or probabilities has K rows for each policy, one below the other, and a column for each event. It is
+float32 or float64, and so are the numbers of an action. The numbers of an event are float64. The work goes tile by
+tile, so that the rows of a policy, and of the model, stay in the first-level cache. A block takes few calls, because
+each call releases the interpreter's lock and must get it back from other threads.
+"""
+
+import numpy as np
+
+from drstream.kernels._jit import helper, kernel
+from drstream.kernels._types import F4_2, F4_IN, F4_IN2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
+from drstream.kernels.scores import TILE, choose_tile, logistic_row, softmax_tile
+from drstream.kernels.sums import plain_sum
+
+READY, SOFTMAX, ARGMAX = 0, 1, 2  # what a policy's rows are: probabilities, or scores of a softmax or an argmax
+IDENTITY, LOGISTIC = 0, 1  # what turns the scores of a model into predictions
+TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
+
+
+@helper
+def _first_invalid(pi, base, actions, first, last, total, mass):
+    """The first of the columns first..last whose numbers are no probabilities, or -1. `mass` gains the sums of rows."""
+    sums = total[: last - first]
+    sums[:] = 0.0
+    bad = 0
+    for k in range(actions):
+        row = pi[base + k][first:last]
+        for i in range(row.shape[0]):
+            sums[i] += row[i]
+            bad |= row[i] < 0
+        mass[k] += plain_sum(row)
+    for i in range(sums.shape[0]):
+        bad |= not abs(sums[i] - 1.0) <= TOLERANCE
+    if bad == 0:
+        return -1
+    i = 0
+    while abs(sums[i] - 1.0) <= TOLERANCE and not _any_negative(pi, base, actions, first + i):
+        i += 1
+    return first + i
+
+
+@helper
+def _any_negative(pi, base, actions, i):
+    negative = False
+    for k in range(actions):
+        negative = negative or pi[base + k, i] < 0
+    return negative
+
+
+@helper
+def _expect(pi, base, rhat, first, last, out):
+    """out = r̂(x, ν) = sum over a of ν(a|x) r̂(x, a), for the columns first..last."""
+    b = out[first:last]
+    b[:] = 0.0
+    for k in range(rhat.shape[0]):
+        probability = pi[base + k][first:last]
+        prediction = rhat[k][first:last]
+        for i in range(b.shape[0]):
+            b[i] += probability[i] * prediction[i]
+
+
+@helper
+def _expect_of_choice(choice, rhat, first, last, out):
+    for i in range(first, last):
+        out[i] = rhat[choice[i - first], i]
+
+
+@helper
+def _take_logged(pi, base, action, first, last, out):
+    for i in range(first, last):
+        out[i] = pi[base + action[i], i]
+
+
+@helper
+def _first_poisoned(poison, first, last):
+    bad = 0
+    for i in range(last - first):
+        bad |= poison[i] != 0
+    if bad == 0:
+        return -1
+    i = 0
+    while poison[i] == 0:
+        i += 1
+    return first + i
+
+
+@helper
+def _follow_choice(choice, action, first, last, mass, out):
+    """ν(a|x) of a policy that takes one action for sure."""
+    for i in range(first, last):
+        out[i] = 1.0 if choice[i - first] == action[i] else 0.0
+        mass[choice[i - first]] += 1.0
+
+
+@helper
+def _mean_prediction(rhat, first, last, out):
+    """r̂(x, ν) of the uniform policy."""
+    b = out[: last - first]
+    b[:] = 0.0
+    for k in range(rhat.shape[0]):
+        prediction = rhat[k][first:last]
+        for i in range(b.shape[0]):
+            b[i] += prediction[i]
+    for i in range(b.shape[0]):
+        b[i] /= rhat.shape[0]
+
+
+@helper
+def _mix(x, first, last, epsilon, uniform):
+    """x <- (1 - ε) x + ε times what the uniform policy has."""
+    for i in range(first, last):
+        x[i] = (1.0 - epsilon) * x[i] + epsilon * uniform[i - first]
+
+
+@helper
+def _observe_scores(scores, base, intercept, softmax, action, first, last, scratch, sums, mass, logged):
+    """Softmax, or probabilities as they are. Returns the first invalid event, or -1."""
+    if softmax:
+        softmax_tile(scores, base, intercept, first, last, scratch)
+    bad = _first_invalid(scores, base, mass.shape[0], first, last, sums, mass)
+    if bad < 0:
+        _take_logged(scores, base, action, first, last, logged)
+    return bad
+
+
+@helper
+def _observe_choice(scores, base, intercept, action, first, last, scratch, choice, mass, logged):
+    """Argmax. Returns the first invalid event, or -1."""
+    choose_tile(scores, base, intercept, first, last, scratch, choice)
+    bad = _first_poisoned(scratch[1], first, last)
+    if bad < 0:
+        _follow_choice(choice, action, first, last, mass, logged)
+    return bad
+
+
+@kernel(int64(F8_IN2, F8))
+def first_improper(pi, mass):
+    """The first event whose probabilities (K, n) are negative, NaN, or do not sum to 1, or -1.
+
+    mass[k] gains the probabilities of action k.
+    """
+    sums = np.empty(TILE)
+    for first in range(0, pi.shape[1], TILE):
+        bad = _first_invalid(pi, 0, pi.shape[0], first, min(first + TILE, pi.shape[1]), sums, mass)
+        if bad >= 0:
+            return bad
+    return -1
+
+
+@kernel(void(F8_IN2, I4_IN, F8))
+def logged_probability(pi, action, out):
+    """out = ν(a_k|x_k) of the logged action, given probabilities (K, n)."""
+    _take_logged(pi, 0, action, 0, out.shape[0], out)
+
+
+_PAIRS = [(p, i, r) for p, i in ((F4_2, F4_IN), (F8_2, F8_IN)) for r in (F4_IN2, F8_IN2)]
+
+
+@kernel(*(int64(p, i, I8_IN, F8_IN, I8_IN, I8_IN, r, I4_IN, F8_2, F8_2, F8_2) for p, i, r in _PAIRS))
+def observe(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
+    """Fill in ν(a_k|x_k) and r̂(x_k, ν) for policies whose rows are in `scores`; `mass` gains ν(a|x_k).
+
+    Policy j has row slots[j] of `logged` and `mass`, and row places[j] of `terms`. Softmax scores become probabilities.
+    rhat has no rows if there is no model. Returns the flat index (policy, event) of the first event whose probabilities
+    are invalid, or -1.
+    """
+    rows, actions = logged.shape[1], mass.shape[1]
+    scratch = np.empty((3, TILE), scores.dtype)
+    sums, uniform, average = np.empty(TILE), np.full(TILE, 1.0 / actions), np.empty(TILE)
+    choice = np.empty(TILE, np.int32)
+    with_model, with_epsilon = rhat.shape[0] > 0, epsilons.max() > 0.0
+    for first in range(0, rows, TILE):
+        last = min(first + TILE, rows)
+        if with_model and with_epsilon:
+            _mean_prediction(rhat, first, last, average)
+        for j in range(kinds.shape[0]):
+            base, slot = j * actions, slots[j]
+            shift = intercept[base : base + actions]
+            if kinds[j] == ARGMAX:
+                bad = _observe_choice(
+                    scores, base, shift, action, first, last, scratch, choice, mass[slot], logged[slot]
+                )
+            else:
+                softmax = kinds[j] == SOFTMAX
+                bad = _observe_scores(
+                    scores, base, shift, softmax, action, first, last, scratch, sums, mass[slot], logged[slot]
+                )
+            if bad >= 0:
+                return j * rows + bad
+            if with_model:
+                if kinds[j] == ARGMAX:
+                    _expect_of_choice(choice, rhat, first, last, terms[places[j]])
+                else:
+                    _expect(scores, base, rhat, first, last, terms[places[j]])
+            if epsilons[j] > 0.0:
+                _mix(logged[slot], first, last, epsilons[j], uniform)
+                if with_model:
+                    _mix(terms[places[j]], first, last, epsilons[j], average)
+    return -1
+
+
+@helper
+def _clip(row, low, high):
+    """Clip to [low, high], and return how many numbers changed."""
+    count = 0
+    for i in range(row.shape[0]):
+        count += (row[i] < low) | (row[i] > high)
+    if count > 0:
+        for i in range(row.shape[0]):
+            row[i] = min(max(row[i], low), high)
+    return count
+
+
+@helper
+def _first_not_finite(rhat):
+    place = 0
+    while abs(rhat[place // rhat.shape[1], place % rhat.shape[1]]) < np.inf:
+        place += 1
+    return place
+
+
+@kernel(*(int64(r, i, int64, float64, float64, I4_IN, F8, I8) for r, i in ((F4_2, F4_IN), (F8_2, F8_IN))))
+def predict(rhat, intercept, link, low, high, action, out, clipped):
+    """Turn the scores of a model into predictions, in place, within [low, high]; out = r̂(x_k, a_k).
+
+    clipped[0] gains the number of predictions outside of [low, high]. Without intercepts, rhat has predictions already.
+    Returns the flat index (action, event) of the first score that is not finite, or -1.
+    """
+    rows = rhat.shape[1]
+    scratch = np.empty((3, TILE), rhat.dtype)
+    bad = 0
+    for k in range(rhat.shape[0]):
+        row = rhat[k]
+        if intercept.shape[0] > 0:
+            for i in range(rows):
+                row[i] += intercept[k]
+        for i in range(rows):
+            bad |= not abs(row[i]) < np.inf
+    if bad != 0:
+        return _first_not_finite(rhat)
+    for k in range(rhat.shape[0]):
+        row = rhat[k]
+        if link == LOGISTIC:
+            for first in range(0, rows, TILE):
+                logistic_row(row[first : min(first + TILE, rows)], scratch)
+        if low > -np.inf or high < np.inf:
+            clipped[0] += _clip(row, low, high)
+    for i in range(rows):
+        out[i] = rhat[action[i], i]
+    return -1

@@ -1,0 +1,136 @@
+"""From scores to probabilities and predictions: kernels against NumPy, in float32 and in float64."""
+
+import numpy as np
+import pytest
+
+from drstream.kernels import policies
+from drstream.kernels.policies import ARGMAX, IDENTITY, LOGISTIC, READY, SOFTMAX
+
+TYPES = np.float32, np.float64
+ERROR = {np.float32: 2e-6, np.float64: 1e-13}  # relative
+
+
+def softmax(scores):
+    likely = np.exp(scores - scores.max(axis=0))
+    return likely / likely.sum(axis=0)
+
+
+class Block:
+    """Scores of three policies, predictions, and actions, drawn from a seed."""
+
+    def __init__(self, rows, actions, kind, model_kind):
+        rng = np.random.default_rng([rows, actions])
+        self.actions, self.rows = actions, rows
+        self.scores = (3 * rng.standard_normal((3 * actions, rows))).astype(kind)
+        self.intercept = rng.standard_normal(3 * actions).astype(kind)
+        ready = softmax(rng.standard_normal((actions, rows)))
+        self.scores[2 * actions :] = ready
+        self.rhat = rng.standard_normal((actions, rows)).astype(model_kind)
+        self.action = rng.integers(0, actions, rows).astype(np.int32)
+        self.kinds, self.slots = np.array([SOFTMAX, ARGMAX, READY]), np.array([2, 0, 1])
+        self.places = np.array([4, 1, 3])
+        self.mass, self.logged, self.terms = np.zeros((3, actions)), np.zeros((3, rows)), np.zeros((5, rows))
+
+    def probabilities(self, epsilons):
+        K = self.actions
+        shifted = (self.scores + np.where(np.arange(3 * K) < 2 * K, self.intercept, 0)[:, None]).astype(np.float64)
+        best = np.eye(K)[shifted[K : 2 * K].argmax(axis=0)].T
+        pi = np.stack([softmax(shifted[:K]), best, shifted[2 * K :]])
+        return (1 - epsilons[:, None, None]) * pi + epsilons[:, None, None] / K
+
+    def observe(self, epsilons, rhat):
+        about = self.intercept, self.kinds, epsilons, self.slots, self.places, rhat, self.action
+        return policies.observe(self.scores.copy(), *about, self.mass, self.logged, self.terms)
+
+
+@pytest.mark.parametrize("rows", [1, 511, 513, 1100])
+@pytest.mark.parametrize("actions", [1, 3, 10])
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("model_kind", TYPES)
+def test_what_policies_say(rows, actions, kind, model_kind):
+    block = Block(rows, actions, kind, model_kind)
+    for epsilons in (np.zeros(3), np.array([0.2, 0.5, 0.0])):
+        block.mass[:] = 0
+        pi = block.probabilities(epsilons)
+        assert block.observe(epsilons, block.rhat) == -1
+        near = ERROR[kind] if kind == model_kind else ERROR[np.float32]
+        wanted = pi[:, block.action, np.arange(rows)]
+        np.testing.assert_allclose(block.logged[block.slots], wanted, rtol=near, atol=near / 100)
+        expected = (pi * block.rhat).sum(axis=1)
+        np.testing.assert_allclose(block.terms[block.places], expected, rtol=near, atol=10 * near)
+        plain = block.probabilities(np.zeros(3)).sum(axis=2)  # random actions are added once, after the pass
+        np.testing.assert_allclose(block.mass[block.slots], plain, rtol=near, atol=near)
+    assert (block.terms[[0, 2]] == 0).all()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_without_a_model_nothing_is_predicted(kind):
+    block = Block(600, 3, kind, kind)
+    assert block.observe(np.array([0.1, 0.0, 0.3]), block.rhat[:0]) == -1
+    assert (block.terms == 0).all()
+    assert (block.logged > 0).any(axis=1).all()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_first_invalid_event_of_any_policy(kind):
+    for policy, bad in ((0, np.nan), (0, np.inf), (1, -np.inf), (1, np.nan), (2, -0.5), (2, 1.5), (2, np.nan)):
+        block = Block(1100, 3, kind, kind)
+        for event in (1050, 700):
+            block.scores[3 * policy + 1, event] = bad
+        assert block.observe(np.zeros(3), block.rhat) == policy * 1100 + 700
+
+
+@pytest.mark.parametrize("actions", [2, 10, 1_000])
+def test_softmax_in_float32_passes_the_check_of_probabilities(actions):
+    rng = np.random.default_rng(actions)
+    for scale in (0.01, 1, 30, 1000):
+        scores = (scale * rng.standard_normal((actions, 600))).astype(np.float32)
+        one = np.zeros(1, np.int64)
+        about = np.zeros(actions, np.float32), np.array([SOFTMAX]), np.zeros(1), one, one, scores[:0]
+        mass, logged = np.zeros((1, actions)), np.zeros((1, 600))
+        assert policies.observe(scores, *about, np.zeros(600, np.int32), mass, logged, np.zeros((1, 600))) == -1
+        assert abs(scores.sum(axis=0, dtype=np.float64) - 1).max() < policies.TOLERANCE / 2
+        assert mass.sum() == pytest.approx(600, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("link", [IDENTITY, LOGISTIC])
+def test_predictions(kind, link):
+    rng = np.random.default_rng(link)
+    scores, intercept = (5 * rng.standard_normal((3, 700))).astype(kind), rng.standard_normal(3).astype(kind)
+    action = rng.integers(0, 3, 700).astype(np.int32)
+    wanted = scores + intercept[:, None]
+    if link == LOGISTIC:
+        wanted = 1 / (1 + np.exp(-wanted.astype(np.float64)))
+    for low, high in ((-np.inf, np.inf), (0.1, 0.7)):
+        rhat, out, clipped = scores.copy(), np.empty(700), np.zeros(1, np.int64)
+        assert policies.predict(rhat, intercept, link, low, high, action, out, clipped) == -1
+        np.testing.assert_allclose(rhat, wanted.clip(low, high), rtol=ERROR[kind], atol=ERROR[kind] / 10)
+        assert (out == rhat[action, np.arange(700)]).all()
+        assert clipped[0] == ((wanted < low) | (wanted > high)).sum()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_first_prediction_that_is_not_finite(kind):
+    rhat = np.zeros((3, 4), kind)
+    rhat[1, 2] = np.nan
+    rhat[2, 0] = np.inf
+    rest = -np.inf, np.inf, np.zeros(4, np.int32), np.empty(4), np.zeros(1, np.int64)
+    assert policies.predict(rhat, np.zeros(0, kind), LOGISTIC, *rest) == 1 * 4 + 2
+
+
+def test_first_improper_probabilities():
+    good = np.full((2, 600), 0.5)
+    mass = np.ones(2)
+    assert policies.first_improper(good, mass) == -1
+    assert mass.tolist() == [301, 301]
+    for column, bad in ((3, [0.5, 0.6]), (599, [1.5, -0.5]), (4, [np.nan, 0.5]), (0, [np.inf, -np.inf])):
+        pi = good.copy()
+        pi[:, column] = bad
+        assert policies.first_improper(pi, mass) == column
+
+
+def test_logged_probabilities():
+    pi, out = np.array([[0.25, 1.0], [0.75, 0.0]]), np.empty(2)
+    policies.logged_probability(pi, np.array([1, 0], np.int32), out)
+    assert out.tolist() == [0.75, 1.0]
