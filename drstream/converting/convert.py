@@ -103,7 +103,8 @@ def _open(log: Any, path: Path, options: dict[str, Any], workers: Workers) -> Lo
     known = set(inspect.signature(Log).parameters) - {"source", "on_bad_row"}
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
-        raise DrstreamError(f"{unknown}= is no parameter of convert: {suggest(unknown, known)}")
+        own = set(inspect.signature(convert).parameters) - {"log", "out", "options"}
+        raise DrstreamError(f"{unknown}= is no parameter of convert: {suggest(unknown, sorted(own | known))}")
     names = [log] if isinstance(log, str | os.PathLike) else log if isinstance(log, list | tuple) else []
     texts = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
     check_apart(path, texts, texts)

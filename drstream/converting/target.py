@@ -11,6 +11,7 @@ from typing import Any
 from drstream.errors import DrstreamError
 
 PARQUET, ARROW = (".parquet",), (".arrow", ".ipc", ".feather")
+_ITSELF = "cannot write {}: it is a file of the log itself. Choose another name"
 
 
 def check_target(out: Path) -> None:
@@ -37,10 +38,12 @@ def check_apart(out: Path, names: Sequence[str], keys: Sequence[Any]) -> None:
     real = Path(os.path.realpath(out))
     for key in keys:
         if isinstance(key, str) and (os.path.realpath(key) == str(real) or _same_file(key, real)):
-            raise DrstreamError(f"cannot write {out}: it is a file of the log itself. Choose another name")
+            raise DrstreamError(_ITSELF.format(out))
     for name in names:
         pattern = Path(os.path.realpath(name)).parts
         if any(_matches(path.parts, pattern) for path in (real, *real.parents)):
+            if real.exists():
+                raise DrstreamError(_ITSELF.format(out))
             raise DrstreamError(
                 f"cannot write {out}: it would belong to the log {name!r}, which would then hold every event twice. "
                 "Choose another folder or name"
