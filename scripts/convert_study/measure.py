@@ -92,14 +92,16 @@ def compare(source: Source, folder: Path, model: Any, rounds: int) -> None:
     values = {name: evaluate(path, model) for name, path in logs.items()}
     for name, found in values.items():
         np.testing.assert_allclose(found, values["source"], rtol=1e-12, err_msg=name)
-    evaluated = in_turns({name: lambda path=path: evaluate(path, model) for name, path in logs.items()}, rounds)
-    replayed = in_turns({name: lambda path=path: replay(path, model) for name, path in logs.items()}, rounds)
-    source.evaluate, source.replay = evaluated["source"], replayed["source"]
+    evaluated = all_turns({name: lambda path=path: evaluate(path, model) for name, path in logs.items()}, rounds)
+    replayed = all_turns({name: lambda path=path: replay(path, model) for name, path in logs.items()}, rounds)
+    source.evaluate, source.replay = median(evaluated["source"]), median(replayed["source"])
     for name, path in paths.items():
         source.conversions[name] = {
             "convert": convert[name],
-            "evaluate": evaluated[name],
-            "replay": replayed[name],
+            "evaluate": median(evaluated[name]),
+            "evaluate gain": gain(evaluated["source"], evaluated[name]),
+            "replay": median(replayed[name]),
+            "replay gain": gain(replayed["source"], replayed[name]),
             "bytes": path.stat().st_size,
         }
         path.unlink()
@@ -148,13 +150,24 @@ def replay(path: Path, model: Any) -> object:
 
 def in_turns(runs: Mapping[Any, Callable[[], object]], rounds: int) -> Seconds:
     """Return the median seconds of each. They take turns, so that a busy moment of the machine slows all of them."""
+    return {name: median(taken) for name, taken in all_turns(runs, rounds).items()}
+
+
+def all_turns(runs: Mapping[Any, Callable[[], object]], rounds: int) -> dict[Any, list[float]]:
+    """Return the seconds of each run, round by round."""
     seconds: dict[Any, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             started = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - started)
-    return {name: median(taken) for name, taken in seconds.items()}
+    return seconds
+
+
+def gain(before: list[float], after: list[float]) -> float:
+    """Return the seconds that a run saves, the median over rounds; 0 if a quarter of them, or more, save nothing."""
+    saved = [one - other for one, other in zip(before, after, strict=True)]
+    return median(saved) if np.quantile(saved, 0.25) > 0 else 0.0
 
 
 PEAK = """
