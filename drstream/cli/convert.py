@@ -35,7 +35,7 @@ def convert(
     row_group_rows: Annotated[
         int | None,
         typer.Option(
-            help="Number of rows of a row group or, in Arrow IPC, of a record batch. By default 262144, or fewer if "
+            help="Number of rows of a row group or, in Arrow IPC, of a record batch. By default 131072, or fewer if "
             "rows are large."
         ),
     ] = None,

@@ -26,7 +26,7 @@ from drstream.parameters import one_of, whole
 from drstream.progress import reporter
 from drstream.storage import atomic_path
 
-ROW_GROUP_ROWS = 1 << 18  # docs/convert.md has the measurement
+ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has the measurement
 ROW_GROUP_BYTES = 1 << 26  # of a default row group in memory: those of wide logs have fewer rows
 LEAST_ROWS = 1 << 13
 AHEAD = 2  # batches that wait for the writer, for each thread
@@ -52,7 +52,7 @@ def convert(
     out         The file to write: .parquet, or .arrow, .ipc or .feather. It appears when it is complete, and replaces
                 a file of that name.
     row_group_rows
-                Number of rows of a row group, or of a record batch. By default 262,144, or fewer if rows are large.
+                Number of rows of a row group, or of a record batch. By default 131,072, or fewer if rows are large.
     columns     Columns to write beside those with a role. By default, all columns.
     pack        Name of a column of lists that replaces the context columns. With the name "context" or "x", a log finds
                 it by itself.
