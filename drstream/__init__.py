@@ -16,6 +16,8 @@ _WHERE = {
     "evaluate": "drstream.evaluation.evaluate",
     "replay": "drstream.replaying.replay",
     "plan": "drstream.planning.plan",
+    "convert": "drstream.converting.convert",
+    "Conversion": "drstream.converting.result",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
     "Explain": "drstream.evaluation.explanation",
@@ -41,6 +43,7 @@ _MODULES = ("estimators", "models", "optimize", "policies", "synth")
 
 __all__ = [
     "Constants",
+    "Conversion",
     "DrstreamError",
     "DrstreamWarning",
     "Estimate",
@@ -56,6 +59,7 @@ __all__ = [
     "Replay",
     "Replays",
     "Sparse",
+    "convert",
     "estimators",
     "evaluate",
     "models",
@@ -69,6 +73,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from drstream import models, optimize, policies, synth
+    from drstream.converting.convert import convert
+    from drstream.converting.result import Conversion
     from drstream.errors import (
         DrstreamError,
         DrstreamWarning,

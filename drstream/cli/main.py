@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from drstream.cli.audit import audit
+from drstream.cli.convert import convert
 from drstream.cli.demo import demo
 from drstream.cli.describe import describe
 from drstream.cli.evaluate import evaluate
@@ -76,5 +77,5 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-for command in (describe, audit, plan, evaluate, fit, optimize, replay, demo):
+for command in (describe, audit, plan, evaluate, fit, optimize, replay, convert, demo):
     app.command()(command)

@@ -94,6 +94,21 @@ def open_log(
 ) -> Log:
     from drstream.log import Log
 
+    given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities)
+    return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given)
+
+
+def log_options(
+    context: list[str] | None,
+    sparse: str | None,
+    action: str | None,
+    reward: str | None,
+    propensity: str | None,
+    actions: str | None,
+    sample_rate: str | None = None,
+    propensities: str | None = None,
+) -> dict[str, Any]:
+    """Return the parameters of a log that the options give."""
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
@@ -108,7 +123,7 @@ def open_log(
         given["context"] = parse_sparse(sparse)
     if propensity == "none":
         given["propensity"] = None
-    return Log(log[0] if len(log) == 1 else log, actions=parse_actions(actions), on_bad_row=on_bad_row, **given)
+    return {**given, "actions": parse_actions(actions)}
 
 
 def parse_actions(text: str | None) -> int | list[Any] | None:

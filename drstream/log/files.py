@@ -14,14 +14,18 @@ PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
-def expand(name: str) -> list[str]:
-    """Return the files that a name stands for. A directory stands for the data files in it."""
+def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
+    """Return the files that a name stands for. A directory stands for the data files in it.
+
+    suffixes  Files with these suffixes are data, too.
+    """
     if "://" in name:
         return [name]
     if os.path.isdir(name):
-        files = _data_files(name)
+        files = _data_files(name, suffixes)
         if not files:
-            raise MissingFileError(f"there is no Parquet or Arrow file in {name!r}")
+            more = f", and no {', '.join(suffixes)} file" if suffixes else ""
+            raise MissingFileError(f"there is no Parquet or Arrow file in {name!r}{more}")
         return files
     if os.path.exists(name):
         return [name]
@@ -29,23 +33,25 @@ def expand(name: str) -> list[str]:
         found = sorted(glob.glob(name, recursive=True))
         if not found:
             raise MissingFileError(f"no file matches {name!r}")
-        return [file for path in found for file in (_data_files(path) if os.path.isdir(path) else [path])]
+        return [file for path in found for file in (_data_files(path, suffixes) if os.path.isdir(path) else [path])]
     folder = os.path.dirname(name) or "."
     beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     hint = suggest(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
 
-def _data_files(folder: str) -> list[str]:
-    """Return the files that are Parquet or Arrow by their name or first bytes, in order.
+def _data_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files that are Parquet or Arrow by their name or first bytes, or have one of the suffixes, in order.
 
     Hidden files and files in folders like _temporary, which hold unfinished work, are left out.
     """
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "**", "*"), recursive=True)):
         hidden = re.search(r"(^|[/\\])[_.]", os.path.relpath(path, folder))
-        if not hidden and os.path.isfile(path) and (path.lower().endswith(SUFFIXES) or _begins(path, PARQUET, ARROW)):
-            found.append(path)
+        if not hidden and os.path.isfile(path):
+            named = path.lower().endswith((*SUFFIXES, *suffixes))
+            if named or _begins(path, PARQUET, ARROW):
+                found.append(path)
     return found
 
 
@@ -73,7 +79,22 @@ def map_arrow(paths: list[str]) -> pa.Table:
 
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
-    return LogError(f"cannot read {named[1] if named else path} as {kind}: {arrow_says(error)}. Is it complete?")
+    path = named[1] if named else path
+    if _is_text(path):
+        return LogError(
+            f"cannot read {path} as {kind}: it holds text. If it is CSV or JSON lines, write it as Parquet first: "
+            f"drstream convert {path} {os.path.splitext(os.path.basename(path))[0]}.parquet"
+        )
+    return LogError(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?")
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file begins with text. Bytes like 0 are in other files only."""
+    if "://" in path or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        first = file.read(1024)
+    return bool(first) and not first.startswith((PARQUET, ARROW)) and not re.search(rb"[\x00-\x08\x0e-\x1f]", first)
 
 
 def arrow_says(error: Exception) -> str:

@@ -29,6 +29,8 @@ def open_source(source: Any) -> Source:
         return StreamSource(lambda: source, "record batch reader", source.schema, one_shot=True, repeatable=False)
     if hasattr(source, "__arrow_c_stream__"):
         return _open_stream(source)
+    if isinstance(source, Source):
+        return source
     raise LogError(
         f"cannot read a log from {type(source).__name__}: pass a path, a list of paths, a glob, a directory, "
         "a pyarrow Table, Dataset or RecordBatchReader, or an object with __arrow_c_stream__ (polars, pandas, duckdb)"
@@ -38,7 +40,7 @@ def open_source(source: Any) -> Source:
 def _open_paths(*names: str) -> Source:
     name = names[0] if len(names) == 1 else f"{len(names)} paths"
     paths = [path for n in names for path in expand(n)]
-    _check_no_file_twice(paths)
+    check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
     if arrow and len(arrow) == len(paths):
         return TableSource(map_arrow(paths), name, tuple(map(os.path.abspath, paths)), place=name)
@@ -53,7 +55,7 @@ def _open_paths(*names: str) -> Source:
         raise unreadable(name, error) from None
 
 
-def _check_no_file_twice(paths: list[str]) -> None:
+def check_no_file_twice(paths: list[str]) -> None:
     """Raise an error if two paths are the same file, be it through a link or another spelling."""
     seen: dict[str, str] = {}
     for path in paths:
@@ -69,7 +71,7 @@ def _open_dataset(dataset: ds.Dataset) -> Source:
     parquet = isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat)
     if isinstance(dataset, ds.FileSystemDataset):
         local = isinstance(dataset.filesystem, pa.fs.LocalFileSystem)
-        _check_no_file_twice(dataset.files if local else [f"://{path}" for path in dataset.files])
+        check_no_file_twice(dataset.files if local else [f"://{path}" for path in dataset.files])
     if parquet and not getattr(dataset, "_scan_options", None):
         source = ParquetSource(dataset, "dataset")
         try:

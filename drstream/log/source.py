@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -58,6 +58,7 @@ class Part(Protocol):
         """Yield record batches of at most `rows` rows, in order. By default, the source takes the fastest size."""
 
 
+@runtime_checkable
 class Source(Protocol):
     name: str
     schema: pa.Schema

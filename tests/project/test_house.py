@@ -52,13 +52,14 @@ POLICIES = {*TOOLS, "buffers"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
-    "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "synth"},
+    "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
     "planning": {*USES, "evaluation", "replaying"},
     "synth": {*MODELS},
     "optimize": {*USES, "replaying"},  # the progressive validation policy is learned by a replay
     "evaluation": USES,
     "replaying": USES,
     "auditing": TOOLS,
+    "converting": TOOLS,
     "models": MODELS,
     "policies": POLICIES,
     "buffers": {*LOG, "log"},
@@ -139,10 +140,12 @@ RESULTS = (
     "replaying.comparison",
     "auditing.result",
     "planning.result",
+    "converting.result",
 )
 ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.totals"}
 ENGINE |= {f"replaying.{name}" for name in ("replay", "plan", "shards", "lanes", "chunks")}
 ENGINE |= {f"planning.{name}" for name in ("plan", "sample", "widths", "exploration", "simulation")}
+ENGINE |= {f"converting.{name}" for name in ("convert", "columns", "inputs", "text", "writing")}
 ENGINE |= {"auditing.audit", "auditing.checks", "auditing.view", "auditing.tally"}
 
 

@@ -1,0 +1,173 @@
+"""Writes a log to a Parquet or Arrow IPC file, in one pass that checks every row."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from drstream import execution
+from drstream.converting.columns import Layout, plan_layout
+from drstream.converting.inputs import open_input
+from drstream.converting.result import Conversion
+from drstream.converting.target import PARQUET, check_apart, check_target
+from drstream.converting.writing import CODECS, opened_writer, regrouped, row_bytes
+from drstream.errors import DrstreamError, LogError, parameter, suggest
+from drstream.execution import Workers
+from drstream.log import Log, Reader
+from drstream.log.source import Part
+from drstream.parameters import one_of, whole
+from drstream.progress import reporter
+from drstream.storage import atomic_path
+
+ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has the measurement
+ROW_GROUP_BYTES = 1 << 26  # of a default row group in memory: those of wide logs have fewer rows
+LEAST_ROWS = 1 << 13
+AHEAD = 2  # batches that wait for the writer, for each thread
+
+
+def convert(
+    log: Any,
+    out: str | os.PathLike[str],
+    *,
+    row_group_rows: int | None = None,
+    columns: Sequence[str] | str | None = None,
+    pack: str | None = None,
+    codec: str | None = None,
+    on_bad_row: str | None = None,
+    threads: int | None = None,
+    progress: Any = False,
+    **options: Any,
+) -> Conversion:
+    """Write a log to a Parquet file, or to an Arrow IPC file that is not compressed. Every row is checked on the way.
+
+    log         A `Log`, or what `Log` takes, or the path of CSV or JSON lines: .csv, .tsv, .jsonl, .ndjson, .json, also
+                compressed (.gz, .bz2, .zst). Rows that a filter or a split leaves out are not written.
+    out         The file to write: .parquet, or .arrow, .ipc or .feather. It appears when it is complete, and replaces
+                a file of that name.
+    row_group_rows
+                Number of rows of a row group, or of a record batch. By default 131,072, or fewer if rows are large.
+    columns     Columns to write beside those with a role. By default, all columns.
+    pack        Name of a column of lists that replaces the context columns. With the name "context" or "x", a log finds
+                it by itself.
+    codec       Compression of Parquet: "snappy" (the default), "zstd" or "none".
+    on_bad_row  "error" or "skip", as in `Log`.
+    threads     Number of threads that read. By default, all cores.
+    progress    As in `drs.evaluate`.
+    options     Roles and other parameters of `Log`, e.g. action="item", if `log` is not a `Log` yet.
+
+    >>> import tempfile, pyarrow as pa
+    >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "x0": [3, 4]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     convert(table, f"{folder}/clicks.arrow", pack="context").rows
+    2
+    """
+    path = Path(out)
+    check_target(path)
+    codec = _check_codec(codec, path)
+    if row_group_rows is not None:
+        whole("row_group_rows", row_group_rows, error=DrstreamError)
+    workers = Workers.of(threads, progress=progress)
+    opened = _open(log, path, options, workers)
+    check_apart(path, [], opened.source.keys)
+    if on_bad_row is not None:
+        opened = opened.with_bad_rows(on_bad_row)
+    layout = plan_layout(opened, columns, pack)
+    rows = row_group_rows or _default_rows(layout.schema)
+    try:
+        return _write(opened, path, layout, rows, codec, workers)
+    except DrstreamError:
+        raise
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+        raise DrstreamError(f"cannot write {path}: {why}. Nothing was written") from None
+    except pa.ArrowException as error:
+        raise DrstreamError(
+            f"cannot write {path}: {' '.join(str(error).split())}. Leave the column out with {parameter('columns')}, "
+            "or choose another kind of file"
+        ) from None
+
+
+def _open(log: Any, path: Path, options: dict[str, Any], workers: Workers) -> Log:
+    if isinstance(log, Log):
+        if options:
+            raise DrstreamError(f"{parameter(next(iter(options)))} is a parameter of drs.Log: pass it there")
+        check_apart(path, [log.source.name] if log.source.keys else [], ())
+        return log
+    known = set(inspect.signature(Log).parameters) - {"source", "on_bad_row"}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        own = set(inspect.signature(convert).parameters) - {"log", "out", "options"}
+        raise DrstreamError(f"{unknown}= is no parameter of convert: {suggest(unknown, sorted(own | known))}")
+    names = [log] if isinstance(log, str | os.PathLike) else log if isinstance(log, list | tuple) else []
+    texts = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
+    check_apart(path, texts, texts)
+    return Log(open_input(log, workers.threads, workers.progress), **options)
+
+
+def _check_codec(codec: str | None, path: Path) -> str:
+    if codec is None:
+        return CODECS[0]
+    one_of("codec", codec, CODECS, error=DrstreamError)
+    if path.suffix not in PARQUET and codec != "none":
+        raise DrstreamError(
+            f"{parameter('codec', codec)}: {path} is not compressed, so that it can be mapped into memory. Leave "
+            f"{parameter('codec')} out, or write a .parquet file"
+        )
+    return codec
+
+
+def _default_rows(schema: pa.Schema) -> int:
+    """Return a power of two."""
+    rows = ROW_GROUP_ROWS
+    while rows > LEAST_ROWS and rows * row_bytes(schema) > ROW_GROUP_BYTES:
+        rows //= 2
+    return rows
+
+
+def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers: Workers) -> Conversion:
+    reader = log.reader(context=True, action=True, columns=layout.kept, propensities=bool(log.roles.propensities))
+    skipped: Counter[str] = Counter()
+    written = groups = 0
+    with atomic_path(path) as unfinished:
+        with ExitStack() as stack:
+            tables = stack.enter_context(closing(_tables(log, reader, layout, workers, skipped)))
+            for table in regrouped(tables, rows):
+                if not groups:
+                    writer = stack.enter_context(opened_writer(unfinished, path.suffix, layout.schema, codec, table))
+                writer.write(table)
+                written, groups = written + table.num_rows, groups + 1
+        if not groups:
+            left_out = f", as all {skipped.total():,} rows are bad" if skipped else ""
+            raise LogError(f"no row of the log is left to write{left_out}: {path} was not written")
+        size = unfinished.stat().st_size
+    return Conversion(path, written, groups, size, dict(skipped))
+
+
+def _tables(
+    log: Log, reader: Reader, layout: Layout, workers: Workers, skipped: Counter[str]
+) -> Generator[pa.Table, None, None]:
+    """Yield checked rows in order. Threads read ahead."""
+
+    def produce(part: Part) -> Iterator[tuple[int, pa.Table | None, Counter[str]]]:
+        count: Counter[str] = Counter()
+        for batch in reader.batches(part, count):
+            yield batch.row_number(len(batch) - 1) + 1, layout.table(batch), Counter()
+        yield part.first_row + part.rows, None, count
+
+    parts = log.parts(reader.columns)
+    with (
+        reporter(workers.progress, log.rows) as report,
+        closing(execution.stream(produce, parts, workers.threads, AHEAD)) as items,
+    ):
+        for row, table, count in items:
+            skipped += count
+            if table is not None:
+                yield table
+            report(row)

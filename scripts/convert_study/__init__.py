@@ -1,0 +1,1 @@
+"""When a converted log pays: logs, timings in turns, and the tables of docs/convert.md."""

@@ -1,0 +1,236 @@
+"""CSV and JSON lines: the rows of the file, the types of its columns, and where a line is wrong."""
+
+import bz2
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import drstream as drs
+from drstream.converting import inputs, text
+from tests.helpers.logs import world
+
+HEAD = "action,reward,propensity,x0\n"
+
+
+def written(tmp_path, content, name="log.csv", **options):
+    """The table that a text becomes."""
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / name).write_bytes(data)
+    drs.convert(tmp_path / name, tmp_path / "out.parquet", **options)
+    return pq.read_table(tmp_path / "out.parquet")
+
+
+def fails(tmp_path, content, message, name="log.csv", **options):
+    with pytest.raises(drs.DrstreamError) as caught:
+        written(tmp_path, content, name, **options)
+    assert message in str(caught.value)
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.fixture(params=[None, 64, 1000])
+def blocks(request, monkeypatch):
+    """Blocks of some bytes: a file has many."""
+    if request.param is not None:
+        monkeypatch.setattr(text, "BLOCK_BYTES", request.param)
+
+
+def as_text(table, name):
+    if name.startswith("log.csv"):
+        sink = pa.BufferOutputStream()
+        pyarrow.csv.write_csv(table, sink)
+        return sink.getvalue().to_pybytes()
+    return "\n".join(map(json.dumps, table.to_pylist())).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("log.csv", bytes),
+        ("log.jsonl", bytes),
+        ("log.ndjson", bytes),
+        ("log.json", bytes),
+        ("log.csv.gz", gzip.compress),
+        ("log.jsonl.bz2", bz2.compress),
+        ("LOG.CSV", bytes),
+    ],
+)
+def test_rows_are_those_of_the_file(tmp_path, name, pack, blocks):
+    table = world().table(300, seed=4)
+    for place in (3, 4, 5):  # text holds float32 in decimals, and is read as float64
+        table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.float64()))
+    found = written(tmp_path, pack(as_text(table, name.lower())), name)
+    assert found.column_names == table.column_names
+    for column in table.column_names:
+        np.testing.assert_array_equal(found[column].to_numpy(), table[column].to_numpy())
+    one, other = (drs.evaluate(log, drs.policies.Constant(1)).rows() for log in (table, tmp_path / "out.parquet"))
+    assert [e["value"] for e in one] == [e["value"] for e in other]
+
+
+def test_tabs(tmp_path):
+    found = written(tmp_path, HEAD.replace(",", "\t") + "0\t1\t0.5\t3\n1\t0\t0.5\t4\n", "log.tsv")
+    assert found["x0"].to_pylist() == [3, 4]
+
+
+def test_several_files_folders_and_globs(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "a.csv").write_text(HEAD + "0,1,0.5,3\n")
+    (folder / "b.csv").write_text("reward,action,x0,propensity\n0,1,4.5,0.5\n")  # another order
+    (folder / "_c.csv").write_text("unfinished")
+    for source in (folder, f"{folder}/[ab].csv", [folder / "a.csv", folder / "b.csv"]):
+        drs.convert(source, tmp_path / "out.parquet")
+        found = pq.read_table(tmp_path / "out.parquet")
+        assert found.to_pylist() == [
+            {"action": 0, "reward": 1, "propensity": 0.5, "x0": 3.0},
+            {"action": 1, "reward": 0, "propensity": 0.5, "x0": 4.5},
+        ]
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kind"),
+    [
+        ("1", "0.5", pa.float64()),
+        ("", "0.5", pa.float64()),
+        ("1", "x", pa.string()),
+        ("007", "x", pa.string()),
+        ("true", "x", pa.string()),
+        ("2020-01-01", "2020-01-01 10:00:00", pa.timestamp("ms")),  # Parquet has no seconds
+        ("2020-01-01 10:00:00", "2020-01-01 10:00:00.5", pa.timestamp("ns")),
+        ("1", "", pa.int64()),
+    ],
+)
+def test_a_type_that_shows_late_holds_from_the_first_row_on(tmp_path, monkeypatch, first, last, kind):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 40)
+    lines = [f"{k % 2},1,0.5,{k},{first if k < 30 else last}\n" for k in range(31)]
+    found = written(tmp_path, HEAD[:-1] + ",more\n" + "".join(lines))
+    assert found.schema.field("more").type == kind
+    assert found.num_rows == 31
+    if kind == pa.string():
+        assert found["more"].to_pylist() == [first] * 30 + [last]
+
+
+def test_types_of_json_that_show_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 60)
+    rows = [{"action": k % 2, "reward": 1, "propensity": 0.5, "x": [k, 1], "day": "2020-01-01"} for k in range(20)]
+    rows += [{"action": 1, "reward": 0.5, "propensity": 0.5, "x": [0.5, 1], "day": "soon", "more": 3}]
+    found = written(tmp_path, "\n".join(map(json.dumps, rows)), "log.jsonl")
+    assert found["reward"].to_pylist() == [1.0] * 20 + [0.5]
+    assert found["x"].to_pylist()[-1] == [0.5, 1.0]
+    assert found["day"].to_pylist() == ["2020-01-01"] * 20 + ["soon"]
+    assert found["more"].to_pylist() == [None] * 20 + [3]
+
+
+def test_quotes_and_lines_within_them(tmp_path, blocks):
+    lines = [f'{k % 2},1,0.5,{k},"say ""{k}"",\nplease"\n' for k in range(40)]
+    found = written(tmp_path, HEAD[:-1] + ',"no\nte"\n' + "".join(lines))
+    assert found["no\nte"].to_pylist() == [f'say "{k}",\nplease' for k in range(40)]
+
+
+def test_an_inch_is_no_quote(tmp_path):
+    found = written(tmp_path, HEAD[:-1] + ',size\n0,1,0.5,3,5" tv\n1,1,0.5,3,small\n')
+    assert found["size"].to_pylist() == ['5" tv', "small"]
+
+
+def test_empty_lines_marks_and_windows(tmp_path):
+    content = b"\xef\xbb\xbf" + HEAD.replace("\n", "\r\n").encode() + b"0,1,0.5,3\r\n\r\n1,0,0.5,4\r\n\r\n"
+    assert written(tmp_path, content)["x0"].to_pylist() == [3, 4]
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEAD + "0,1,0.5,3\n0,1,0.5\n", "expected 4 fields, but got 3: 0,1,0.5, at line 3 of "),
+        (HEAD + "0,1,0.5,3\n\n\n0,1,0.5,3,4\n", "expected 4 fields, but got 5: 0,1,0.5,3,4, at line 5 of "),
+        (HEAD + '0,1,0.5,3\n0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed"),
+        (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 (line 3 of "),
+        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity must be in (0, 1]: got 0.0 at row 1 (line 3 of "),
+        (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (near line 3 of "),
+        (HEAD + "0,yes,0.5,3\n", "reward column 'reward' has type string"),
+        (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
+        (HEAD, "holds no row"),
+        ("", "holds no row"),
+        ("action;reward;propensity\n0;1;0.5\n", "fields must be separated by commas, not by semicolons"),
+        ("action,action,reward,propensity\n0,0,1,1\n", "has 2 columns named 'action'"),
+        ("a,reward,propensiti\n0,1,1\n", "name it with propensity="),
+        (HEAD.encode("utf-16"), "write it as UTF-8"),
+    ],
+)
+def test_csv_that_is_wrong(tmp_path, content, message):
+    fails(tmp_path, content, message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"action": 0, "reward": 1}\n{"action": 0,\n', "at line 2 of "),
+        ('{"action": 0}\n\n{"action": 0,}\n', "Missing a name for object member, at line 3 of "),
+        ('{"reward": 0}\n{"reward": "no"}\n', "column 'reward' changed from number to string, at line 2 of "),
+        ('[{"action": 0}]\n', "it is one JSON array"),
+        ("3\n", "each line must be an object, but this is of type number, at line 1 of "),
+        ("", "holds no row"),
+    ],
+)
+def test_json_that_is_wrong(tmp_path, content, message):
+    fails(tmp_path, content, message, "log.jsonl")
+
+
+def test_types_of_json_that_do_not_go_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 30)
+    message = "column 'reward' holds int64 at first, but string in lines 11 to 11 of "
+    fails(tmp_path, '{"reward": 1}\n' * 10 + '{"reward": "a long text, so it is alone"}\n', message, "log.jsonl")
+
+
+def test_a_wrong_line_in_a_later_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 100)
+    good = HEAD + "0,1,0.5,3\n" * 500
+    fails(tmp_path, good + "0,1\n", "expected 4 fields, but got 2: 0,1, at line 502 of ")
+    fails(tmp_path, good + "0,1,7,3\n", "got 7.0 at row 500 (line 502 of ")
+
+
+def test_a_damaged_archive(tmp_path):
+    packed = gzip.compress((HEAD + "0,1,0.5,3\n" * 5000).encode())
+    fails(tmp_path, packed[: len(packed) // 2], "cannot read", "log.csv.gz")
+
+
+def test_files_that_do_not_go_together(tmp_path):
+    (tmp_path / "a.csv").write_text(HEAD + "0,1,0.5,3\n")
+    (tmp_path / "b.csv").write_text(HEAD.replace("x0", "x1") + "0,1,0.5,3\n")
+    (tmp_path / "c.jsonl").write_text("{}")
+    paths = [tmp_path / name for name in ("a.csv", "b.csv", "c.jsonl")]
+    for chosen, message in (
+        (paths[:2], "files differ: only one of"),
+        ([paths[0], paths[2]], "files of two kinds"),
+        ([paths[0], paths[0]], "given twice"),
+        (["s3://bucket/a.csv"], "must be on this computer"),
+        ([tmp_path / "d.csv"], "did you mean 'b.csv' or 'a.csv'"),
+    ):
+        with pytest.raises(drs.LogError, match=message):
+            drs.convert(chosen, tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(HEAD + "0,1,0.5,3\n")
+    source = inputs.open_input(path, 1, False)
+    path.write_text(HEAD + "0,1,0.5,3\n" * 2)
+    with pytest.raises(drs.LogError, match="changed while it was read"):
+        drs.convert(drs.Log(source, actions=2), tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+def test_other_commands_say_how_to_convert(tmp_path, name):
+    (tmp_path / name).write_text(HEAD + "0,1,0.5,3\n")
+    with pytest.raises(drs.LogError, match=r"it holds text.* drstream convert .*log\.\w+ log\.parquet"):
+        drs.Log(tmp_path / name)
