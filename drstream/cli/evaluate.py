@@ -121,6 +121,13 @@ def evaluate(
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
     ] = None,
+    pairs: Annotated[
+        bool | None,
+        typer.Option(
+            "--pairs/--no-pairs",
+            help="Whether to gather what differences between policies need. By default, for up to 32 policies.",
+        ),
+    ] = None,
     precision: Precision = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show where the variance comes from, and the bias of a cap.")
@@ -203,6 +210,7 @@ def evaluate(
         propensity_error=propensity_error,
         constants=None if measured else _largest_constants(),
         by=_words(by),
+        pairs=pairs,
         precision=precision,
         explain=told,
         threads=threads,

@@ -21,7 +21,7 @@ from drstream.evaluation.plan import Gather, Plan, make_plan
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
 from drstream.evaluation.settings import Settings
-from drstream.evaluation.sums import Group, Inspected, Overlap, Sums
+from drstream.evaluation.sums import Group, Inspected, Overlap, Sums, joined, joined_stretches
 from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms, note_batch
 from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
@@ -59,6 +59,7 @@ def evaluate(
     propensity_error: float | None = None,
     constants: Constants | None = None,
     by: str | Sequence[str] | None = None,
+    pairs: bool | None = None,
     precision: str | None = None,
     explain: bool | Explain = False,
     on_bad_row: str | None = None,
@@ -104,6 +105,8 @@ def evaluate(
                 Intervals are then wider by what this can do to an estimate (Theorem 3.4).
     constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
+    pairs       Whether to gather what differences between two policies need. By default, for up to 32 policies: the
+                work grows with the square of their number. Differences to the logging policy are always there.
     precision   "float64" computes scores, probabilities and predictions of linear policies and models in float64. By
                 default they have the type of the contexts. Weights and sums are always float64.
     explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
@@ -157,7 +160,9 @@ def evaluate(
     for reward in log.roles.rewards:
         second = None if told is None else _model_for(told.second_model, reward)
         inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
-        plans.append(make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather, scored_in))
+        plans.append(
+            make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather, scored_in, pairs)
+        )
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = _reader(plans, log)
@@ -319,18 +324,17 @@ def finish(
 
 def _sums(plan: Plan, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:
     """Read means, co-moments and sums by bucket and stretch off a state."""
-    layout, state = plan.layout, totals.moments
+    job, layout, state = plan.job, plan.layout, totals.moments
     means = layout.means(state)
     groups = {}
     for terms in plan.groups:
-        members = plan.group(terms)
-        place = list(members)
-        comoment = layout.comoment(state, members)
-        groups[terms] = Group(means[place], comoment, totals.buckets(place), totals.by_stretch(members))
-    weights = [f"{group.weight.name}.weight" for group in plan.job.terms.weighted]
-    job = plan.job
+        place, parts = list(plan.group(terms)), plan.parts(terms)
+        stretches = [totals.by_stretch(part) for part in parts]
+        comoment = joined([layout.comoment(state, part) for part in parts], job.first)
+        groups[terms] = Group(means[place], comoment, totals.buckets(place), joined_stretches(stretches, job.first))
+    weights = [f"{group.weight.name}.weight" for group in job.terms.weighted]
     inspected = Inspected(*np.moveaxis(totals.inspected, -1, 0))
-    return Sums(totals.count, groups, weights, inspected, reduced, job.pivot, job.down_sampled, overlap)
+    return Sums(totals.count, groups, weights, inspected, reduced, job.pivot, job.down_sampled, overlap, plan.paired)
 
 
 def _refuse_outside(tally: Tally, settings: Settings) -> None:

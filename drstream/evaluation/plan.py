@@ -8,14 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from drstream.errors import PolicyError
+from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
 from drstream.evaluation.totals import Segments, Shape
-from drstream.execution import Workers
+from drstream.execution import Workers, physical_memory
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
@@ -25,6 +25,7 @@ from drstream.policies.base import FixedPolicy, warn_if_learned_here
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
+MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 
 
@@ -51,11 +52,12 @@ class Plan:
     gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
     typical_reward: float = 0.0
+    paired: bool = True  # whether the covariances of terms of two policies are needed, too
 
     @cached_property
     def layout(self) -> Layout:
         """Variable 0 is the reward. The terms of each policy follow."""
-        return Layout(self.job.variables, tuple(self.group(terms) for terms in self.groups))
+        return Layout(self.job.variables, tuple(part for terms in self.groups for part in self.parts(terms)))
 
     @cached_property
     def shape(self) -> Shape:
@@ -71,6 +73,13 @@ class Plan:
         of_policies = (first + j * len(columns) + place for j in range(len(job.policies)) for place in places)
         return (*range(first), *of_policies)
 
+    def parts(self, terms: Sequence[str]) -> list[tuple[int, ...]]:
+        """The group of these terms, or, if policies are not paired, one part of it for each policy."""
+        whole, first, size = self.group(terms), self.job.first, len(terms)
+        if self.paired:
+            return [whole]
+        return [(*whole[:first], *whole[i : i + size]) for i in range(first, len(whole), size)]
+
     @property
     def block_rows(self) -> int:
         """Rows of a block: few enough that buffers stay in cache.
@@ -80,6 +89,19 @@ class Plan:
         event = self.job.bytes_an_event
         rows = min(max(CACHE // event, FEWEST), MOST // event)
         return min(max(1, 1 << (max(rows, 1).bit_length() - 1)), BATCH_ROWS)
+
+    def check_memory(self, workers: int) -> None:
+        """Raise an error if the buffers of all workers need more memory than the machine has."""
+        job, stack = self.job, self.job.stack
+        weights = 0 if stack is None else sum(found.matrix.nbytes for found in stack.weights)
+        block = self.block_rows * (job.bytes_an_event + 8 * (job.variables + 2 * len(job.policies)))
+        needed, there = weights + workers * block, physical_memory()
+        if needed > there:
+            raise DrstreamError(
+                f"{job.n_actions:,} actions and {len(job.policies):,} policies need about {needed / 1e9:.1f} GB for "
+                f"blocks of {self.block_rows} events on {workers} threads, and the machine has {there / 1e9:.1f} GB: "
+                f"take fewer policies at a time, or fewer {parameter('threads')}"
+            )
 
     def create(self) -> Tally:
         job = self.job
@@ -103,6 +125,7 @@ def make_plan(
     workers: Workers,
     gather: Gather | None = None,
     precision: str | None = None,
+    pairs: bool | None = None,
 ) -> Plan:
     """Bind policies and models to the log, and find out what to read from it."""
     gather = gather or Gather()
@@ -132,7 +155,10 @@ def make_plan(
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     kind = log.context_type if precision is None else np.dtype(precision)
     job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
-    plan = Plan(job, chosen, reader, _groups(chosen, terms), gather, log.roles.reward, log.typical_reward)
+    paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
+    about = gather, log.roles.reward, log.typical_reward, paired
+    plan = Plan(job, chosen, reader, _groups(chosen, terms), *about)
+    plan.check_memory(workers.threads)
     if not by_time:
         return plan
     overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.estimators import Estimator, Sample
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
@@ -27,6 +28,30 @@ class Group:
     comoment: Floats
     buckets: Groups | None = None
     stretches: Groups | None = None
+
+
+def joined(parts: Sequence[Floats], shared: int) -> Floats:
+    """Join the co-moments (..., V, V) of each policy's variables. All have the first `shared` variables.
+
+    Between policies nothing is known, and the matrix has 0.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    size = parts[0].shape[-1] - shared
+    whole = np.zeros((*parts[0].shape[:-2], *2 * [shared + size * len(parts)]))
+    for j, part in enumerate(parts):
+        place = np.r_[:shared, shared + j * size : shared + (j + 1) * size]
+        whole[..., place[:, None], place] = part
+    return whole
+
+
+def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | None:
+    """Join the sums by stretch of each policy's variables."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    sums = np.concatenate([known[0].sums, *(part.sums[:, shared:] for part in known[1:])], axis=1)
+    return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,7 @@ class Sums:
     pivot: float
     down_sampled: bool
     overlap: Overlap
+    paired: bool = True  # whether the covariances between policies are known; otherwise they are 0 here
 
     @property
     def first(self) -> int:
@@ -120,6 +146,11 @@ class Sums:
 
     def difference(self, j: int, other: int | None, estimator: Estimator) -> Statistic:
         """The value of policy j minus that of another, or of the logging policy (None)."""
+        if other is not None and not self.paired:
+            raise DrstreamError(
+                "differences between two policies need covariances, which were not gathered for so many policies: pass "
+                f"{parameter('pairs', True)}, or evaluate these two alone"
+            )
         _, group = self._group(estimator)
         left = self.value(j, estimator)
         right = self.baseline(group) if other is None else self.value(other, estimator)
