@@ -304,12 +304,9 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     _observe(job, block, space, tally, rhat)
     for k, (group, places) in enumerate(zip(job.terms.weighted, job.weights, strict=True)):
         _weigh(job, group, places, block, space, p)
-        for j, policy in enumerate(job.policies):
-            w = space.terms[places[j]]
-            if group.reduced:
-                tally.reduced[j, k] += kernels.count_reduced(w, space.logged[j], p)
-            elif job.bounds.max_weight is not None:
-                tally.note_outside("weight", policy.name, w, 0.0, job.bounds.max_weight, block)
+        _note_weights(job, group, k, block, space, p, tally)
+        if group.with_extra or group.weight.power:
+            _finish_terms(job, group, places, block, space, p)
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight
@@ -416,8 +413,23 @@ def _weigh(job: Job, group: WeightTerms, places: Ints, block: Block, space: Work
         job.pivot,
         terms,
     )
-    if not group.with_extra and not group.weight.power:
-        return
+
+
+def _note_weights(
+    job: Job, group: WeightTerms, k: int, block: Block, space: Workspace, p: Floats, tally: Tally
+) -> None:
+    """Count the weights of kind k that are smaller than ν / p, or larger than they can be."""
+    for j, policy in enumerate(job.policies):
+        w = space.terms[job.weights[k][j]]
+        if group.reduced:
+            tally.reduced[j, k] += kernels.count_reduced(w, space.logged[j], p)
+        elif job.bounds.max_weight is not None:
+            tally.note_outside("weight", policy.name, w, 0.0, job.bounds.max_weight, block)
+
+
+def _finish_terms(job: Job, group: WeightTerms, places: Ints, block: Block, space: Workspace, p: Floats) -> None:
+    """Fill in the terms that explain an estimate, and weigh stretches of time."""
+    terms, r = space.all_terms, block.reward
     for j, place in enumerate(places):
         out = terms[place : place + len(group.terms)]
         if group.with_extra:
