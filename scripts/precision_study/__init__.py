@@ -1,0 +1,1 @@
+"""How far estimates in float32 are from those in float64."""
