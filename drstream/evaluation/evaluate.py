@@ -247,9 +247,11 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     tallies = [plan.create() for plan in plans]
     skipped = tallies[0].skipped
     spaces = [Workspace(plan.job, plan.block_rows) for plan in plans]
+    scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         if reader.folds is not None:  # then each block has one model
             batch = batch.by_fold()
+        batch.scratch = scratch
         for plan, tally, space in zip(plans, tallies, spaces, strict=True):
             _add_batch(plan, batch.for_reward(plan.reward), space, tally)
     for tally in tallies[1:]:

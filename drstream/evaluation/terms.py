@@ -235,7 +235,7 @@ class Job:
         """Bytes that the (K, n) buffers have for each event; of the terms, if there are no such buffers."""
         scores = 0 if self.stack is None else self.stack.rows * self.stack.kind.itemsize
         own = 8 * self.n_actions * sum(self.own_buffers)
-        return scores + own or 2 * self.variables
+        return scores + own or 8 * self.variables
 
     @property
     def precision(self) -> str:
