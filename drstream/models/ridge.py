@@ -248,11 +248,14 @@ def _gather(reader: Reader, weigher: _Weigher, actions: int, part: Part) -> _Gat
     gram = Gram(actions * len(folds), reader.n_features + 1)
     rows = max(1024, BLOCK_BYTES // (8 * (reader.n_features + 1)))
     low, high = np.inf, -np.inf
+    scratch = np.empty(0)
     for batch in reader.batches(part, skipped):
+        batch.scratch = scratch
         for block in batch.blocks(rows):
             execution.raise_if_stopped()
             group = block.action if reader.folds is None else (block.fold - folds.start) * actions + block.action
             gram.add(block.features, block.reward, group, weigher.of(block))
+        scratch = batch.scratch
         low, high = min(low, float(batch.reward.min())), max(high, float(batch.reward.max()))
     return _Gathered(gram, (low, high), skipped, folds)
 
