@@ -22,7 +22,13 @@ def sort_by_group(group, starts, order):
     starts[0] = 0
 
 
-@kernel(void(F4_IN, I8_IN, F4), void(F8_IN, I8_IN, F8), void(I4_IN, I8_IN, I4), void(I8_IN, I8_IN, I8), void(U8_IN, I8_IN, U8))
+@kernel(
+    void(F4_IN, I8_IN, F4),
+    void(F8_IN, I8_IN, F8),
+    void(I4_IN, I8_IN, I4),
+    void(I8_IN, I8_IN, I8),
+    void(U8_IN, I8_IN, U8),
+)
 def gather(values, order, out):
     """out[i] <- values[order[i]]. np.take needs twice the time, an index in brackets five times."""
     for i in range(order.shape[0]):

@@ -106,9 +106,7 @@ def gathered(values: NDArray[Any], places: Ints, out: NDArray[Any] | None = None
     return out
 
 
-def _gathered_context(
-    context: list[NDArray[Any]] | NDArray[Any], places: Ints
-) -> list[NDArray[Any]] | NDArray[Any]:
+def _gathered_context(context: list[NDArray[Any]] | NDArray[Any], places: Ints) -> list[NDArray[Any]] | NDArray[Any]:
     if not isinstance(context, list):
         return gathered(context, places)
     sizes = [-(-column.itemsize * len(places) // 8) * 8 for column in context]  # whole words, for aligned columns
