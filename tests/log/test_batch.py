@@ -55,7 +55,8 @@ def test_everything_moves_with_its_event(context):
     batch.propensities = np.outer(batch.reward, np.ones(3))
     batch.scratch = np.empty(7)
     ordered = batch.by_fold()
-    assert len(ordered) == ROWS and len(ordered.scratch) == 0
+    assert len(ordered) == ROWS
+    assert len(ordered.scratch) == 0
     places = np.argsort(batch.fold, kind="stable")
     for name in ("rows", "action", "reward", "propensity", "fold", "keys", "row_weight", "propensities"):
         np.testing.assert_array_equal(getattr(ordered, name), getattr(batch, name)[places], err_msg=name)
@@ -96,6 +97,7 @@ def test_rows_that_are_only_counted_are_numbered():
     log = drs.Log(table(), context="list", propensity="propensity")
     reader = log.reader(context=True)
     batch = next(reader.batches(next(log.parts(reader.columns)), Counter()))
-    assert batch.rows == 0 and not len(batch.action)
+    assert batch.rows == 0
+    assert not len(batch.action)
     taken = batch.take(np.array([3, 1]))
     assert (taken.rows.tolist(), taken.reward.tolist(), len(taken.action)) == ([3, 1], [3, 1], 0)

@@ -69,7 +69,8 @@ def test_threads_batches_and_memory_change_no_bit(monkeypatch, tmp_path, name, s
 
     def same(log, workers):
         for got, model in zip(MODELS[name].fit_folds(log, FOLDS, workers), wanted, strict=True):
-            assert (got.coef_ == model.coef_).all() and (got.intercept_ == model.intercept_).all()
+            assert (got.coef_ == model.coef_).all()
+            assert (got.intercept_ == model.intercept_).all()
             assert getattr(got, "n_passes_", 1) == getattr(model, "n_passes_", 1)
 
     same(drs.Log(path, context=log.roles.sparse or "x", batch_size=77), Workers(3))
