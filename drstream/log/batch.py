@@ -95,7 +95,7 @@ class Batch:
 
 
 def gathered(values: NDArray[Any], places: Ints, out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return a copy of the values, or rows of values, at these places. An array that is empty stays so."""
+    """Return a read-only copy of the values, or rows of values, at these places. An array that is empty stays so."""
     if not len(values):
         return values
     out = np.empty((len(places), *values.shape[1:]), values.dtype) if out is None else out
@@ -103,6 +103,7 @@ def gathered(values: NDArray[Any], places: Ints, out: NDArray[Any] | None = None
         order.gather(np.ascontiguousarray(values), places, out)
     else:
         np.take(values, places, axis=0, out=out, mode="clip")  # mode="raise" would copy `out`
+    out.flags.writeable = False  # several policies see it
     return out
 
 

@@ -58,12 +58,15 @@ def test_everything_moves_with_its_event(context):
     assert len(ordered) == ROWS
     assert len(ordered.scratch) == 0
     places = np.argsort(batch.fold, kind="stable")
-    for name in ("rows", "action", "reward", "propensity", "fold", "keys", "row_weight", "propensities"):
+    assert ordered.rows.tolist() == places.tolist()
+    for name in ("action", "reward", "propensity", "fold", "keys", "row_weight", "propensities"):
         np.testing.assert_array_equal(getattr(ordered, name), getattr(batch, name)[places], err_msg=name)
     np.testing.assert_array_equal(ordered.more_rewards["more"], batch.more_rewards["more"][places])
     assert ordered.columns == batch.columns.take(pa.array(places))
     found, given = (Block(b, 0, ROWS).matrix for b in (ordered, batch))
-    if context == "sparse":
+    if context != "sparse":
+        assert not found.flags.writeable
+    else:
         found, given = found.toarray(), given.toarray()
     np.testing.assert_array_equal(found, given[places])
     assert ordered.where(5) == batch.where(int(places[5]))
