@@ -125,7 +125,7 @@ class Regression(Trained):
         found = _census(log, folds, workers)
         problem.draw([count for count, _ in found])
         fits = [problem.solve(*census, fold) for fold, census in enumerate(found)]
-        solutions = side_by_side(fits, 8 * log.n_actions * (log.n_features + 1) * ARRAYS)
+        solutions = side_by_side(fits, problem.bytes)
         models = [self.fresh() for _ in solutions]
         for fold, (model, solution) in enumerate(zip(models, solutions, strict=True)):
             model._finish(log.part_of(folds.all_but(fold)), solution)
@@ -152,6 +152,13 @@ class Problem:
         self.passes = Passes(log, reader, workers, by_fold=folds is not None)
         self.samples: dict[float, Passes] = {}  # by share, if there are no folds
         self.of_folds: FoldSamples | None = None
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory a fit takes, without its sample."""
+        size = self.log.n_features + 1
+        curvature = 0 if self.log.roles.sparse else min(self.log.n_actions * size * size, MOST_CURVATURE)
+        return 8 * (self.log.n_actions * size * ARRAYS + 2 * curvature)
 
     def draw(self, counts: Sequence[Ints]) -> None:
         """Draw the samples of all folds in one pass, given the number of events by action for each fit."""
