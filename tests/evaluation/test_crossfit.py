@@ -161,6 +161,9 @@ def test_what_goes_with_events_goes_with_them_by_fold(table, crossfit):
     spent = pa.array(2 * table["reward"].to_numpy())
     segment = pa.array(np.array(["a", "b", "c"])[np.arange(ROWS) * 7 % 3])
     table = table.append_column("segment", segment).append_column("spent", spent)
+    for d in range(D):  # in float64, as the predictions in columns are
+        at = table.schema.get_field_index(f"x{d}")
+        table = table.set_column(at, f"x{d}", table[f"x{d}"].cast(pa.float64()))
     names = [f"rhat{k}" for k in range(K)]
     log = open_log(table, actions=K)
     found = bind_models(log, ModelInputs(M.Ridge(), crossfit=crossfit, seed=SEED if crossfit == 3 else 0), Workers(1))
