@@ -24,9 +24,9 @@ def at_rows(seed: int, rows: NDArray[np.uint64]) -> Floats:
     return random.uniforms(np.array([seed % SEEDS], dtype=np.uint64), rows)
 
 
-def folds_at_rows(seed: int, rows: NDArray[np.uint64], edges: Floats) -> Ints:
-    """Return the fold of each row; fold f begins at edges[f], which is f / folds."""
-    return random.folds(np.array([seed % SEEDS], dtype=np.uint64), rows, edges)
+def folds_at_rows(seed: int, rows: NDArray[np.uint64], count: int) -> Ints:
+    """Return the fold of each row, from 0 to count - 1."""
+    return random.folds(np.array([seed % SEEDS], dtype=np.uint64), rows, count)
 
 
 def stream(seed: int, number: int) -> int:

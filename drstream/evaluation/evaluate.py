@@ -29,6 +29,7 @@ from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
+from drstream.log.rows import Folds
 from drstream.log.source import Part
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
@@ -296,7 +297,7 @@ def finish(
     forward: bool = False,
 ) -> Evaluation:
     """Make the result from the final state."""
-    _refuse_outside(tally, settings)
+    _refuse_outside(tally, settings, by_fold=isinstance(plan.reader.folds, Folds))
     job = plan.job
     overlap = Overlap(job.mixed(tally), tally.logged, tally.other_than_clicks == 0)
     whole = _sums(plan, tally.totals, tally.reduced, overlap)
@@ -339,8 +340,11 @@ def _sums(plan: Plan, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:
     return Sums(totals.count, groups, weights, inspected, reduced, job.pivot, job.down_sampled, overlap, plan.paired)
 
 
-def _refuse_outside(tally: Tally, settings: Settings) -> None:
-    """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave."""
+def _refuse_outside(tally: Tally, settings: Settings, *, by_fold: bool) -> None:
+    """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave.
+
+    If events were evaluated in the order of their folds, the one that is shown need not be the first of the log.
+    """
     for (what, policy), found in tally.outside.items():
         many = f"{found.count:,} {what}{'s' * (found.count != 1)}"
         whose = f" of policy {policy!r}" if policy else ""
@@ -352,5 +356,6 @@ def _refuse_outside(tally: Tally, settings: Settings) -> None:
         elif what == "prediction":
             todo = f"Hold predictions within the range: {parameter('clamp', settings.reward_range)}"
         raise DrstreamError(
-            f"{many}{whose} outside of {bound}: the first is {found.first:.6g}, at {found.where}. {todo}"
+            f"{many}{whose} outside of {bound}: {'one of them' if by_fold else 'the first'} is {found.first:.6g}, at "
+            f"{found.where}. {todo}"
         )

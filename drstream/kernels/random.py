@@ -3,7 +3,7 @@
 import numpy as np
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import F8, F8_IN, I8, I8_IN, U1_IN, U8, U8_IN
+from drstream.kernels._types import F8, I8, I8_IN, U1_IN, U8, U8_IN, int64
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea, Flood 2014), with its finaliser used twice
 MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -34,18 +34,17 @@ def uniforms(seed, rows):
     return out
 
 
-@kernel(I8(U8_IN, U8_IN, F8_IN))
-def folds(seed, rows, edges):
-    """The fold of each row: the last one that begins at or below the row's number; edges[f] is about f / folds."""
+@kernel(I8(U8_IN, U8_IN, int64))
+def folds(seed, rows, count):
+    """The fold of each row: the last f whose f / count is not above the row's number."""
     out = np.empty(rows.shape[0], np.int64)
     key = mix(mix(seed[0] * GAMMA + GAMMA))
-    count = edges.shape[0]
     for i in range(rows.shape[0]):
         u = uniform(key, rows[i])
-        fold = min(int(u * count), count - 1)
-        fold -= u < edges[fold]  # rounding of the product may be off by one either way
-        fold += fold + 1 < count and u >= edges[min(fold + 1, count - 1)]
-        out[i] = fold
+        f = float(int(u * count))  # or the next one, as the product is rounded
+        f -= 1.0 if u < f / count else 0.0
+        f += 1.0 if u >= (f + 1.0) / count else 0.0
+        out[i] = int(f)
     return out
 
 

@@ -83,13 +83,7 @@ class Batch:
             action=gathered(self.action, places),
             reward=gathered(self.reward, places),
             propensity=gathered(self.propensity, places),
-            context=(
-                [gathered(column, places) for column in context]
-                if isinstance(context, list)
-                else context.take(places)
-                if isinstance(context, Csr)
-                else gathered(context, places)
-            ),
+            context=context.take(places) if isinstance(context, Csr) else _gathered_context(context, places),
             columns=self.columns.take(pa.array(places)) if self.columns.num_columns else self.columns,
             fold=None if self.fold is None else gathered(self.fold, places),
             keys=None if self.keys is None else gathered(self.keys, places),
@@ -101,16 +95,30 @@ class Batch:
         )
 
 
-def gathered(values: NDArray[Any], places: Ints) -> NDArray[Any]:
-    """Return a copy of the values, or rows of values, at these places. An array that is empty stays so."""
+def gathered(values: NDArray[Any], places: Ints, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return a read-only copy of the values, or rows of values, at these places. An array that is empty stays so."""
     if not len(values):
         return values
-    out = np.empty((len(places), *values.shape[1:]), values.dtype)
+    out = np.empty((len(places), *values.shape[1:]), values.dtype) if out is None else out
     if values.ndim == 1:
         order.gather(np.ascontiguousarray(values), places, out)
     else:
         np.take(values, places, axis=0, out=out, mode="clip")  # mode="raise" would copy `out`
+    out.flags.writeable = False  # several policies see it
     return out
+
+
+def _gathered_context(context: list[NDArray[Any]] | NDArray[Any], places: Ints) -> list[NDArray[Any]] | NDArray[Any]:
+    if not isinstance(context, list):
+        return gathered(context, places)
+    sizes = [-(-column.itemsize * len(places) // 8) * 8 for column in context]  # whole words, for aligned columns
+    space = np.empty(sum(sizes), np.uint8)  # malloc keeps one large piece for the next batch; small ones it gives back
+    found, first = [], 0
+    for column, size in zip(context, sizes, strict=True):
+        piece = space[first : first + column.itemsize * len(places)]
+        found.append(gathered(column, places, piece.view(column.dtype)))
+        first += size
+    return found
 
 
 @dataclass

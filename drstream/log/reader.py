@@ -109,7 +109,9 @@ class Reader:
     def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
-        numbered = self.filter is not None or self.splits or self.skip_bad_rows or self.folds or self.cluster
+        numbered = (
+            self.filter is not None or self.splits or self.skip_bad_rows or self.start
+        )  # else rows are consecutive
         for batch in part.batches(self.decode_rows):
             if self.stop is not None and row + batch.num_rows > self.stop:
                 batch = batch.slice(0, max(0, self.stop - row))
@@ -122,16 +124,18 @@ class Reader:
                     continue
                 batch = chunks[0]
             for split in self.splits:
-                u = sampling.at_rows(split.seed, self._keys(batch, split.cluster, part))
+                rows = batch.column(ROW).to_numpy()
+                u = sampling.at_rows(split.seed, self._keys(batch, rows, split.cluster, part))
                 batch = batch.filter(pa.array(split.keep(u)))
             if batch.num_rows:
                 yield batch
 
-    def _keys(self, batch: pa.RecordBatch, cluster: str | None, part: Part) -> NDArray[np.uint64]:
+    def _keys(self, batch: pa.RecordBatch, rows: Ints | int, cluster: str | None, part: Part) -> NDArray[np.uint64]:
         """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
-        rows = batch.column(ROW).to_numpy().view(np.uint64)
+        if isinstance(rows, int):
+            rows = np.arange(rows, rows + batch.num_rows)
         if cluster is None:
-            return rows
+            return rows.view(np.uint64)
         column = batch.column(cluster)
         if has_nulls(column) and not self.skip_bad_rows:  # _drop_bad drops such rows if bad rows are skipped
             i = int(np.argmax(nulls(column)))
@@ -241,8 +245,8 @@ class Reader:
                 columns.append(values)
             context = columns[0] if roles.listed else columns
         extra = batch.select(list(self.extra))
-        fold = None if self.folds is None else self.folds.of(self._keys(batch, self.folds.cluster, part))
-        keys = None if self.cluster is None else self._keys(batch, self.cluster, part)
+        fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
+        keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
         events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
         return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed)

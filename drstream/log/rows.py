@@ -80,7 +80,7 @@ class Folds:
 
     def of(self, keys: Keys) -> Ints:
         """Return the fold of each row, given row numbers or the keys of clusters."""
-        return sampling.folds_at_rows(self._seed, keys, self._edges)
+        return sampling.folds_at_rows(self._seed, keys, self.count)
 
     def all_but(self, fold: int) -> Split:
         """Return the split of the rows in all other folds."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,13 +25,20 @@ class Gram:
         self.weight = np.zeros(groups)
         self.mean = np.zeros((groups, variables))
         self._products = np.zeros((groups, variables * variables))  # upper triangles
+        self._space = NONE  # for events in the order of their groups: fresh memory each time would cost 10 ns per event
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_space": NONE}
 
     def add(self, features: Floats, reward: Floats, group: NDArray[np.integer], weight: Floats | None = None) -> None:
         """Add events: features (d, n), rewards (n), the group of each event, and perhaps weights (n)."""
         starts = np.empty(len(self.count) + 1, np.int64)
         places = np.empty(len(reward), np.int64)
         order.sort_by_group(group, starts, places)
-        terms = np.empty((len(features) + 1, len(reward)))
+        size = (len(features) + 1) * len(reward)
+        if len(self._space) < size:
+            self._space = np.empty(size)
+        terms = self._space[:size].reshape(-1, len(reward))
         order.gather_columns(features, places, terms)
         order.gather(reward, places, terms[-1])
         weight = NONE if weight is None else weight[places]

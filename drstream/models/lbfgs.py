@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Generator
 from functools import partial
 
 import numpy as np
@@ -47,13 +47,14 @@ class Preconditioner:
         return np.array([solve(factor, row) for factor, row in zip(self.factor, right, strict=True)])
 
 
-def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: float, most: int) -> tuple[Floats, bool]:
+def lbfgs(x: Floats, tolerance: float, most: int) -> Generator[Floats, tuple[float, Floats], tuple[Floats, bool]]:
     """Minimise a convex function from x on (Nocedal, Wright 2006, algorithms 7.4 and 3.1).
 
-    Return the last x, and whether its gradient is within the tolerance. SciPy's L-BFGS also handles bounds, and with
-    200,000 parameters that costs more than a pass over 30,000 sparse events.
+    Yield points, and be sent the value and the gradient of the function there. So passes for several functions can be
+    made at once. Return the last x, and whether its gradient is within the tolerance. SciPy's L-BFGS also handles
+    bounds, and with 200,000 parameters that costs more than a pass over 30,000 sparse events.
     """
-    value, gradient = at(x)
+    value, gradient = yield x
     history: deque[tuple[Floats, Floats, float]] = deque(maxlen=MEMORY)
     for _ in range(most):
         if np.abs(gradient).max(initial=0.0) <= tolerance:
@@ -62,7 +63,7 @@ def lbfgs(at: Callable[[Floats], tuple[float, Floats]], x: Floats, tolerance: fl
         slope = float(np.vdot(gradient, direction))
         step = 1.0
         for _ in range(MOST_HALVINGS):
-            new_value, new_gradient = at(x + step * direction)
+            new_value, new_gradient = yield x + step * direction
             flat = abs(new_value - value) <= ROUNDING * abs(value)  # then the slopes decide
             new_slope = float(np.vdot(new_gradient, direction))
             if new_value <= value + 1e-4 * step * slope or (flat and abs(new_slope) <= abs(slope)):

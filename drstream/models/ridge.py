@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -15,12 +16,14 @@ from drstream.errors import ModelError, suggest
 from drstream.execution import Workers
 from drstream.kernels import sparse
 from drstream.kernels.policies import logged_probability
-from drstream.log import Batch, Block, Csr, Log, Reader, as_log
+from drstream.log import Block, Log, Reader, as_log
+from drstream.log.batch import ROWS
 from drstream.log.rows import Blocks, Folds
 from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
+from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
@@ -29,6 +32,7 @@ BLOCK_BYTES = 1 << 21  # of (x, r) that are sorted by fold and action at a time;
 COLLINEAR = 1e-12  # pivots and eigenvalues of the scaled system below this are rounding
 TOLERANCE = 1e-9  # relative residual of conjugate gradients; predictions are then right to 1e-5 of the largest
 MOST_STEPS = 1000
+ARRAYS = 16  # of K x d numbers that a fit on sparse contexts holds, with the sums of parts under way
 WEIGHTS = ("1/p", "mrdr")
 NO_RANGE = (np.nan, np.nan)
 
@@ -69,14 +73,18 @@ class Ridge(LinearModel):
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=self.weights is not None)
         if log.roles.sparse is not None:
-            self._fit_sparse(log, workers)
+            passes, weigher = self._passes(log, None, workers)
+            self._finish_sparse(log, alone(self._solve_sparse(log, passes, weigher)))
         else:
             self._finish(log, *self._gather(log, None, workers))
 
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
-        """Return one model for each fold, fitted on all other folds. Dense contexts take one pass in all."""
+        """Return one model for each fold, fitted on all other folds. Dense contexts take one pass in all.
+
+        On sparse contexts, the fits share their passes over the log.
+        """
         if log.roles.sparse is not None:
-            return super().fit_folds(log, folds, workers)
+            return self._fit_sparse_folds(log, folds, workers)
         gram, rewards, skipped = self._gather(log, folds, workers)
         models = []
         for fold in range(folds.count):
@@ -170,34 +178,62 @@ class Ridge(LinearModel):
 
     # sparse
 
-    def _fit_sparse(self, log: Log, workers: Workers) -> None:
+    def _fit_sparse_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
+        passes, weigher = self._passes(log, folds, workers)
+        fits = [self._solve_sparse(log, passes, weigher) for _ in range(folds.count)]
+        models = []
+        for fold, found in enumerate(side_by_side(fits, 8 * log.n_actions * log.n_features * ARRAYS)):
+            models.append(self.fresh()._finish_sparse(log.part_of(folds.all_but(fold)), found))
+        return models
+
+    def _passes(self, log: Log, folds: Folds | None, workers: Workers) -> tuple[Passes, _Weigher]:
         weigher = self._weigher(log)
-        reader = log.reader(context=True, action=True, columns=weigher.columns)
-        passes = Passes(log, reader, workers)
-        first = partial(_sparse_sums, weigher, log.n_actions, log.n_features)
-        sums = _SparseSums.total(passes.run(first), log.n_actions, log.n_features)
+        reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
+        return Passes(log, reader, workers, by_fold=folds is not None), weigher
+
+    def _solve_sparse(self, log: Log, passes: Passes, weigher: _Weigher) -> Fit[_Solved]:
+        before = passes.count
+        sums = yield Asked(passes, _SumsTask(weigher, log.n_actions, log.n_features), ROWS)
         safe = np.where(sums.weight > 0, sums.weight, 1.0)
         mean_x, mean_r = sums.x / safe, sums.r / safe
         system = _Centred(sums.weight, mean_x if self.fit_intercept else np.zeros_like(mean_x), self.alpha, self.shared)
         target, diagonal = system.columns(sums.xr - system.mean * sums.r), system.diagonal(sums.xx)
-
-        def multiply(v: Floats) -> Floats:
-            out = np.zeros(v.shape)
-            for part in passes.run(partial(_sparse_product, weigher, v)):
-                out += part
-            return system.centre(out, v)
-
-        found = conjugate_gradients(multiply, target, diagonal, system.columns(sums.xr))
-        if found is None:
+        steps = conjugate_gradients(target, diagonal, system.columns(sums.xr))
+        try:
+            v = next(steps)
+            while True:
+                found = yield Asked(passes, _ProductTask(weigher, v), ROWS)
+                v = steps.send(system.centre(found.product, v))
+        except StopIteration as end:
+            coef = end.value
+        if coef is None:
             raise ModelError(
                 f"Ridge: conjugate gradients did not converge in {MOST_STEPS} passes over {sums.events:,} events: a "
                 f"larger alpha than {self.alpha:g} makes the problem easier, as do features of like scale"
             )
-        self.remember(log, sums.events, sums.rewards, passes.skipped)
-        coef = found.T
+        about = sums.events, sums.rewards, passes.skipped
+        return _Solved(coef.T, sums.weight, mean_x.T, mean_r, *about, passes.count - before)
+
+    def _finish_sparse(self, log: Log, found: _Solved) -> Self:
+        self.remember(log, found.events, found.rewards, found.skipped)
+        coef = found.coef
         self.coef_ = np.ascontiguousarray(np.repeat(coef, log.n_actions, axis=0) if self.shared else coef)
-        self.n_passes_ = passes.count
-        self._set_intercepts(sums.weight, mean_x.T, mean_r)
+        self.n_passes_ = found.passes
+        self._set_intercepts(found.weight, found.mean_x, found.mean_r)
+        return self
+
+
+class _Solved(NamedTuple):
+    """The solution of a fit to sparse contexts."""
+
+    coef: Floats
+    weight: Floats
+    mean_x: Floats
+    mean_r: Floats
+    events: int
+    rewards: tuple[float, float]
+    skipped: Counter[str] | None
+    passes: int
 
 
 class _Weigher:
@@ -248,7 +284,9 @@ def _gather(reader: Reader, weigher: _Weigher, actions: int, part: Part) -> _Gat
     gram = Gram(actions * len(folds), reader.n_features + 1)
     rows = max(1024, BLOCK_BYTES // (8 * (reader.n_features + 1)))
     low, high = np.inf, -np.inf
+    scratch: dict[Any, Any] = {}  # of all batches
     for batch in reader.batches(part, skipped):
+        batch.scratch = scratch
         for block in batch.blocks(rows):
             execution.raise_if_stopped()
             group = block.action if reader.folds is None else (block.fold - folds.start) * actions + block.action
@@ -275,10 +313,8 @@ def solve_ridge(products: Floats, target: Floats, alpha: float) -> Floats:
     return scale * (vectors[:, keep] @ ((vectors[:, keep].T @ target) / values[keep]))
 
 
-def conjugate_gradients(
-    multiply: Callable[[Floats], Floats], target: Floats, diagonal: Floats, terms: Floats
-) -> Floats | None:
-    """Solve A_k x_k = target_k for each column of x (d, K), with all columns in the same passes.
+def conjugate_gradients(target: Floats, diagonal: Floats, terms: Floats) -> Generator[Floats, Floats, Floats | None]:
+    """Solve A_k x_k = target_k for each column of x (d, K): yield v, and be sent A_k v_k for all columns at once.
 
     Return None without convergence. Coordinates are scaled so that the diagonal is 1. No feature then counts less for
     its unit, and no action for having few events. The target is a difference of numbers as large as `terms`, so its
@@ -294,7 +330,7 @@ def conjugate_gradients(
         if not going.any():
             return scale * x
         along[:, ~going] = 0
-        product = scale * multiply(scale * along)
+        product = scale * (yield scale * along)
         bend = (along * product).sum(axis=0)
         step = np.where(bend > 0, size, 0.0) / np.where(bend > 0, bend, 1.0)
         x += step * along
@@ -304,70 +340,77 @@ def conjugate_gradients(
     return None
 
 
-class _SparseSums(NamedTuple):
-    """Weighted sums for each action over one part: of 1 and r (K), and of x, x r and x² (d, K)."""
+@dataclass
+class _SparseSums:
+    """Weighted sums for each action: of 1 and r (K), and of x, x r and x² (d, K)."""
 
-    events: int
-    rewards: tuple[float, float]
     weight: Floats
     r: Floats
     x: Floats
     xr: Floats
     xx: Floats
+    events: int = 0
+    rewards: tuple[float, float] = (np.inf, -np.inf)
 
-    @classmethod
-    def total(cls, parts: Iterator[_SparseSums], actions: int, features: int) -> _SparseSums:
-        matrices = (np.zeros((features, actions)) for _ in range(3))
-        total = cls(0, (np.inf, -np.inf), np.zeros(actions), np.zeros(actions), *matrices)
-        for part in parts:
-            low, high = min(total.rewards[0], part.rewards[0]), max(total.rewards[1], part.rewards[1])
-            for mine, other in zip(total[2:], part[2:], strict=True):
-                mine += other
-            total = total._replace(events=total.events + part.events, rewards=(low, high))
-        return total
+    def merge(self, later: _SparseSums) -> None:
+        for name in ("weight", "r", "x", "xr", "xx"):
+            getattr(self, name)[:] += getattr(later, name)
+        self.note(later.events, *later.rewards)
+
+    def note(self, events: int, low: float, high: float) -> None:
+        self.events += events
+        self.rewards = min(self.rewards[0], low), max(self.rewards[1], high)
 
 
-def _sparse_sums(weigher: _Weigher, actions: int, features: int, batches: Iterator[Batch]) -> _SparseSums:
-    x, xr, xx = (np.zeros((features, actions)) for _ in range(3))
-    weight, r = np.zeros(actions), np.zeros(actions)
-    count, low, high = 0, np.inf, -np.inf
-    for block, rows in _sparse_blocks(batches):
-        w = _or_ones(weigher.of(block), block)
+class _SumsTask(NamedTuple):
+    weigher: _Weigher
+    actions: int
+    features: int
+
+    def start(self) -> _SparseSums:
+        vectors, matrices = np.zeros((2, self.actions)), np.zeros((3, self.features, self.actions))
+        return _SparseSums(*vectors, *matrices)
+
+    def add(self, sums: _SparseSums, block: Block) -> None:
+        rows, action, reward = block.sparse, block.action, block.reward
+        assert rows is not None
+        w = self.weigher.of(block)
+        w = np.ones(len(block)) if w is None else w
         matrix = rows.indptr, rows.indices, rows.values
-        sparse.add_logged(w, block.action, *matrix, x)
-        sparse.add_logged(w * block.reward, block.action, *matrix, xr)
-        sparse.add_logged(w, block.action, rows.indptr, rows.indices, rows.values.astype(np.float64) ** 2, xx)
-        weight += np.bincount(block.action, w, actions)
-        r += np.bincount(block.action, w * block.reward, actions)
-        count += len(block)
-        low, high = min(low, float(block.reward.min())), max(high, float(block.reward.max()))
-    return _SparseSums(count, (low, high), weight, r, x, xr, xx)
+        sparse.add_logged(w, action, *matrix, sums.x)
+        sparse.add_logged(w * reward, action, *matrix, sums.xr)
+        sparse.add_logged(w, action, rows.indptr, rows.indices, rows.values.astype(np.float64) ** 2, sums.xx)
+        sums.weight += np.bincount(action, w, self.actions)
+        sums.r += np.bincount(action, w * reward, self.actions)
+        sums.note(len(block), float(reward.min()), float(reward.max()))
 
 
-def _sparse_product(weigher: _Weigher, v: Floats, batches: Iterator[Batch]) -> Floats:
-    """Return Σ w x (x . v[:, a]) over one part, for each action, or for all together if v has one column."""
-    out = np.zeros(v.shape)
-    for block, rows in _sparse_blocks(batches):
+@dataclass
+class _Product:
+    product: Floats
+
+    def merge(self, later: _Product) -> None:
+        self.product += later.product
+
+
+class _ProductTask(NamedTuple):
+    """Sums up w x (x . v[:, a]), for each action, or for all together if v has one column."""
+
+    weigher: _Weigher
+    v: Floats
+
+    def start(self) -> _Product:
+        return _Product(np.zeros(self.v.shape))
+
+    def add(self, sums: _Product, block: Block) -> None:
+        rows, v = block.sparse, self.v
+        assert rows is not None
         action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)
         matrix = rows.indptr, rows.indices, rows.values
         products = np.empty(len(block))
         sparse.logged_products(v, action, *matrix, products)
-        weight = weigher.of(block)
-        sparse.add_logged(products if weight is None else weight * products, action, *matrix, out)
-    return out
-
-
-def _sparse_blocks(batches: Iterator[Batch]) -> Iterator[tuple[Block, Csr]]:
-    for batch in batches:
-        execution.raise_if_stopped()
-        for block in batch.blocks(len(batch)):
-            rows = block.sparse
-            assert rows is not None
-            yield block, rows
-
-
-def _or_ones(weight: Floats | None, block: Block) -> Floats:
-    return np.ones(len(block)) if weight is None else weight
+        weight = self.weigher.of(block)
+        sparse.add_logged(products if weight is None else weight * products, action, *matrix, sums.product)
 
 
 class _Centred(NamedTuple):

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 import drstream as drs
 from drstream import execution
 from drstream.execution import Workers
+from drstream.models.binding import ModelInputs, bind_models
 from tests.helpers import naive_replay, reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays, world
@@ -152,6 +153,73 @@ def test_the_smallest_propensity_is_that_of_the_model(table, method):
     assert run.c_max == pytest.approx(smallest, rel=1e-12)
     inside = drs.replay(open_log(table), drs.policies.Uniform(), 5, method=method, propensity=drs.policies.Uniform())
     assert inside.c_max == 0.25
+
+
+@pytest.mark.parametrize("crossfit", [3, "forward:100"])
+def test_what_goes_with_events_goes_with_them_by_fold(table, crossfit):
+    """Buckets, stretches of time, segments and several rewards: as with the same predictions in columns of the log."""
+    spent = pa.array(2 * table["reward"].to_numpy())
+    segment = pa.array(np.array(["a", "b", "c"])[np.arange(ROWS) * 7 % 3])
+    table = table.append_column("segment", segment).append_column("spent", spent)
+    for d in range(D):  # in float64, as the predictions in columns are
+        at = table.schema.get_field_index(f"x{d}")
+        table = table.set_column(at, f"x{d}", table[f"x{d}"].cast(pa.float64()))
+    names = [f"rhat{k}" for k in range(K)]
+    log = open_log(table, actions=K)
+    found = bind_models(log, ModelInputs(M.Ridge(), crossfit=crossfit, seed=SEED if crossfit == 3 else 0), Workers(1))
+    X, fold = arrays(table, D)[0], found.folds.of(np.arange(ROWS, dtype=np.uint64))
+    rhat = np.zeros((ROWS, K))
+    for f, model in enumerate(found.model.models):
+        rhat[fold == f] = 0 if model is None else model.predict(X[fold == f])
+    for name, column in zip(names, rhat.T, strict=True):
+        table = table.append_column(name, pa.array(column))
+    how = {
+        "estimators": ["ips", "snips", "dr"],
+        "interval": ["normal", "bootstrap", "cluster", "anytime"],
+        "reward_range": (0, 2),
+        "max_weight_bound": 1e3,
+        "clamp": (0, 2),
+        "cluster": "user",
+        "by": "segment",
+    }
+    rewards = open_log(table, actions=K, reward=["reward", "spent"])
+    # folds of rows, though intervals are about clusters
+    by_fold = {"crossfit": crossfit} if crossfit != 3 else {"crossfit": 3, "fold_seed": SEED}
+    if crossfit == 3:
+        how["cluster"], how["interval"] = None, ["normal", "bootstrap", "anytime"]
+    got = drs.evaluate(rewards, POLICY, {"reward": M.Ridge(), "spent": M.Ridge()}, **how, **by_fold)
+    kept = M.Column(*names)
+    wanted = drs.evaluate(rewards, POLICY, {"reward": kept, "spent": M.Constant(0.0)}, **how)
+    for estimator in how["estimators"]:
+        mine, other = got[estimator], wanted[estimator]
+        for method in how["interval"]:
+            assert mine.intervals[method] == pytest.approx(other.intervals[method], rel=1e-9)
+    assert got.rewards["spent"]["snips"].value == pytest.approx(2 * wanted["snips"].value, rel=1e-9)
+    mine, other = got.segments.to_pylist(), wanted.segments.to_pylist()
+    for row, same in zip(mine, other, strict=True):
+        assert (row["segment"], row["estimator"], row["n"]) == (same["segment"], same["estimator"], same["n"])
+        assert [row["value"], row["low"], row["high"]] == pytest.approx(
+            [same["value"], same["low"], same["high"]], rel=1e-9
+        )
+
+
+def test_errors_name_the_row_of_an_event(table):
+    """Blocks are in the order of folds; rows keep their numbers."""
+    bad = 123
+
+    def policy(X):
+        out = np.full((len(X), K), 1 / K)
+        out[np.isclose(X[:, 0], marked)] = 2.0
+        return out
+
+    marked = arrays(table, D)[0][bad, 0]
+    with pytest.raises(drs.PolicyError, match=rf"sum to 8, not 1, at row {bad}"):
+        drs.evaluate(open_log(table), policy, M.Ridge(), crossfit=3)
+    rewards = table["reward"].to_numpy().copy()
+    rewards[bad] = 7.0
+    table = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(rewards))
+    with pytest.raises(drs.DrstreamError, match=rf"1 reward outside .*: one of them is 7, at row {bad}"):
+        drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, reward_range=(-1, 6))
 
 
 # The same bits
