@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -10,7 +11,7 @@ from typing import Any
 Run = Callable[[], Any]
 
 THREADS = 2  # on each side
-PAIRS = 9  # default number of pairs
+PAIRS = int(os.environ.get("DRSTREAM_BENCH_PAIRS") or 9)  # maximum, and the default
 
 
 def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True) -> tuple[list[float], list[float]]:
@@ -41,7 +42,7 @@ def take_turns(
         if warm:
             ours()
 
-    benchmark.pedantic(ours, setup=other_sides, rounds=rounds)
+    benchmark.pedantic(ours, setup=other_sides, rounds=min(rounds, PAIRS))
     return list(benchmark.stats.stats.data), seconds
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import drstream as drs
 from bench.common import logs, racing
@@ -20,31 +16,6 @@ HORIZON, Q = 300, 0.05
 EPSILON = 0.1  # of the ε-greedy learner, on both sides
 PEER_ROWS = 20_000  # other libraries take 0.1 s to 2 s for these
 LANES_ROWS = min(1_000_000, logs.ROWS)  # twelve passes over 5 million take half a minute
-
-
-@dataclass(frozen=True)
-class MappedFile(logs.LogFile):
-    """The rows of a list log as uncompressed Arrow IPC. A reader maps the file into memory and decodes nothing."""
-
-    def __str__(self) -> str:
-        return f"{self.layout} mapped"
-
-    @property
-    def path(self) -> Path:
-        return logs.LOGS / f"{self.layout}-{self.codec}-{self.rows}.arrow"
-
-    def make(self) -> Path:
-        if not self.path.exists():
-            unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-            source = pq.ParquetFile(logs.LogFile("list", "zstd", self.rows).make())
-            with source, pa.ipc.new_file(str(unfinished), source.schema_arrow) as writer:
-                for group in range(source.num_row_groups):  # of 262,144 rows; each becomes a record batch
-                    writer.write_table(source.read_row_group(group).combine_chunks())
-            unfinished.replace(self.path)
-        return self.path
-
-
-MAPPED = MappedFile("list", "ipc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +70,15 @@ class Case:
 
 FEW = min(PEER_ROWS, logs.ROWS)
 CASES = [
-    Case(GREEDY, MAPPED, HAND, required=0.7),
+    Case(GREEDY, logs.MAPPED_LIST, HAND, required=0.7),
     Case(GREEDY, logs.LIST, SCAN, required=0.5),
     Case(GREEDY, logs.WIDE, SCAN),
     Case(LANES, logs.LogFile("list", "zstd", LANES_ROWS), APART, required=1 / 0.7, pairs=3),  # at most 0.7 of the time
     Case(DEFAULT, logs.WIDE, ONE_Q, required=0.5, pairs=5),
     Case(DEFAULT_UCB, logs.LogFile("wide", "snappy", LANES_ROWS), ONE_Q, required=0.5, pairs=3),
-    Case(GREEDY, MAPPED, VOWPAL, required=50, pairs=5, baseline_rows=FEW),
-    Case(GREEDY, MAPPED, COBA, required=200, pairs=3, baseline_rows=FEW),
-    Case(GREEDY, MAPPED, COBA_NUMPY, pairs=5, baseline_rows=FEW),
+    Case(GREEDY, logs.MAPPED_LIST, VOWPAL, required=50, pairs=5, baseline_rows=FEW),
+    Case(GREEDY, logs.MAPPED_LIST, COBA, required=200, pairs=3, baseline_rows=FEW),
+    Case(GREEDY, logs.MAPPED_LIST, COBA_NUMPY, pairs=5, baseline_rows=FEW),
 ]
 
 # A policy in Python, retrained every 15 acceptances
