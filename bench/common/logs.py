@@ -37,8 +37,9 @@ class LogFile:
 
     @property
     def path(self) -> Path:
-        sizes = {"K": (self.actions, ACTIONS), "d": (self.features, FEATURES), "g": (self.row_group_rows, ROW_GROUP_ROWS)}
-        other = "".join(f"-{letter}{size}" for letter, (size, usual) in sizes.items() if size != usual)
+        sizes = (self.actions, self.features, self.row_group_rows)
+        usual = (ACTIONS, FEATURES, ROW_GROUP_ROWS)
+        other = "".join(f"-{name}{size}" for name, size, most in zip("Kdg", sizes, usual, strict=True) if size != most)
         return LOGS / f"{self.layout}-{self.codec}-{self.rows}{other}.{'arrow' if self.codec == MAPPED else 'parquet'}"
 
     @property

@@ -19,6 +19,11 @@ def verdict(info: Info, full: bool) -> str:
     return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")
 
 
+def against(info: Info) -> str:
+    """The baseline, with its rows where it gets only the log's first events."""
+    return info["baseline"] + (f", {info['baseline_rows']:,} rows" if info["baseline_rows"] < info["rows"] else "")
+
+
 def spread(ratio: float, ratios: list[float]) -> str:
     """The ratio, with those of the smallest and the largest pair."""
     form = ".4f" if ratio < 0.1 else ".2f" if ratio < 10 else ".1f" if ratio < 100 else ".0f"

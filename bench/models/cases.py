@@ -59,9 +59,9 @@ CROSSFIT_PAIRS = 3
 class CrossFitted(evaluation.Task):
     """Fits its models within the measured time."""
 
-    def run(self, source: Any) -> drs.Evaluation:
+    def run(self, source: Any, **more: Any) -> drs.Evaluation:
         log = drs.Log(source, actions=logs.ACTIONS)
-        how = {"crossfit": FOLDS, "threads": racing.THREADS}
+        how = {"crossfit": FOLDS, "threads": racing.THREADS, **more}
         return drs.evaluate(log, self.policies, drs.models.Ridge(), self.estimators, **how)
 
 
