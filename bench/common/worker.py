@@ -26,7 +26,8 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the process of a baseline ended with code {self._process.wait()}")
+            self._process.communicate()
+            raise RuntimeError(f"the process of a baseline ended with code {self._process.returncode}")
         return json.loads(line)
 
     def __enter__(self) -> Worker:

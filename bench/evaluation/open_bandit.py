@@ -36,6 +36,7 @@ def main():
     n = len(events["action"])
     feedback = {name: events[name] for name in ("action", "reward", "pscore")}
     feedback |= {"n_rounds": n, "n_actions": events["pi"].shape[1], "position": np.zeros(n, int)}
+    feedback["context"] = np.zeros((n, 1))  # it asks for contexts, and does not use them
     pi, rhat = (events[name][:, :, np.newaxis] for name in ("pi", "rhat"))
     estimators = [estimator(estimator_name=name) for name, estimator in names.items()]
     evaluation = ope.OffPolicyEvaluation(bandit_feedback=feedback, ope_estimators=estimators)

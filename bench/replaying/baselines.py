@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import drstream as drs
+from bench.common import racing
 from bench.common.baselines import PARITY, SCAN, scan
-from bench.replaying import cases, hand_loop
+from bench.common.worker import Worker
+from bench.replaying import before, cases, hand_loop
 from bench.replaying.cases import Case
 from bench.replaying.peers import PEERS
 
 Baseline = Callable[[], Any]
 
 
-def prepare(case: Case, folder: Path) -> Baseline:
-    """Does what needs no timing, and returns the run that is timed."""
+def prepare(case: Case, folder: Path, stack: ExitStack) -> Baseline:
+    """Does what needs no timing, and returns the run that is timed. The stack ends what it starts."""
+    if case.baseline == cases.BEFORE:
+        return stack.enter_context(start_before(case, folder)).run
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
     if case.baseline == cases.HAND:
@@ -30,6 +36,15 @@ def prepare(case: Case, folder: Path) -> Baseline:
         return lambda: [task.run(case.log) for task in case.task.apart]
     assert case.baseline == SCAN
     return lambda: scan(case.log)
+
+
+def start_before(case: Case, folder: Path) -> Worker:
+    code = before.code(folder / "before")
+    if isinstance(code, str):
+        pytest.skip(code)
+    settings = [cases.HORIZON, cases.Q, cases.EPSILON, case.task.shards, racing.THREADS]
+    command = before.command(code, case.log.path, settings)
+    return Worker(command, before.environment(code, folder / "kernels"))
 
 
 def check_parity(case: Case, baseline: Baseline) -> str:
@@ -48,6 +63,9 @@ def check_parity(case: Case, baseline: Baseline) -> str:
     if case.baseline == cases.HAND:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
+    elif case.baseline == cases.BEFORE:
+        assert ours.events == theirs["events"]
+        _agree(averages(ours), np.array(theirs["averages"]))
     elif case.baseline == cases.ONE_Q:
         assert theirs.events == case.log.rows <= ours.events + ours.pilot_events
         assert ours.complete > theirs.complete > 0
