@@ -40,7 +40,7 @@ from bench.evaluation import by_hand, cases, open_bandit
 from drstream.kernels import terms
 
 
-def scan_row_groups(log: logs.LogFile) -> int:
+def scan_row_groups(log: logs.LogFile, workers: int = racing.THREADS) -> int:
     """Reads as drstream does. It holds less memory than `scan` and so depends less on how warm the heap is."""
 
     def rows(group: int) -> int:
@@ -48,7 +48,7 @@ def scan_row_groups(log: logs.LogFile) -> int:
             batches = file.iter_batches(32_768, row_groups=[group], columns=log.columns, use_threads=False)
             return sum(batch.num_rows for batch in batches)
 
-    with ThreadPoolExecutor(racing.THREADS) as threads:
+    with ThreadPoolExecutor(workers) as threads:
         return sum(threads.map(rows, range(pq.read_metadata(log.path).num_row_groups)))
 
 
