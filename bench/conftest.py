@@ -19,6 +19,7 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
     machine_info["versions"] = {name: found for name in PACKAGES if (found := installed(name))}
     machine_info["rows"] = logs.ROWS
     machine_info["full_size"] = logs.FULL_SIZE
+    machine_info["quick"] = logs.QUICK
 
 
 def installed(name: str) -> str | None:

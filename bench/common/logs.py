@@ -14,7 +14,8 @@ import drstream as drs
 ROOT = Path(__file__).parents[2]
 LOGS = Path(os.environ.get("DRSTREAM_BENCH_LOGS") or ROOT / "logs")
 REQUIRED_ROWS = 5_000_000
-ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or REQUIRED_ROWS)
+QUICK = bool(os.environ.get("DRSTREAM_BENCH_QUICK"))  # scripts/bench --quick: the main rows, in a few minutes
+ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or (1_000_000 if QUICK else REQUIRED_ROWS))
 FULL_SIZE = ROWS >= REQUIRED_ROWS  # smaller runs report a missed requirement but do not fail
 ACTIONS, FEATURES = 10, 20
 ROW_GROUP_ROWS = drs.synth.CHUNK

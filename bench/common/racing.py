@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from bench.common import logs
+
 Run = Callable[[], Any]
 
 THREADS = 2  # on each side
-PAIRS = int(os.environ.get("DRSTREAM_BENCH_PAIRS") or 9)  # maximum, and the default
+PAIRS = int(os.environ.get("DRSTREAM_BENCH_PAIRS") or (5 if logs.QUICK else 9))  # maximum, and the default
 
 
 def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True) -> tuple[list[float], list[float]]:

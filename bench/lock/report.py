@@ -24,17 +24,16 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
             f"{info['log']}, {millions(info['rows'])} rows",
             millions(info["events_per_second"]),
             f"{info['share']:.1%}",
-            main_cells(info)[0],
-            main_cells(info)[1],
+            *main_cells(info),
             verdict(info, full),
         )
         for info in found
     )
-    head = ("what", "log", "events/s", "share of the time", "for each event", "required: at most", "met")
+    head = ("what", "log", "events/s", "share of the time", "for each event", "required", "met")
     return ["## The interpreter's lock", LOCK, table(head, rows)]
 
 
 def main_cells(info: Info) -> tuple[str, str]:
     """The figure and the requirement, for the main table."""
     figure = f"{info['ns']:.2g} ns ({min(info['all_ns']):.2g} to {max(info['all_ns']):.2g})"
-    return figure, "" if info["required"] is None else f"{info['required']:g} ns"
+    return figure, "" if info["required"] is None else f"at most {info['required']:g} ns"
