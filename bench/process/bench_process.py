@@ -109,7 +109,7 @@ def memory_param(log: logs.LogFile) -> Any:
     return pytest.param(log, id=str(log), marks=[pytest.mark.main] if log is cases.MEMORY_MAIN else [])
 
 
-@pytest.mark.parametrize("log", map(memory_param, cases.MEMORY_LOGS))
+@pytest.mark.parametrize("log", [*map(memory_param, cases.MEMORY_LOGS)])
 def bench_memory(benchmark: Any, log: logs.LogFile, warm: Warm) -> None:
     log.make()
     long = make_long(log, cases.MEMORY_LOGS[log])
