@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from bench.common.markdown import Info
 from scripts.experiments.plots import COLOURS, pyplot, save
@@ -36,6 +37,7 @@ def scaling(path: Path, axes: Mapping[str, Sequence[Info]]) -> None:
         if numbers:
             panel.set(xscale="log", yscale="log", xticks=[info["x"] for info in found])
             panel.xaxis.set_minor_locator(plt.NullLocator())
+            plain_numbers(panel.yaxis)
         else:
             panel.set_xticks(range(len(found)))
         panel.set_xticklabels([info["label"] for info in found], rotation=30, ha="right")
@@ -57,7 +59,14 @@ def course(path: Path, commits: Sequence[str], panels: Mapping[str, Course]) -> 
             x, y = zip(*points, strict=True) if points else ((), ())
             axis.plot(x, y, label=name, color=colour, marker=marker, ms=3, lw=1)
         axis.set(title=title, ylabel="ratio / required", yscale="log", xlim=(-0.5, len(commits) - 0.5))
+        plain_numbers(axis.yaxis)
         axis.set_xticks(range(len(commits)), commits, rotation=30, ha="right")
         axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.tight_layout()
     save(figure, path)
+
+
+def plain_numbers(axis: Any) -> None:
+    """0.6 instead of 6 x 10⁻¹."""
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("{x:g}")
