@@ -105,7 +105,8 @@ BASELINES: dict[str, Callable[[logs.LogFile], Any]] = {
     cases.ON_WIDE: lambda log: cases.FOUR.run(replace(logs.WIDE, rows=log.rows).path),
     cases.ONE_THREAD: lambda log: replace(cases.FOUR, threads=1).run(log.path),
     cases.POLARS_HAND: by_hand.polars,
-    cases.DUCKDB_HAND: by_hand.duck,
+    cases.DUCKDB_COLUMNS: by_hand.duck_columns,
+    cases.DUCKDB_ARRAYS: by_hand.duck_arrays,
     cases.NUMPY_HAND: by_hand.numpy,
 }
 
