@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,34 +35,42 @@ def missing() -> str:
 
 @njit(nogil=True)
 def sample(holder: Any, stop: np.ndarray, counts: np.ndarray) -> None:
-    held = samples = 0
+    """Counts the samples in which the lock is held, and all samples."""
     while stop[0] == 0:
-        held += holder() != 0
-        samples += 1
+        counts[0] += holder() != 0
+        counts[1] += 1
         for _ in range(PAUSE):
             pass
-    counts[0], counts[1] = held, samples
 
 
-def held(work: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds that the work takes, and the share of them in which the lock is held."""
+@dataclass(frozen=True)
+class Held:
+    seconds: float  # that the work takes
+    share: float  # of the samples, in which the lock is held
+    rate: float  # samples per second; low if the sampling thread had no core of its own
+
+
+def held(work: Callable[[], Any]) -> Held:
     stop, counts = np.zeros(1, np.int64), np.zeros(2, np.int64)
     thread = threading.Thread(target=sample, args=(_holder, stop, counts))
     thread.start()
-    started = time.perf_counter()
     try:
+        while counts[1] == 0:
+            time.sleep(0.001)  # until it samples
+        before, started = counts.copy(), time.perf_counter()
         work()
-        seconds = time.perf_counter() - started
+        seconds, after = time.perf_counter() - started, counts.copy()
     finally:
         stop[0] = 1
         thread.join()
-    return seconds, float(counts[0] / counts[1])  # NumPy's bool of a comparison would become text in JSON
+    in_lock, samples = (after - before).tolist()  # of Python: NumPy's bool of a comparison would become text in JSON
+    return Held(seconds, in_lock / max(1, samples), samples / seconds)
 
 
-def check() -> None:
-    """A loop in Python holds the lock all the time, and a sleep never."""
+def check() -> float:
+    """A loop in Python holds the lock all the time, and a sleep never. Returns the samples per second of the loop."""
     sample(_holder, np.ones(1, np.int64), np.zeros(2, np.int64))  # compiles it
-    _, always = held(lambda: sum(i * i for i in range(2_000_000)))
-    _, never = held(lambda: time.sleep(0.2))
-    assert always > 0.98, f"a loop in Python seems to hold the lock for {always:.1%} of its time"
-    assert never < 0.01, f"a sleep seems to hold the lock for {never:.1%} of its time"
+    always, never = held(lambda: sum(i * i for i in range(2_000_000))), held(lambda: time.sleep(0.2))
+    assert always.share > 0.98, f"a loop in Python seems to hold the lock for {always.share:.1%} of its time"
+    assert never.share < 0.01, f"a sleep seems to hold the lock for {never.share:.1%} of its time"
+    return always.rate
