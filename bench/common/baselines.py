@@ -85,6 +85,8 @@ def estimates(result: drs.Evaluation) -> Estimates:
 
 
 def agree(ours: Estimates, other: Estimates, rtol: float = PARITY) -> None:
+    """DM has no interval if its model was fitted on the same events. Then values and standard errors agree."""
     assert ours.keys() == other.keys()
     for key, found in ours.items():
-        np.testing.assert_allclose(found, other[key], rtol=rtol, err_msg=str(key))
+        shown = 2 if key[1] == "dm" and math.isnan(found[2]) else 4
+        np.testing.assert_allclose(found[:shown], other[key][:shown], rtol=rtol, err_msg=str(key))
