@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import drstream as drs
-from bench.common import racing
+from bench.common import logs, racing
 from bench.common.baselines import PARITY, SCAN, scan
 from bench.common.worker import Worker
 from bench.replaying import before, cases, hand_loop
@@ -25,7 +25,10 @@ Baseline = Callable[[], Any]
 def prepare(case: Case, folder: Path, stack: ExitStack) -> Baseline:
     """Does what needs no timing, and returns the run that is timed. The stack ends what it starts."""
     if case.baseline == cases.BEFORE:
-        return stack.enter_context(start_before(case, folder)).run
+        code = before.code(folder / "before")
+        if isinstance(code, str):
+            pytest.skip(code)
+        return stack.enter_context(start(case, code, folder / "kernels before")).run
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
     if case.baseline == cases.HAND:
@@ -38,13 +41,16 @@ def prepare(case: Case, folder: Path, stack: ExitStack) -> Baseline:
     return lambda: scan(case.log)
 
 
-def start_before(case: Case, folder: Path) -> Worker:
-    code = before.code(folder / "before")
-    if isinstance(code, str):
-        pytest.skip(code)
+def prepare_ours(case: Case, folder: Path, stack: ExitStack) -> Baseline:
+    """Beside another process, drstream has a process, too: both sides then differ by their code alone."""
+    if case.baseline == cases.BEFORE:
+        return stack.enter_context(start(case, logs.ROOT, folder / "kernels now")).run
+    return lambda: case.task.run(case.log)
+
+
+def start(case: Case, code: Path, kernels: Path) -> Worker:
     settings = [cases.HORIZON, cases.Q, cases.EPSILON, case.task.shards, racing.THREADS]
-    command = before.command(code, case.log.path, settings)
-    return Worker(command, before.environment(code, folder / "kernels"))
+    return Worker(before.command(code, case.log.path, settings), before.environment(code, kernels))
 
 
 def check_parity(case: Case, baseline: Baseline) -> str:
@@ -64,7 +70,7 @@ def check_parity(case: Case, baseline: Baseline) -> str:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
     elif case.baseline == cases.BEFORE:
-        assert ours.events == theirs["events"]
+        assert ours.events == theirs["events"] == case.log.rows
         _agree(averages(ours), np.array(theirs["averages"]))
     elif case.baseline == cases.ONE_Q:
         assert theirs.events == case.log.rows <= ours.events + ours.pilot_events

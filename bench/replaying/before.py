@@ -1,4 +1,4 @@
-"""drstream of an earlier commit, in a process of its own: DR-ns of an ε-greedy learner.
+"""drstream of an earlier commit, or of this one, in a process of its own: DR-ns of an ε-greedy learner.
 
 DRSTREAM_BENCH_BEFORE names a folder with its code. Without it, git writes the commit's code into a temporary folder.
 As a program, `python before.py FOLDER LOG HORIZON Q EPSILON SHARDS THREADS` replays once for each line it gets. It

@@ -17,7 +17,7 @@ from bench.common import logs, racing
 from bench.common.racing import compare, race
 from bench.common.selecting import params
 from bench.replaying import cases
-from bench.replaying.baselines import averages, check_parity, prepare
+from bench.replaying.baselines import averages, check_parity, prepare, prepare_ours
 from drstream.replaying import trackers
 
 
@@ -27,7 +27,7 @@ def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
     with ExitStack() as stack:
         baseline = prepare(case, tmp_path, stack)
         remark = check_parity(case, baseline)
-        ours, others = race(benchmark, lambda: case.task.run(case.log), baseline, case.pairs)
+        ours, others = race(benchmark, prepare_ours(case, tmp_path, stack), baseline, case.pairs)
     found = compare(ours, others, case.log.rows, case.baseline_rows)
     benchmark.extra_info |= {
         "kind": "replay",
