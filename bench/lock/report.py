@@ -35,5 +35,5 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
 
 def main_cells(info: Info) -> tuple[str, str]:
     """The figure and the requirement, for the main table."""
-    figure = f"{info['ns']:.2g} ns ({min(info['all_ns']):.2g} to {max(info['all_ns']):.2g})"
+    figure = f"{info['ns']:.3g} ns ({min(info['all_ns']):.3g} to {max(info['all_ns']):.3g})"
     return figure, "" if info["required"] is None else f"at most {info['required']:g} ns"
