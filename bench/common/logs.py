@@ -14,9 +14,12 @@ import drstream as drs
 ROOT = Path(__file__).parents[2]
 LOGS = Path(os.environ.get("DRSTREAM_BENCH_LOGS") or ROOT / "logs")
 REQUIRED_ROWS = 5_000_000
-ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or REQUIRED_ROWS)
+QUICK = bool(os.environ.get("DRSTREAM_BENCH_QUICK"))  # scripts/bench --quick: the main rows, in a few minutes
+ROWS = int(os.environ.get("DRSTREAM_BENCH_ROWS") or (1_000_000 if QUICK else REQUIRED_ROWS))
 FULL_SIZE = ROWS >= REQUIRED_ROWS  # smaller runs report a missed requirement but do not fail
 ACTIONS, FEATURES = 10, 20
+ROW_GROUP_ROWS = drs.synth.CHUNK
+MAPPED = "ipc"
 
 
 @dataclass(frozen=True)
@@ -24,32 +27,41 @@ class LogFile:
     """A synthetic log. scripts/make_log writes it when a benchmark first needs it."""
 
     layout: str
-    codec: str
+    codec: str  # of Parquet; MAPPED: uncompressed Arrow IPC, which a reader maps into memory and does not decode
     rows: int = ROWS
+    actions: int = ACTIONS
+    features: int = FEATURES
+    row_group_rows: int = ROW_GROUP_ROWS
 
     def __str__(self) -> str:
-        return f"{self.layout} {self.codec}"
+        return f"{self.layout} {'mapped' if self.codec == MAPPED else self.codec}"
 
     @property
     def path(self) -> Path:
-        return LOGS / f"{self.layout}-{self.codec}-{self.rows}.parquet"
+        sizes = (self.actions, self.features, self.row_group_rows)
+        usual = (ACTIONS, FEATURES, ROW_GROUP_ROWS)
+        other = "".join(f"-{name}{size}" for name, size, most in zip("Kdg", sizes, usual, strict=True) if size != most)
+        return LOGS / f"{self.layout}-{self.codec}-{self.rows}{other}.{'arrow' if self.codec == MAPPED else 'parquet'}"
 
     @property
     def columns(self) -> list[str]:
         """The columns that an evaluation with contexts reads: all but `target`."""
-        contexts = ["x"] if self.layout == "list" else [f"x{j}" for j in range(FEATURES)]
+        contexts = ["x"] if self.layout == "list" else [f"x{j}" for j in range(self.features)]
         return ["action", "reward", "propensity", *contexts]
 
     def make(self) -> Path:
         if not self.path.exists():
             LOGS.mkdir(parents=True, exist_ok=True)
-            sizes = ["--rows", str(self.rows), "--actions", str(ACTIONS), "--features", str(FEATURES)]
-            form = ["--layout", self.layout, "--codec", self.codec]
-            subprocess.run([sys.executable, ROOT / "scripts" / "make_log", self.path, *sizes, *form], check=True)
+            sizes = ["--rows", self.rows, "--actions", self.actions, "--features", self.features]
+            form = ["--layout", self.layout, "--row-group-rows", self.row_group_rows]
+            codec = [] if self.codec == MAPPED else ["--codec", self.codec]
+            command = [sys.executable, ROOT / "scripts" / "make_log", self.path, *sizes, *form, *codec]
+            subprocess.run([str(word) for word in command], check=True)
         return self.path
 
 
 WIDE, LIST = LogFile("wide", "snappy"), LogFile("list", "zstd")
+MAPPED_LIST = LogFile("list", MAPPED)
 SMALL = LogFile("wide", "snappy", rows=1_000)
 
 world = drs.synth.World(ACTIONS, FEATURES, kinds=None)  # make_log draws from the same world

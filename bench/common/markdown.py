@@ -16,7 +16,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def verdict(info: Info, full: bool) -> str:
     if info["required" if "required" in info else "required_mb"] is None:
         return ""
-    return ("yes" if info["passed"] else "**no**") + ("" if full else " (not judged)")
+    return ("yes" if info["passed"] is True else "**no**") + ("" if full else " (not judged)")
+
+
+def against(info: Info) -> str:
+    """The baseline, with its rows where it gets only the log's first events."""
+    return info["baseline"] + (f", {info['baseline_rows']:,} rows" if info["baseline_rows"] < info["rows"] else "")
 
 
 def spread(ratio: float, ratios: list[float]) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from bench.common import logs
+
 Run = Callable[[], Any]
 
 THREADS = 2  # on each side
-PAIRS = 9  # default number of pairs
+PAIRS = int(os.environ.get("DRSTREAM_BENCH_PAIRS") or (5 if logs.QUICK else 9))  # maximum, and the default
 
 
 def race(benchmark: Any, ours: Run, baseline: Run, pairs: int, warm: bool = True) -> tuple[list[float], list[float]]:
@@ -41,7 +44,7 @@ def take_turns(
         if warm:
             ours()
 
-    benchmark.pedantic(ours, setup=other_sides, rounds=rounds)
+    benchmark.pedantic(ours, setup=other_sides, rounds=min(rounds, PAIRS))
     return list(benchmark.stats.stats.data), seconds
 
 

@@ -6,16 +6,11 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from pathlib import Path
 from typing import Any
 
-from bench.common import logs, racing
-from bench.evaluation import cases
-
-os.environ["POLARS_MAX_THREADS"] = str(racing.THREADS)  # read when polars is imported
-
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -24,23 +19,28 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
+from bench.common import logs, racing
 from bench.common.baselines import (
     PARITY,
+    PARITY_FLOAT32,
     PARITY_ROWS,
     SCAN,
     Estimates,
     agree,
     contexts,
     estimates,
+    exactly,
     numbers,
     scan,
     softmax,
     textbook,
 )
+from bench.common.worker import Worker
+from bench.evaluation import by_hand, cases, open_bandit
 from drstream.kernels import terms
 
 
-def scan_row_groups(log: logs.LogFile) -> int:
+def scan_row_groups(log: logs.LogFile, workers: int = racing.THREADS) -> int:
     """Reads as drstream does. It holds less memory than `scan` and so depends less on how warm the heap is."""
 
     def rows(group: int) -> int:
@@ -48,16 +48,11 @@ def scan_row_groups(log: logs.LogFile) -> int:
             batches = file.iter_batches(32_768, row_groups=[group], columns=log.columns, use_threads=False)
             return sum(batch.num_rows for batch in batches)
 
-    with ThreadPoolExecutor(racing.THREADS) as threads:
+    with ThreadPoolExecutor(workers) as threads:
         return sum(threads.map(rows, range(pq.read_metadata(log.path).num_row_groups)))
 
 
 # IPS and SNIPS of the column `target`, with intervals, in one pass of a query engine
-
-
-@cache
-def connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": racing.THREADS})
 
 
 def query_duckdb(log: logs.LogFile) -> Estimates:
@@ -65,7 +60,7 @@ def query_duckdb(log: logs.LogFile) -> Estimates:
         SELECT count(*), avg(y), stddev_samp(y), sum(w), sum(y), sum(w * w), sum(w * y), sum(y * y)
         FROM (SELECT target / propensity AS w, target / propensity * reward AS y FROM read_parquet(?))
     """
-    return from_sums(*connection().execute(query, [str(log.path)]).fetchone())
+    return from_sums(*by_hand.connection().execute(query, [str(log.path)]).fetchone())
 
 
 def query_polars(log: logs.LogFile) -> Estimates:
@@ -107,19 +102,53 @@ BASELINES: dict[str, Callable[[logs.LogFile], Any]] = {
     cases.ONE_POLICY: lambda log: cases.ONE.run(log.path),
     cases.UNCHECKED: run_unchecked,
     cases.PLAIN: lambda log: cases.FOUR.run(log.path),
+    cases.ON_WIDE: lambda log: cases.FOUR.run(replace(logs.WIDE, rows=log.rows).path),
+    cases.ONE_THREAD: lambda log: replace(cases.FOUR, threads=1).run(log.path),
+    cases.POLARS_HAND: by_hand.polars,
+    cases.DUCKDB_COLUMNS: by_hand.duck_columns,
+    cases.DUCKDB_ARRAYS: by_hand.duck_arrays,
+    cases.NUMPY_HAND: by_hand.numpy,
 }
+
+
+def prepare(case: cases.Case, folder: Path, stack: ExitStack) -> Callable[[], Any]:
+    """Does what needs no timing, and returns the run that is timed. The stack ends what it starts."""
+    if case.baseline == cases.OPEN_BANDIT:
+        if reason := open_bandit.missing():
+            pytest.skip(f"Open Bandit Pipeline is not at hand: {reason}")
+        np.savez(folder / "events.npz", **open_bandit_events(head(case.log, case.baseline_rows)))
+        worker = Worker(open_bandit.command(folder / "events.npz"), dict(os.environ))
+        return stack.enter_context(worker).run
+    if case.baseline == cases.ON_WIDE:
+        replace(logs.WIDE, rows=case.log.rows).make()
+    run = BASELINES[case.baseline]
+    return lambda: run(case.log)
+
+
+def open_bandit_events(table: pa.Table) -> dict[str, np.ndarray]:
+    X, model = contexts(table), logs.model()
+    names = {"action": "action", "reward": "reward", "pscore": "propensity"}
+    events = {theirs: table[ours].to_numpy() for theirs, ours in names.items()}
+    pi = _probabilities(cases.SOFTMAX["softmax"], X)
+    return {**events, "action": events["action"].astype(int), "pi": pi, "rhat": X @ model.coef_.T + model.intercept_}
+
 
 # Parity
 
 
-def check_parity(case: cases.Case) -> None:
+def check_parity(case: cases.Case, baseline: Callable[[], Any]) -> None:
     """Checks, before the clock starts, that both sides see the same events and compute the same numbers."""
     assert pl.thread_pool_size() == racing.THREADS, "polars was imported before POLARS_MAX_THREADS was set"
     result = case.task.run(case.log.path)
-    assert result.n == pq.read_metadata(case.log.path).num_rows
+    assert result.n == case.log.rows
     if case.task is cases.COLUMN:
-        agree(estimates(result), query_duckdb(case.log))
-        agree(estimates(result), query_polars(case.log))
+        agree(estimates(result), baseline())
+    elif case.baseline in cases.BY_HAND:
+        check_by_hand(case, result, baseline())
+    elif case.baseline == cases.OPEN_BANDIT:
+        first = case.task.run(head(case.log, case.baseline_rows), **exactly())
+        for name, value in baseline().items():
+            np.testing.assert_allclose(first["softmax", name].value, value, rtol=PARITY)
     elif case.task is cases.EVERYTHING:
         plain = replace(cases.FOUR, options={"interval": "normal", "clamp": (0, 1)}).run(case.log.path)
         for key in estimates(plain):
@@ -128,10 +157,28 @@ def check_parity(case: cases.Case) -> None:
                 (one.value, *one.intervals["normal"]), (two.value, two.low, two.high), rtol=PARITY
             )
     else:
-        head = ds.dataset(case.log.path).head(PARITY_ROWS)
-        agree(estimates(case.task.run(head)), plain_numpy(case.task, head))
+        first = head(case.log, PARITY_ROWS)
+        plain_result = plain_numpy(case.task, first)
+        agree(estimates(case.task.run(first)), plain_result, PARITY_FLOAT32)
+        agree(estimates(case.task.run(first, **exactly())), plain_result)
     if case.baseline in (SCAN, cases.ROW_GROUPS):
-        assert BASELINES[case.baseline](case.log) == result.n
+        assert baseline() == result.n
+    elif case.baseline in (cases.ON_WIDE, cases.ONE_THREAD):
+        assert baseline().n == result.n
+
+
+def check_by_hand(case: cases.Case, result: drs.Evaluation, other: Estimates) -> None:
+    """The timed forms have float32 scores. In float64 they are checked on a small log, where they can be."""
+    agree(estimates(result), other, PARITY_FLOAT32)
+    if case.baseline != cases.NUMPY_HAND:
+        run: Any = BASELINES[case.baseline]
+        exact = case.task.run(logs.SMALL.make(), **exactly())
+        agree(estimates(exact), run(logs.SMALL, kind="float64"))
+
+
+def head(log: logs.LogFile, rows: int | None) -> pa.Table:
+    """The first rows; None: all."""
+    return ds.dataset(log.path, format="arrow" if log.codec == logs.MAPPED else "parquet").head(rows or log.rows)
 
 
 def plain_numpy(task: cases.Task, table: pa.Table, rhat: np.ndarray | None = None) -> Estimates:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from statistics import median
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.common import logs
-from bench.common.racing import PAIRS, race
+from bench.common.racing import PAIRS, compare, race
+from bench.common.selecting import params
 from bench.evaluation import cases
-from bench.evaluation.baselines import BASELINES, check_parity
+from bench.evaluation.baselines import check_parity, prepare
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=str)
-def bench_throughput(benchmark: Any, case: cases.Case) -> None:
+@pytest.mark.parametrize("case", params(cases.CASES))
+def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
     case.log.make()
-    check_parity(case)
-    run_baseline = BASELINES[case.baseline]
-    ours, baseline = race(benchmark, lambda: case.task.run(case.log.path), lambda: run_baseline(case.log), pairs=PAIRS)
-    ratio = median(b / o for o, b in zip(ours, baseline, strict=True))
+    with ExitStack() as stack:
+        baseline = prepare(case, tmp_path, stack)
+        check_parity(case, baseline)
+        ours, others = race(benchmark, lambda: case.task.run(case.log.path), baseline, pairs=PAIRS)
+    found = compare(ours, others, case.log.rows, case.baseline_rows)
     benchmark.extra_info |= {
         "kind": "throughput",
         "name": str(case),
@@ -27,14 +30,11 @@ def bench_throughput(benchmark: Any, case: cases.Case) -> None:
         "log": str(case.log),
         "rows": case.log.rows,
         "baseline": case.baseline,
-        "events_per_second": case.log.rows / median(ours),
-        "baseline_events_per_second": case.log.rows / median(baseline),
-        "ratio": ratio,
-        "ratios": [b / o for o, b in zip(ours, baseline, strict=True)],
+        **found,
         "required": case.required,
-        "passed": case.required is None or ratio >= case.required,
+        "passed": case.required is None or found["ratio"] >= case.required,
     }
     if case.required is not None and logs.FULL_SIZE:
-        assert ratio >= case.required, (
-            f"{ratio:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
+        assert found["ratio"] >= case.required, (
+            f"{found['ratio']:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
         )

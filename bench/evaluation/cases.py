@@ -10,8 +10,9 @@ import numpy as np
 
 import drstream as drs
 from bench.common.baselines import SCAN
-from bench.common.logs import ACTIONS, FEATURES, LIST, WIDE, LogFile, model, world
+from bench.common.logs import ACTIONS, FEATURES, LIST, MAPPED_LIST, ROWS, WIDE, LogFile, model, world
 from bench.common.racing import THREADS
+from bench.common.selecting import main_names
 
 POLICIES = 16
 
@@ -24,15 +25,17 @@ class Task:
     policies: dict[str, Any]
     estimators: Sequence[str] = ("dm", "ips", "snips", "dr")
     options: dict[str, Any] = field(default_factory=lambda: {"interval": "normal"})
+    threads: int = THREADS
 
     @property
     def with_model(self) -> bool:
         return "dr" in self.estimators
 
-    def run(self, source: Any) -> drs.Evaluation:
+    def run(self, source: Any, **more: Any) -> drs.Evaluation:
         log = drs.Log(source, actions=ACTIONS)
         reward_model = model() if self.with_model else None
-        return drs.evaluate(log, self.policies, reward_model, self.estimators, threads=THREADS, **self.options)
+        options = {"threads": self.threads, **self.options, **more}
+        return drs.evaluate(log, self.policies, reward_model, self.estimators, **options)
 
 
 def argmax_policies(count: int) -> dict[str, Any]:
@@ -63,6 +66,13 @@ DUCKDB, POLARS = "DuckDB", "Polars"
 ONE_POLICY = "drstream, one of the policies"
 UNCHECKED = "drstream, without checks of the result"
 PLAIN = "drstream, with normal intervals"
+ON_WIDE = "drstream on wide snappy"
+ONE_THREAD = "drstream, one thread"
+POLARS_HAND = "Polars by hand"
+DUCKDB_COLUMNS, DUCKDB_ARRAYS = "DuckDB by hand, columns", "DuckDB by hand, arrays"
+NUMPY_HAND = "NumPy by hand, one row group per thread"
+BY_HAND = (POLARS_HAND, DUCKDB_COLUMNS, DUCKDB_ARRAYS, NUMPY_HAND)
+OPEN_BANDIT = "Open Bandit Pipeline in memory"
 
 
 @dataclass(frozen=True)
@@ -71,21 +81,32 @@ class Case:
     log: LogFile
     baseline: str
     required: float | None = None  # minimum ratio to the baseline's throughput; None: for information
+    main: str = ""  # short name of a main row
+    baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
 
     def __str__(self) -> str:
         return f"{self.task.name}, {self.log}, against {self.baseline}"
 
 
+OPEN_BANDIT_ROWS = min(1_000_000, ROWS)  # 5 million take its arrays 2 GB
 CASES = [
+    Case(FOUR, WIDE, ROW_GROUPS, required=0.50, main="four estimators, wide snappy, against a scan"),
+    Case(FOUR, LIST, ROW_GROUPS, required=0.80, main="four estimators, list zstd, against a scan"),
     Case(FOUR, WIDE, SCAN, required=0.65),
     Case(FOUR, LIST, SCAN, required=0.75),
-    Case(FOUR, WIDE, ROW_GROUPS),
-    Case(FOUR, LIST, ROW_GROUPS),
-    Case(COLUMN, WIDE, DUCKDB, required=1.5),
-    Case(COLUMN, WIDE, POLARS, required=0.5),
-    Case(MANY, LIST, ONE_POLICY, required=1 / 3),  # at most three times as long as one policy
+    Case(FOUR, MAPPED_LIST, ON_WIDE, required=2.0, main="four estimators, mapped, against wide snappy"),
+    Case(FOUR, WIDE, POLARS_HAND, required=2.3, main="four estimators, against Polars by hand"),
+    Case(FOUR, WIDE, DUCKDB_COLUMNS, required=7.0, main="four estimators, against DuckDB by hand, columns"),
+    Case(FOUR, WIDE, DUCKDB_ARRAYS, required=7.0, main="four estimators, against DuckDB by hand, arrays"),
+    Case(FOUR, WIDE, NUMPY_HAND),
+    Case(FOUR, WIDE, OPEN_BANDIT, baseline_rows=OPEN_BANDIT_ROWS),
+    Case(COLUMN, WIDE, POLARS, required=0.75, main="IPS and SNIPS of a column, against Polars"),
+    Case(COLUMN, WIDE, DUCKDB, required=1.3, main="IPS and SNIPS of a column, against DuckDB"),
+    Case(MANY, LIST, ONE_POLICY, required=0.4, main="16 policies, against one"),  # at most 2.5 times as long
     Case(MANY, WIDE, ONE_POLICY),
+    Case(FOUR, WIDE, ONE_THREAD, required=1.7, main="two threads, against one"),
     Case(FOUR, WIDE, UNCHECKED, required=1 / 1.1),  # checks of the result take at most a tenth
     Case(EVERYTHING, WIDE, PLAIN, required=1 / 2),  # at most twice as long
 ]
+MAIN = main_names(CASES)
 NAMES = [*map(str, CASES)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.common.markdown import Info, millions, spread, table, verdict
+from bench.common.markdown import Info, against, millions, spread, table, verdict
 
 THROUGHPUT = (
     "The log has K = 10 actions and d = 20 continuous float32 features. Each side has 2 threads, and the two sides run "
@@ -25,7 +25,7 @@ def throughput(found: list[Info], full: bool) -> str:
                 info["task"],
                 f"{info['log']}, {millions(info['rows'])} rows",
                 millions(info["events_per_second"]),
-                info["baseline"],
+                against(info),
                 millions(info["baseline_events_per_second"]),
                 spread(info["ratio"], info["ratios"]),
                 "" if info["required"] is None else f"{info['required']:.2f}",

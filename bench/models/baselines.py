@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import drstream as drs
 from bench.common import logs, racing
-from bench.common.baselines import PARITY_ROWS, agree, contexts, estimates
+from bench.common.baselines import PARITY_ROWS, agree, contexts, estimates, exactly
 from bench.evaluation import cases as evaluation
 from bench.evaluation.baselines import plain_numpy
 from bench.models import cases, sklearn_fits
@@ -66,5 +66,5 @@ def check_crossfit() -> None:
         others, mine = fold != f, fold == f
         models = sklearn_fits.fit("Ridge", (X[others], action[others], reward[others]))
         rhat[mine] = sklearn_fits.predict("Ridge", models, X[mine])
-    agree(estimates(task.run(head)), plain_numpy(task, head, rhat))
+    agree(estimates(task.run(head, **exactly())), plain_numpy(task, head, rhat))
     assert task.run(logs.WIDE.path).n == evaluation.FOUR.run(logs.WIDE.path).n == logs.WIDE.rows

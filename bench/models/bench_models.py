@@ -1,4 +1,4 @@
-"""Measures fits in turns with scikit-learn's, and cross-fitting in turns with a model fitted before."""
+"""Measures fits in turns with scikit-learn's, and cross-fitting in turns with one model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from bench.common import logs
 from bench.common.racing import compare, race
+from bench.common.selecting import params
 from bench.evaluation import cases as evaluation
 from bench.models import cases
 from bench.models.baselines import check_crossfit, check_parity, fit_sklearn
@@ -44,22 +45,28 @@ def bench_fit(benchmark: Any, case: cases.Fit) -> None:
         )
 
 
-def bench_crossfit(benchmark: Any) -> None:
+@pytest.mark.parametrize("case", params(cases.CROSSFITS))
+def bench_crossfit(benchmark: Any, case: cases.Crossfit) -> None:
     log = logs.WIDE
     log.make()
     check_crossfit()
-    ours, fitted = race(
-        benchmark,
-        lambda: cases.CROSSFIT.run(log.path),
-        lambda: evaluation.FOUR.run(log.path),
-        cases.CROSSFIT_PAIRS,
+    baseline = {cases.IN_SEQUENCE: cases.in_sequence, cases.FITTED: evaluation.FOUR.run}[case.baseline]
+    ours, others = race(
+        benchmark, lambda: cases.CROSSFIT.run(log.path), lambda: baseline(log.path), cases.CROSSFIT_PAIRS
     )
+    found = compare(ours, others, log.rows)
     benchmark.extra_info |= {
         "kind": "crossfit",
-        "name": cases.CROSSFIT_NAME,
+        "name": str(case),
         "task": cases.CROSSFIT.name,
         "log": str(log),
         "rows": log.rows,
-        "baseline": cases.FITTED,
-        **compare(ours, fitted, log.rows),
+        "baseline": case.baseline,
+        **found,
+        "required": case.required,
+        "passed": case.required is None or found["ratio"] >= case.required,
     }
+    if case.required is not None and logs.FULL_SIZE:
+        assert found["ratio"] >= case.required, (
+            f"{found['ratio']:.2f} of the throughput of {case.baseline}: {case.required:.2f} is required"
+        )

@@ -96,19 +96,23 @@ def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float
     return wall
 
 
-def make_long(log: logs.LogFile) -> logs.LogFile:
+def make_long(log: logs.LogFile, times: int = cases.LONGER) -> logs.LogFile:
     """The same log with more rows. Skips the benchmark if the disk has no room for it."""
-    long = replace(log, rows=cases.LONGER * log.rows)
+    long = replace(log, rows=times * log.rows)
     if not long.path.exists() and shutil.disk_usage(logs.LOGS).free < 2 * BYTES_A_ROW * long.rows:
         pytest.skip(f"no room for {long.rows:,} rows in {logs.LOGS}")
     long.make()
     return long
 
 
-@pytest.mark.parametrize("log", cases.MEMORY_LOGS, ids=str)
+def memory_param(log: logs.LogFile) -> Any:
+    return pytest.param(log, id=str(log), marks=[pytest.mark.main] if log is cases.MEMORY_MAIN else [])
+
+
+@pytest.mark.parametrize("log", [*map(memory_param, cases.MEMORY_LOGS)])
 def bench_memory(benchmark: Any, log: logs.LogFile, warm: Warm) -> None:
     log.make()
-    long = make_long(log)
+    long = make_long(log, cases.MEMORY_LOGS[log])
     peaks: list[float] = []
     long_peaks: list[float] = []
     benchmark.pedantic(

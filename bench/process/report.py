@@ -48,6 +48,13 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     return parts
 
 
+def main_cells(info: Info) -> tuple[str, str]:
+    """The figure and the requirement, for the main table."""
+    peak, rows = info["peak_mb"][1], info["rows"]
+    figure = f"{info['growth']:.2f}, {megabytes(peak)} at {millions(rows[1])} rows against {millions(rows[0])}"
+    return figure, f"at most {info['required_growth']:.2f}, below {info['required_mb']} MB"
+
+
 def memory(found: list[Info], full: bool) -> str:
     rows = (
         (

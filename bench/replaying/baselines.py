@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import drstream as drs
+from bench.common import logs, racing
 from bench.common.baselines import PARITY, SCAN, scan
-from bench.replaying import cases, hand_loop
+from bench.common.worker import Worker
+from bench.replaying import before, cases, hand_loop
 from bench.replaying.cases import Case
 from bench.replaying.peers import PEERS
 
 Baseline = Callable[[], Any]
 
 
-def prepare(case: Case, folder: Path) -> Baseline:
-    """Does what needs no timing, and returns the run that is timed."""
+def prepare(case: Case, folder: Path, stack: ExitStack) -> Baseline:
+    """Does what needs no timing, and returns the run that is timed. The stack ends what it starts."""
+    if case.baseline == cases.BEFORE:
+        code = before.code(folder / "before")
+        if isinstance(code, str):
+            pytest.skip(code)
+        return stack.enter_context(start(case, code, folder / "kernels before")).run
     if case.baseline in PEERS:
         return PEERS[case.baseline](case.log, case.baseline_rows or case.log.rows, folder)
     if case.baseline == cases.HAND:
@@ -30,6 +39,18 @@ def prepare(case: Case, folder: Path) -> Baseline:
         return lambda: [task.run(case.log) for task in case.task.apart]
     assert case.baseline == SCAN
     return lambda: scan(case.log)
+
+
+def prepare_ours(case: Case, folder: Path, stack: ExitStack) -> Baseline:
+    """Beside another process, drstream has a process, too: both sides then differ by their code alone."""
+    if case.baseline == cases.BEFORE:
+        return stack.enter_context(start(case, logs.ROOT, folder / "kernels now")).run
+    return lambda: case.task.run(case.log)
+
+
+def start(case: Case, code: Path, kernels: Path) -> Worker:
+    settings = [cases.HORIZON, cases.Q, cases.EPSILON, case.task.shards, racing.THREADS]
+    return Worker(before.command(code, case.log.path, settings), before.environment(code, kernels))
 
 
 def check_parity(case: Case, baseline: Baseline) -> str:
@@ -48,6 +69,9 @@ def check_parity(case: Case, baseline: Baseline) -> str:
     if case.baseline == cases.HAND:
         assert ours.events == case.log.rows
         _agree(averages(ours), theirs)
+    elif case.baseline == cases.BEFORE:
+        assert ours.events == theirs["events"] == case.log.rows
+        _agree(averages(ours), np.array(theirs["averages"]))
     elif case.baseline == cases.ONE_Q:
         assert theirs.events == case.log.rows <= ours.events + ours.pilot_events
         assert ours.complete > theirs.complete > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,21 +14,21 @@ import pytest
 
 import drstream as drs
 from bench.common import logs, racing
-from bench.common.racing import race
+from bench.common.racing import compare, race
+from bench.common.selecting import params
 from bench.replaying import cases
-from bench.replaying.baselines import averages, check_parity, prepare
+from bench.replaying.baselines import averages, check_parity, prepare, prepare_ours
 from drstream.replaying import trackers
 
 
-@pytest.mark.parametrize("case", cases.CASES, ids=str)
+@pytest.mark.parametrize("case", params(cases.CASES))
 def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
     case.log.make()
-    baseline = prepare(case, tmp_path)
-    remark = check_parity(case, baseline)
-    ours, others = race(benchmark, lambda: case.task.run(case.log), baseline, case.pairs)
-    baseline_rows = case.baseline_rows or case.log.rows
-    ratios = [case.log.rows / o / (baseline_rows / b) for o, b in zip(ours, others, strict=True)]
-    ratio = median(ratios)
+    with ExitStack() as stack:
+        baseline = prepare(case, tmp_path, stack)
+        remark = check_parity(case, baseline)
+        ours, others = race(benchmark, prepare_ours(case, tmp_path, stack), baseline, case.pairs)
+    found = compare(ours, others, case.log.rows, case.baseline_rows)
     benchmark.extra_info |= {
         "kind": "replay",
         "name": str(case),
@@ -35,18 +36,14 @@ def bench_throughput(benchmark: Any, case: cases.Case, tmp_path: Path) -> None:
         "log": str(case.log),
         "rows": case.log.rows,
         "baseline": case.baseline,
-        "baseline_rows": baseline_rows,
-        "events_per_second": case.log.rows / median(ours),
-        "baseline_events_per_second": baseline_rows / median(others),
-        "ratio": ratio,
-        "ratios": ratios,
+        **found,
         "required": case.required,
-        "passed": case.required is None or ratio >= case.required,
+        "passed": case.required is None or found["ratio"] >= case.required,
         "remark": remark,
     }
     if case.required is not None and logs.FULL_SIZE:
-        assert ratio >= case.required, (
-            f"{ratio:.2f} times the throughput of {case.baseline}: {case.required:.2f} is required"
+        assert found["ratio"] >= case.required, (
+            f"{found['ratio']:.2f} times the throughput of {case.baseline}: {case.required:.2f} is required"
         )
 
 

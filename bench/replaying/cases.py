@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import drstream as drs
 from bench.common import logs, racing
 from bench.common.baselines import SCAN
+from bench.common.selecting import main_names
 
 HORIZON, Q = 300, 0.05
 EPSILON = 0.1  # of the ε-greedy learner, on both sides
 PEER_ROWS = 20_000  # other libraries take 0.1 s to 2 s for these
 LANES_ROWS = min(1_000_000, logs.ROWS)  # twelve passes over 5 million take half a minute
-
-
-@dataclass(frozen=True)
-class MappedFile(logs.LogFile):
-    """The rows of a list log as uncompressed Arrow IPC. A reader maps the file into memory and decodes nothing."""
-
-    def __str__(self) -> str:
-        return f"{self.layout} mapped"
-
-    @property
-    def path(self) -> Path:
-        return logs.LOGS / f"{self.layout}-{self.codec}-{self.rows}.arrow"
-
-    def make(self) -> Path:
-        if not self.path.exists():
-            unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-            source = pq.ParquetFile(logs.LogFile("list", "zstd", self.rows).make())
-            with source, pa.ipc.new_file(str(unfinished), source.schema_arrow) as writer:
-                for group in range(source.num_row_groups):  # of 262,144 rows; each becomes a record batch
-                    writer.write_table(source.read_row_group(group).combine_chunks())
-            unfinished.replace(self.path)
-        return self.path
-
-
-MAPPED = MappedFile("list", "ipc")
+TWO_GROUPS = replace(logs.WIDE, rows=max(logs.ROWS, 2 * logs.ROW_GROUP_ROWS))  # a shard needs a row group
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +27,12 @@ class Task:
     name: str
     policies: Any
     q: float | Sequence[float] | None = Q
+    shards: int = 1
 
     def run(self, log: logs.LogFile) -> Any:
         source = drs.Log(log.path, actions=logs.ACTIONS)
-        return drs.replay(source, self.policies, HORIZON, logs.model(), q=self.q, threads=racing.THREADS)
+        options = {"q": self.q, "shards": self.shards, "threads": racing.THREADS}
+        return drs.replay(source, self.policies, HORIZON, logs.model(), **options)
 
     @property
     def apart(self) -> list[Task]:
@@ -67,6 +42,7 @@ class Task:
 
 
 GREEDY = Task("an ε-greedy learner", drs.policies.EpsilonGreedy(EPSILON))
+SHARDED = Task("an ε-greedy learner, two shards", GREEDY.policies, shards=2)
 LEARNERS = {
     "ε-greedy": drs.policies.EpsilonGreedy(),
     "Boltzmann": drs.policies.Boltzmann(),
@@ -79,6 +55,7 @@ LANES = Task("three learners at four values of q, in one pass", LEARNERS, (0.0, 
 HAND = "a hand-written Numba loop, one thread"
 APART = "drstream, twelve passes"
 ONE_Q = "drstream, the same learner with q = 0.05"
+BEFORE = "drstream of commit c9c6c46"
 VOWPAL = "Vowpal Wabbit's explore_eval"
 COBA = "coba's RejectionCB with its ε-greedy learner"
 COBA_NUMPY = "coba's RejectionCB with our learner in NumPy"
@@ -92,6 +69,7 @@ class Case:
     required: float | None = None  # minimum ratio to the baseline's throughput; None: for information
     pairs: int = racing.PAIRS
     baseline_rows: int | None = None  # the baseline gets only so many first events; None: all
+    main: str = ""  # short name of a main row
 
     def __str__(self) -> str:
         return f"replay of {self.task.name}, {self.log}, against {self.baseline}"
@@ -99,15 +77,24 @@ class Case:
 
 FEW = min(PEER_ROWS, logs.ROWS)
 CASES = [
-    Case(GREEDY, MAPPED, HAND, required=0.7),
+    Case(GREEDY, logs.MAPPED_LIST, HAND, required=1.2, main="DR-ns, against a loop by hand"),
+    Case(SHARDED, TWO_GROUPS, BEFORE, required=2.0, pairs=5, main="DR-ns, against an earlier commit"),
     Case(GREEDY, logs.LIST, SCAN, required=0.5),
     Case(GREEDY, logs.WIDE, SCAN),
     Case(LANES, logs.LogFile("list", "zstd", LANES_ROWS), APART, required=1 / 0.7, pairs=3),  # at most 0.7 of the time
     Case(DEFAULT, logs.WIDE, ONE_Q, required=0.5, pairs=5),
     Case(DEFAULT_UCB, logs.LogFile("wide", "snappy", LANES_ROWS), ONE_Q, required=0.5, pairs=3),
-    Case(GREEDY, MAPPED, VOWPAL, required=50, pairs=5, baseline_rows=FEW),
-    Case(GREEDY, MAPPED, COBA, required=200, pairs=3, baseline_rows=FEW),
-    Case(GREEDY, MAPPED, COBA_NUMPY, pairs=5, baseline_rows=FEW),
+    Case(
+        GREEDY,
+        logs.MAPPED_LIST,
+        VOWPAL,
+        required=100,
+        pairs=5,
+        baseline_rows=FEW,
+        main="DR-ns, against Vowpal Wabbit",
+    ),
+    Case(GREEDY, logs.MAPPED_LIST, COBA, required=200, pairs=3, baseline_rows=FEW),
+    Case(GREEDY, logs.MAPPED_LIST, COBA_NUMPY, pairs=5, baseline_rows=FEW),
 ]
 
 # A policy in Python, retrained every 15 acceptances
@@ -144,4 +131,5 @@ def tracker_name(kind: str, q: float) -> str:
     return f"{kind} quantile tracker, q = {q}"
 
 
+MAIN = main_names(CASES)
 NAMES = [*map(str, CASES), SHARE_NAME, *(tracker_name(kind, q) for kind, q in TRACKERS)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.common.markdown import Info, millions, seconds, spread, table, verdict
+from bench.common.markdown import Info, against, millions, seconds, spread, table, verdict
 
 THROUGHPUT = (
     "drstream replays DR-ns of learners with linear scores: T = 300 steps, q = 0.05 unless the row says otherwise, a "
@@ -39,7 +39,7 @@ def throughput(found: list[Info], full: bool) -> str:
             info["task"],
             f"{info['log']}, {millions(info['rows'])} rows",
             millions(info["events_per_second"]),
-            info["baseline"] + (f", {info['baseline_rows']:,} rows" if info["baseline_rows"] < info["rows"] else ""),
+            against(info),
             millions(info["baseline_events_per_second"]),
             spread(info["ratio"], info["ratios"]),
             "" if info["required"] is None else f"{info['required']:.3g}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.common.markdown import Info, millions, spread, table
+from bench.common.markdown import Info, against, millions, spread, table
 from bench.sparse import log
 
 SPARSE = (
@@ -23,7 +23,7 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
             f"{info['log']}, {millions(info['rows'])} rows, {millions(info['nonzeros'])} nonzeros",
             millions(info["events_per_second"]),
             millions(info["nonzeros_per_second"]),
-            info["baseline"] + (f", {info['baseline_rows']:,} rows" if info["baseline_rows"] < info["rows"] else ""),
+            against(info),
             millions(info["baseline_events_per_second"]),
             spread(info["ratio"], info["ratios"]),
         )

@@ -11,7 +11,7 @@ from drstream.storage import atomic_path
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888")  # safe for colour-blind readers
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("svg")
@@ -22,10 +22,10 @@ def _pyplot() -> Any:
     return plt
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     with atomic_path(path) as unfinished:
         figure.savefig(unfinished, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    _pyplot().close(figure)
+    pyplot().close(figure)
 
 
 Bars = Mapping[str, Sequence[tuple[float, float]]]  # for each series, the height and its error in each group
@@ -33,7 +33,7 @@ Bars = Mapping[str, Sequence[tuple[float, float]]]  # for each series, the heigh
 
 def grouped_bars(path: Path, groups: Sequence[str], panels: Mapping[str, Bars], *, log: bool = False) -> None:
     """Draws panels side by side. Each has a group of bars for every data set."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
     for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
         width = 0.8 / len(series)
@@ -46,12 +46,12 @@ def grouped_bars(path: Path, groups: Sequence[str], panels: Mapping[str, Bars], 
         if log:
             axis.set_yscale("log")
         axis.legend(fontsize=7)
-    _save(figure, path)
+    save(figure, path)
 
 
 def curves(path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]], xlabel: str) -> None:
     """Draws lines of (x, y, error of y). Both axes are logarithmic."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 3), squeeze=False)
     for axis, (title, series) in zip(axes[0], panels.items(), strict=True):
         for i, (name, points) in enumerate(series.items()):
@@ -59,4 +59,4 @@ def curves(path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, f
             axis.errorbar(x, y, error, label=name, color=COLOURS[i], marker="o", ms=3, lw=1, capsize=2)
         axis.set(title=title, xlabel=xlabel, xscale="log", yscale="log")
         axis.legend(fontsize=7)
-    _save(figure, path)
+    save(figure, path)

@@ -1,0 +1,108 @@
+"""Keeps runs: reads pytest-benchmark's JSON, strips it to what pages and comparisons need, and saves it.
+
+usage: python -m bench.common.history RESULTS.json [MORE.json ...]   (saves into bench/history, prints the file's name)
+
+A saved run has the same shape as pytest-benchmark's JSON, so that all readers take either.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from drstream.storage import atomic_path
+
+FOLDER = Path(__file__).parents[1] / "history"
+MACHINE = ("machine", "system", "release", "python_version", "usable_cores", "versions", "rows", "full_size", "quick")
+COMMIT = ("id", "time", "dirty")
+DIGITS = 6  # significant ones of every figure
+
+Run = dict[str, Any]
+
+
+def main() -> None:
+    print(save(merged([read(Path(file)) for file in sys.argv[1:]]), FOLDER))  # noqa: T201
+
+
+def read(path: Path) -> Run:
+    return json.loads(path.read_text())
+
+
+def merged(runs: list[Run]) -> Run:
+    """The first run's results, with those of later runs in place of the same benchmarks; the page names these."""
+    first, *others = runs
+    for run in others:
+        names = {benchmark["fullname"] for benchmark in run["benchmarks"]}
+        first["benchmarks"] = [b for b in first["benchmarks"] if b["fullname"] not in names] + run["benchmarks"]
+        files = sorted({name.partition("::")[0] for name in names})
+        about = f"{run['datetime'][:10]}, commit {run['commit_info']['id'][:10]}"
+        first.setdefault("later", []).append(f"- measured later ({about}): {', '.join(files)}")
+    return first
+
+
+def save(run: Run, folder: Path) -> Path:
+    """The file's name has the date, the commit and, for a quick run, the word. One line holds one benchmark."""
+    run = stripped(run)
+    benchmarks = run.pop("benchmarks")
+    moment = run["datetime"][:16].replace(":", "").replace("T", "-")
+    commit = (run["commit_info"]["id"] or "unknown")[:10]
+    path = folder / f"{moment}-{commit}{'-quick' if run['machine_info']['quick'] else ''}.json"
+    head = json.dumps(run, indent=1)[:-2]
+    lines = ",\n".join(f"  {json.dumps(benchmark, ensure_ascii=False)}" for benchmark in benchmarks)
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as unfinished:
+        unfinished.write_text(f'{head},\n "benchmarks": [\n{lines}\n ]\n}}\n')
+    return path
+
+
+def stripped(run: Run) -> Run:
+    """Without the times of single rounds, the machine's name, and what pytest-benchmark computes of them."""
+    machine, commit = run["machine_info"], run["commit_info"]
+    cpu = {"brand_raw": machine["cpu"].get("brand_raw", machine["machine"])}
+    return {
+        "datetime": run["datetime"],
+        "commit_info": {key: commit.get(key) for key in COMMIT},
+        "machine_info": {"cpu": cpu, **{key: machine.get(key) for key in MACHINE}},
+        **({"later": run["later"]} if "later" in run else {}),
+        "benchmarks": [
+            {"fullname": b["fullname"], "extra_info": rounded(b["extra_info"])}
+            for b in run["benchmarks"]
+            if "kind" in b["extra_info"]  # without it, the benchmark failed before its measurement
+        ],
+    }
+
+
+def rounded(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: rounded(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [rounded(value) for value in found]
+    return float(f"{found:.{DIGITS}g}") if isinstance(found, float) else found
+
+
+def saved(folder: Path, like: Run) -> list[Run]:
+    """The saved runs of the same size as `like`, and quick if it is, from the oldest to the latest."""
+    runs = [read(path) for path in folder.glob("*.json")]
+    form = _form(like)
+    return sorted((run for run in runs if _form(run) == form), key=lambda run: run["datetime"])
+
+
+def _form(run: Run) -> tuple[Any, ...]:
+    return run["machine_info"]["rows"], bool(run["machine_info"]["quick"])
+
+
+def machine(run: Run) -> str:
+    info = run["machine_info"]
+    brand = info["cpu"].get("brand_raw", info["machine"])
+    return f"{brand}, {info['usable_cores']} cores, {info['system']} {info['release']}"
+
+
+def commit(run: Run) -> str:
+    changed = " with uncommitted changes" if run["commit_info"].get("dirty") else ""
+    return f"{(run['commit_info'].get('id') or 'unknown')[:10]}{changed}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Measures how long `evaluate` holds the interpreter's lock."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pytest
+
+from bench.common import logs
+from bench.common.selecting import params
+from bench.lock import cases, sampler
+
+
+@pytest.mark.parametrize("case", params(cases.CASES))
+def bench_lock(benchmark: Any, case: cases.Case) -> None:
+    if reason := sampler.missing():
+        pytest.skip(reason)
+    path = case.log.make()
+    rate = sampler.check()
+    assert case.alone.run(path).n == case.log.rows
+    found: list[sampler.Held] = []
+    benchmark.pedantic(lambda: found.append(sampler.held(lambda: case.alone.run(path))), rounds=cases.ROUNDS)
+    if median(held.rate for held in found) < cases.LEAST_RATE * rate:
+        pytest.skip("the machine is busy: the sampling thread has no core of its own")
+    all_ns = [1e9 * held.seconds * held.share / case.log.rows for held in found]
+    benchmark.extra_info |= {
+        "kind": "lock",
+        "name": str(case),
+        "task": case.task.name,
+        "log": str(case.log),
+        "rows": case.log.rows,
+        "ns": median(all_ns),
+        "all_ns": all_ns,
+        "share": median(held.share for held in found),
+        "events_per_second": case.log.rows / median(held.seconds for held in found),
+        "required": case.required,
+        "passed": case.required is None or median(all_ns) <= case.required,
+    }
+    if case.required is not None and logs.FULL_SIZE:
+        assert median(all_ns) <= case.required, f"{median(all_ns):.1f} ns an event: {case.required:g} ns at most"
