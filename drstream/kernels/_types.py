@@ -9,8 +9,10 @@ from numba.core.types.containers import NamedTuple
 
 __all__ = [
     "DOUBLE",
+    "F4_3",
     "F4_IN",
     "F4_IN2",
+    "F4_IN3",
     "F8",
     "F8_2",
     "F8_3",
@@ -44,6 +46,8 @@ I4_2 = Array(int32, 2, "C")
 I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
+F4_3 = Array(float32, 3, "C")
+F4_IN3 = Array(float32, 3, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
 F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from drstream import sampling
 from drstream.buffers import check_predictions, fill_by_pieces
 from drstream.kernels import replay as kernels
-from drstream.kernels import sparse
+from drstream.kernels import sparse, tiles
+from drstream.kernels.tiles import TILE
 from drstream.log import Block, Csr
+from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
@@ -29,10 +31,10 @@ class Chunk:
     rows: Ints
     action: NDArray[np.int32]
     reward: Floats
-    contexts: NDArray[Any] | Csr  # from `contexts_of`; (n, 0) if no compiled policy uses them
+    contexts: NDArray[Any] | Csr  # from `contexts_of`, without features if no compiled policy uses them
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
-    predictions: Floats  # r̂, (n, K) or (n, 0)
+    predictions: Floats  # r̂ in tiles of K actions, or of none
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
     calibration: Calibration  # of the predictions
 
@@ -55,6 +57,7 @@ class Preparation:
     for_compiled: bool  # some compiled policy uses contexts
     for_python: bool  # some policy is Python code
     typical_reward: float
+    single: bool = True  # whether contexts in float32 make predictions in float32
 
     @property
     def event_bytes(self) -> int:
@@ -66,27 +69,33 @@ class Preparation:
     def chunk(self, block: Block) -> Chunk:
         rows, action, reward = block.rows, block.action, block.reward
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
-        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(rows), 0)))
+        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else NO_CONTEXTS
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
         calibration = Calibration(self.typical_reward)
-        predictions = np.empty((len(rows), 0))
+        predictions = NO_PREDICTIONS
         if self.models.model is not None:
-            predictions = self._predict(block, len(rows), calibration)
-            calibration.add(predictions[np.arange(len(rows)), action], reward, self.models.unpredicted(block))
+            predictions = self._predict(self.models.model, block, calibration)
+            logged = np.empty(len(rows))
+            tiles.of_actions(predictions, action, logged)
+            calibration.add(logged, reward, self.models.unpredicted(block))
         propensity = self.models.propensities_of_many(block, self.n_actions)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
         return Chunk(block, rows, action, reward, contexts, uniforms, propensity, predictions, fixed, calibration)
 
-    def _predict(self, block: Block, events: int, calibration: Calibration) -> Floats:
-        """r̂ (n, K), event by event."""
-        assert self.models.model is not None
-        out = np.empty((events, self.n_actions))
-        self.models.model.fill_rows(block, out)
-        self.models.clamp_predictions(out, calibration)
-        check_predictions(out, block, by_event=True)
+    def _predict(self, model: RewardModel, block: Block, calibration: Calibration) -> Floats:
+        """r̂ in tiles."""
+        whole, rest = divmod(len(block), TILE)
+        out = np.empty((whole + (rest > 0), self.n_actions, TILE))
+        model.fill_tiles(block, out, self.single)
+        self.models.clamp_predictions(out[:whole], calibration)
+        if rest:
+            last = out[whole, :, :rest].copy()  # without the places that have no event, which must not be counted
+            self.models.clamp_predictions(last, calibration)
+            out[whole, :, :rest] = last
+        check_predictions(out, block)
         return read_only(out)
 
     def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
@@ -99,12 +108,12 @@ class Preparation:
 def contexts_of(block: Block) -> NDArray[Any] | Csr:
     """Contexts for compiled policies, in read-only arrays, because kernels are compiled for those.
 
-    Dense contexts are (n, d), float32 or float64, row after row. Sparse rows have no index twice: the values of a
+    Dense contexts are tiles of float32 or float64. Sparse rows have no index twice: the values of a
     repeated index are added up, because a policy that squares values would get them wrong.
     """
     rows = block.sparse
     if rows is None:
-        return read_only(block.by_row)
+        return block.tiles
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
         return Csr(read_only(rows.indptr), read_only(rows.indices), read_only(rows.values), rows.dim)
     size = int(rows.indptr[-1] - rows.indptr[0])
@@ -113,8 +122,17 @@ def contexts_of(block: Block) -> NDArray[Any] | Csr:
     return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
 
 
+def by_event(predictions: Floats) -> Floats:
+    """Predictions (n, K) from tiles; n is a multiple of their size."""
+    return predictions.swapaxes(1, 2).reshape(-1, predictions.shape[1])
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view. For Numba, tuples of writable and of read-only arrays have different types."""
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+NO_CONTEXTS = read_only(np.empty((0, 0, TILE)))
+NO_PREDICTIONS = read_only(np.empty((0, 0, TILE)))
