@@ -45,15 +45,14 @@ class Weights:
         else:
             out[:] = self._of_sparse(rows, np.zeros(len(self.matrix))).T
 
-    def fill_tiles(self, block: Block, intercept: Floats, out: Floats, single: bool) -> None:
+    def fill_tiles(self, contexts: NDArray[Any] | Csr, intercept: Floats, out: Floats, single: bool) -> None:
         """out, in tiles <- matrix @ x + intercept; with `single`, dense contexts in float32 make a product in it."""
-        rows = block.sparse
-        if rows is not None:
-            copy_to_tiles(self._of_sparse(rows, intercept).T, out)
-        elif single and block.tiles.dtype == np.float32:
-            tiles.affine(self.single, intercept.astype(np.float32), block.tiles, out)
+        if isinstance(contexts, Csr):
+            copy_to_tiles(self._of_sparse(contexts, intercept).T, out)
+        elif single and contexts.dtype == np.float32:
+            tiles.affine(self.single, intercept.astype(np.float32), contexts, out)
         else:
-            tiles.affine(self.matrix.reshape(-1), intercept, block.tiles, out)
+            tiles.affine(self.matrix.reshape(-1), intercept, contexts, out)
 
     def _of_sparse(self, rows: Csr, intercept: Floats) -> Floats:
         out = np.empty((len(rows), len(self.matrix)))

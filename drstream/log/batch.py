@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.kernels import tiles
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
@@ -65,7 +64,6 @@ class Block:
     stop: int
     _features: Floats | None = field(default=None, repr=False)
     _matrix: Any = field(default=None, repr=False)
-    _tiles: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -146,7 +144,7 @@ class Block:
 
     @property
     def sparse(self) -> Csr | None:
-        """Sparse contexts; None if contexts are dense. `features` and `tiles` are for dense contexts only."""
+        """Sparse contexts; None if contexts are dense. `features` is for dense contexts only."""
         context = self.batch.context
         return context.rows(self.start, self.stop) if isinstance(context, Csr) else None
 
@@ -184,26 +182,3 @@ class Block:
                 columns = [column[self.start : self.stop] for column in context]
                 np.concatenate(columns, out=self.batch.scratch[:size])  # one call, half the time of one for each column
         return self._features
-
-    @property
-    def tiles(self) -> NDArray[Any]:
-        """Contexts in tiles (see `kernels/tiles.py`), in float32 if the log has float32, else in float64."""
-        if self._tiles is None:
-            context = self.batch.context
-            assert not isinstance(context, Csr)
-            columns = [context] if isinstance(context, np.ndarray) else context
-            kind = np.result_type(*columns) if columns else np.float64
-            count = -(-len(self) // tiles.TILE)
-            out = np.empty((count, self.batch.n_features if columns else 0, tiles.TILE), kind)
-            if isinstance(context, np.ndarray):
-                tiles.from_rows(context[self.start : self.stop], out)
-            else:
-                whole = len(self) // tiles.TILE
-                middle = self.start + whole * tiles.TILE
-                for j, column in enumerate(context):
-                    out[:whole, j] = column[self.start : middle].reshape(whole, tiles.TILE)
-                    out[whole:, j, : self.stop - middle] = column[middle : self.stop]
-                out[whole:, :, self.stop - middle :] = 0.0
-            out.flags.writeable = False
-            self._tiles = out
-        return self._tiles

@@ -55,8 +55,12 @@ class RewardModel:
         """out[a, i] <- r̂(x_i, a)."""
         fill_from(self.predict, "the reward model", ModelError, block, out)
 
-    def fill_tiles(self, block: Block, out: Floats, single: bool) -> None:
-        """The same in tiles (see `kernels/tiles.py`); with `single`, float32 contexts may be multiplied in float32."""
+    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+        """The same in tiles (see `kernels/tiles.py`).
+
+        contexts  Those of the block, in tiles or sparse.
+        single    Whether float32 contexts may be multiplied in float32.
+        """
         for piece in block.pieces(PIECE):
             values = np.empty((out.shape[1], len(piece)))
             self.fill(piece, values)

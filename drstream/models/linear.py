@@ -41,6 +41,6 @@ class LinearModel(Trained, RewardModel):
         add_column(out, self.intercept_)
         self.link(out)
 
-    def fill_tiles(self, block: Block, out: Floats, single: bool) -> None:
-        self.products.fill_tiles(block, self.intercept_, out, single)
+    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+        self.products.fill_tiles(contexts, self.intercept_, out, single)
         self.link(out)

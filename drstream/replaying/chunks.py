@@ -23,6 +23,24 @@ from drstream.types import Floats, Ints
 SPARSE_FEATURES = 100  # assumed number of nonzero features in a sparse context, for the size of chunks
 
 
+class Spaces:
+    """Arrays for chunks, used again and again: new memory for each would take 50 ns an event. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[Any, ...], list[NDArray[Any]]] = {}
+
+    def take(self, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+        try:
+            return self._free[shape, np.dtype(kind)].pop()
+        except (KeyError, IndexError):
+            return np.empty(shape, kind)
+
+    def give(self, view: NDArray[Any]) -> None:
+        """Take back an array, by a view of all of it."""
+        if view.size:
+            self._free.setdefault((view.shape, view.dtype), []).append(view.base)
+
+
 @dataclass
 class Chunk:
     """Events that are prepared for all lanes, in read-only arrays."""
@@ -37,6 +55,14 @@ class Chunk:
     predictions: Floats  # r̂ in tiles of K actions, or of none
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
     calibration: Calibration  # of the predictions
+
+    spaces: Spaces  # where its largest arrays come from
+
+    def release(self) -> None:
+        """Give the space of contexts and predictions to another chunk. This one must not be used any more."""
+        if not isinstance(self.contexts, Csr):
+            self.spaces.give(self.contexts)
+        self.spaces.give(self.predictions)
 
     def events(self, seed: int) -> kernels.Events:
         columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
@@ -66,16 +92,18 @@ class Preparation:
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
-    def chunk(self, block: Block) -> Chunk:
+    def chunk(self, block: Block, spaces: Spaces) -> Chunk:
         rows, action, reward = block.rows, block.action, block.reward
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
-        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else NO_CONTEXTS
+        contexts: NDArray[Any] | Csr = NO_CONTEXTS
+        if self.for_compiled or (self.models.model is not None and self.models.model.uses_context):
+            contexts = contexts_of(block, spaces)
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
         calibration = Calibration(self.typical_reward)
         predictions = NO_PREDICTIONS
         if self.models.model is not None:
-            predictions = self._predict(self.models.model, block, calibration)
+            predictions = self._predict(self.models.model, block, contexts, spaces, calibration)
             logged = np.empty(len(rows))
             tiles.of_actions(predictions, action, logged)
             calibration.add(logged, reward, self.models.unpredicted(block))
@@ -83,13 +111,16 @@ class Preparation:
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
-        return Chunk(block, rows, action, reward, contexts, uniforms, propensity, predictions, fixed, calibration)
+        columns = rows, action, reward, contexts, uniforms, propensity, predictions
+        return Chunk(block, *columns, fixed, calibration, spaces)
 
-    def _predict(self, model: RewardModel, block: Block, calibration: Calibration) -> Floats:
+    def _predict(
+        self, model: RewardModel, block: Block, contexts: Any, spaces: Spaces, calibration: Calibration
+    ) -> Floats:
         """r̂ in tiles."""
         whole, rest = divmod(len(block), TILE)
-        out = np.empty((whole + (rest > 0), self.n_actions, TILE))
-        model.fill_tiles(block, out, self.single)
+        out = spaces.take((whole + (rest > 0), self.n_actions, TILE), np.float64)
+        model.fill_tiles(block, contexts, out, self.single)
         self.models.clamp_predictions(out[:whole], calibration)
         if rest:
             last = out[whole, :, :rest].copy()  # without the places that have no event, which must not be counted
@@ -105,7 +136,7 @@ class Preparation:
         return read_only(out)
 
 
-def contexts_of(block: Block) -> NDArray[Any] | Csr:
+def contexts_of(block: Block, spaces: Spaces) -> NDArray[Any] | Csr:
     """Contexts for compiled policies, in read-only arrays, because kernels are compiled for those.
 
     Dense contexts are tiles of float32 or float64. Sparse rows have no index twice: the values of a
@@ -113,13 +144,32 @@ def contexts_of(block: Block) -> NDArray[Any] | Csr:
     """
     rows = block.sparse
     if rows is None:
-        return block.tiles
+        return read_only(_tiles_of(block, spaces))
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
         return Csr(read_only(rows.indptr), read_only(rows.indices), read_only(rows.values), rows.dim)
     size = int(rows.indptr[-1] - rows.indptr[0])
     starts, at, sums = np.empty(len(rows) + 1, np.int64), np.empty(size, np.int32), np.empty(size)
     sparse.add_up(rows.indptr, rows.indices, rows.values, np.zeros(rows.dim, np.int64), starts, at, sums)
     return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
+
+
+def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
+    """Dense contexts in tiles, in float32 if the log has float32, else in float64."""
+    context, start, stop = block.batch.context, block.start, block.stop
+    assert not isinstance(context, Csr)
+    columns = [context] if isinstance(context, np.ndarray) else context
+    whole, rest = divmod(len(block), TILE)
+    kind = np.result_type(*columns) if columns else np.float64
+    out = spaces.take((whole + (rest > 0), block.batch.n_features if columns else 0, TILE), kind)
+    if isinstance(context, np.ndarray):
+        tiles.from_rows(context[start:stop], out)
+        return out
+    middle = stop - rest
+    for j, column in enumerate(context):
+        out[:whole, j] = column[start:middle].reshape(whole, TILE)
+        out[whole:, j, :rest] = column[middle:stop]
+    out[whole:, :, rest:] = 0.0
+    return out
 
 
 def by_event(predictions: Floats) -> Floats:

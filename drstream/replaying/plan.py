@@ -20,7 +20,7 @@ from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online
-from drstream.replaying.chunks import Chunk, Preparation
+from drstream.replaying.chunks import Chunk, Preparation, Spaces
 from drstream.replaying.lanes import Lane, make_lane
 from drstream.replaying.options import LaneOptions, ReplayOptions
 
@@ -64,12 +64,12 @@ class Plan:
         rows = CHUNK_BYTES // self.preparation.event_bytes
         return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
-    def chunks(self, part: Part) -> Iterator[Chunk | Counter[str]]:
+    def chunks(self, spaces: Spaces, part: Part) -> Iterator[Chunk | Counter[str]]:
         """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
         skipped: Counter[str] = Counter()
         for batch in self.reader.batches(part, skipped):
             for block in batch.blocks(self.chunk_rows):
-                yield self.preparation.chunk(block)
+                yield self.preparation.chunk(block, spaces)
         yield skipped
 
 
