@@ -31,6 +31,8 @@ from drstream.kernels.replay import (
 )
 from drstream.kernels.tiles import TILE, add_products
 
+STEP = 32  # scores are computed again from a multiple of this on: vectorised loops take so many at a time
+
 
 class LinearLearner(NamedTuple):
     """A policy with linear scores at work."""
@@ -117,9 +119,9 @@ def learn_linear(events, contexts, lane, learner, first, last):
             if s.t == 0:
                 for j in range(state.shape[0]):
                     state[j] = learner.initial[j]
-                _score(state, learner.tile, 0, actions, place // 8 * 8, scores)
+                _score(state, learner.tile, 0, actions, place // STEP * STEP, scores)
             else:
-                _score(state, learner.tile, a, a + 1, place // 8 * 8, scores)
+                _score(state, learner.tile, a, a + 1, place // STEP * STEP, scores)
             if s.snapshot_space > 0:
                 learner.snapshots[s.snapshots, state.shape[0]] = s.last_weight
                 s.snapshots += 1
