@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from drstream.errors import DrstreamError, PolicyError, parameter, suggest
+from drstream.errors import DrstreamError, PolicyError, parameter, phrase, suggest
 
 
 def is_whole(value: Any) -> bool:
@@ -60,6 +60,15 @@ def one_of(
     """Check that a value is one of these names."""
     if not isinstance(value, str) or value not in names:
         raise error(f"{_named(name, value, who)}: {suggest(str(value), names)}")
+    return value
+
+
+def precision(value: Any) -> str | None:
+    """Check the parameter precision=: None, for that of the contexts, or "float64"."""
+    if value is not None and not (isinstance(value, str) and value == "float64"):
+        by_contexts = phrase("None, which follows the type of the contexts,", "left out, to follow the contexts' type,")
+        double = phrase('"float64"', "float64")
+        raise DrstreamError(f"{parameter('precision', value)}: it must be {by_contexts} or {double}")
     return value
 
 

@@ -95,8 +95,8 @@ def _use_cache(dispatcher: Any) -> None:
 def kernel(*signatures: Any, unordered: bool = False, counted: bool = True) -> Callable[[Function], Function]:
     """Compile for these signatures only, each at its first call, or load it from the cache.
 
-    counted  Whether the kernel counts references to arrays, as it must if it allocates one. The caller holds a reference
-             to each argument anyway.
+    counted  Whether the kernel counts references to arrays, as it must if it allocates one. The caller holds one to
+             each argument anyway.
     """
 
     def declare(function: Function) -> Function:

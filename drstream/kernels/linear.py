@@ -68,6 +68,36 @@ def _score(state, tile, first_action, last_action, first, scores):
         add_products(state, start, tile, 0, first, out)
 
 
+@inlined
+def _probabilities(state, scores, place, pi):
+    for k in range(pi.shape[0]):
+        pi[k] = scores[k, place]
+    from_scores(state, pi)
+
+
+@inlined
+def _learn_from(learner, place, a, r, s):
+    """Learn from the accepted event at this place, after a copy of the state, if copies are wanted."""
+    if s.snapshot_space > 0:
+        for j in range(learner.state.shape[0]):
+            learner.snapshots[s.snapshots, j] = learner.state[j]
+    for j in range(learner.x.shape[0]):
+        learner.x[j] = learner.tile[0, j, place]
+    descend_with(learner.state, learner.x, np.int64(a), r)
+
+
+@inlined
+def _score_again(learner, place, a, s):
+    """After an update: score the action that has learned or, at the start of a replicate, all of them."""
+    first = place // STEP * STEP
+    if s.t == 0:
+        for j in range(learner.state.shape[0]):
+            learner.state[j] = learner.initial[j]
+        _score(learner.state, learner.tile, 0, learner.scores.shape[0], first, learner.scores)
+    else:
+        _score(learner.state, learner.tile, a, a + 1, first, learner.scores)
+
+
 @kernel(
     int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
     int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
@@ -79,7 +109,6 @@ def learn_linear(events, contexts, lane, learner, first, last):
     pi = learner.pi
     scores = learner.scores
     state = learner.state
-    actions = pi.shape[0]
     greedy = state[KIND] == EPSILON_GREEDY
     scored = -1  # the tile that has scores
     for i in range(first, last):
@@ -87,16 +116,14 @@ def learn_linear(events, contexts, lane, learner, first, last):
         if i // TILE != scored:
             scored = i // TILE
             _load(contexts, scored, learner.tile)
-            _score(state, learner.tile, 0, actions, 0, scores)
+            _score(state, learner.tile, 0, pi.shape[0], 0, scores)
         a = events.action[i]
         r = events.reward[i]
         top, best, chance = 0.0, 0, 0.0
         if greedy:
             top, best, chance = greedy_choice(state, scores, place, a)
         if best == 0:
-            for k in range(actions):
-                pi[k] = scores[k, place]
-            from_scores(state, pi)
+            _probabilities(state, scores, place, pi)
             chance = pi[a]
             expected, logged = predictions_of(events.prediction, i, a, pi)
             if improper(pi):
@@ -109,19 +136,9 @@ def learn_linear(events, contexts, lane, learner, first, last):
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
         leave_trace(lane.trace, i, s, accepted)
         if accepted:
-            if s.snapshot_space > 0:
-                for j in range(state.shape[0]):
-                    learner.snapshots[s.snapshots, j] = state[j]
-            for j in range(learner.x.shape[0]):
-                learner.x[j] = learner.tile[0, j, place]
-            descend_with(state, learner.x, np.int64(a), r)
+            _learn_from(learner, place, a, r, s)
             accept(lane, r, events.row[i])
-            if s.t == 0:
-                for j in range(state.shape[0]):
-                    state[j] = learner.initial[j]
-                _score(state, learner.tile, 0, actions, place // STEP * STEP, scores)
-            else:
-                _score(state, learner.tile, a, a + 1, place // STEP * STEP, scores)
+            _score_again(learner, place, a, s)
             if s.snapshot_space > 0:
                 learner.snapshots[s.snapshots, state.shape[0]] = s.last_weight
                 s.snapshots += 1

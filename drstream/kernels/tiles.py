@@ -28,7 +28,7 @@ def from_rows(x, out):
 
 @inlined
 def add_products(weights, start, x, t, first, out):
-    """out[i] += weights[start : start + d] @ x[t, :, i] for the places i >= first, four features at a time, in order."""
+    """out[i] += weights[start : start + d] @ x[t, :, i] for places i >= first, four features at a time, in order."""
     features = x.shape[1]
     whole = features // 4 * 4
     for j in range(0, whole, 4):

@@ -30,6 +30,7 @@ class RewardModel:
     n_actions: int | None = None
     uses_context = True
     columns: tuple[str, ...] = ()
+    single = False  # whether `fill_tiles` can multiply in float32
     fitted_on: Origin | None = None
 
     def fit(self, log: Log) -> Self:

@@ -15,6 +15,7 @@ from drstream.types import Floats
 class LinearModel(Trained, RewardModel):
     """A reward model that predicts link(coef_ @ x + intercept_)."""
 
+    single = True
     coef_: Floats
     intercept_: Floats
     products: Weights  # set by bind

@@ -217,18 +217,19 @@ class CompiledLane(Lane):
     def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
         """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
+        probabilities, update = self.functions
         if not isinstance(contexts, Csr):
             if self.loop is not None:
                 learner = LinearLearner(*self.learner, *self.ahead)
                 return int(self.loop(events, contexts, lane, learner, first, last))
-            return int(kernels.learn(events, contexts, lane, self.learner, *self.functions, first, last))
+            return int(kernels.learn(events, contexts, lane, self.learner, probabilities, update, first, last))
         if not self.sparse:  # other policies use the contexts, this one does not
             none = read_only(np.empty((1, 0, TILE)))
-            return int(kernels.learn(events, none, lane, self.learner, *self.functions, first, last))
+            return int(kernels.learn(events, none, lane, self.learner, probabilities, update, first, last))
         if (most := int(np.diff(contexts.indptr[first : last + 1]).max())) > len(self.learner.x):
             self.learner = self.learner._replace(x=np.empty(most))
         rows = kernels.Rows(contexts.indptr, contexts.indices, contexts.values)
-        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions, first, last))
+        return int(kernels.learn_sparse(events, rows, lane, self.learner, probabilities, update, first, last))
 
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial

@@ -161,7 +161,8 @@ def _replay(
     ahead = max(2, AHEAD_BYTES // (threads * plan.chunk_rows * plan.preparation.event_bytes))
     try:
         with ExitStack() as stack:
-            chunks = stack.enter_context(closing(execution.stream(partial(plan.chunks, Spaces()), parts, threads, ahead)))
+            produce = partial(plan.chunks, Spaces())
+            chunks = stack.enter_context(closing(execution.stream(produce, parts, threads, ahead)))
             pool = None
             if len(lanes) > 1 and threads > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="drstream-lane"))
