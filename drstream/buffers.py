@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, ModelError, PolicyError
-from drstream.kernels import sparse
+from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
-from drstream.kernels.scores import affine_rows
 from drstream.log import Block, Csr
 from drstream.types import Floats
 
@@ -50,6 +49,11 @@ class Weights:
         """The transpose (d, K), for sparse rows."""
         return np.ascontiguousarray(self.matrix.T)
 
+    @cached_property
+    def single(self) -> NDArray[np.float32]:
+        """The matrix in float32, flat."""
+        return self.matrix.reshape(-1).astype(np.float32)
+
     def fill(self, block: Block, out: NDArray[Any]) -> None:
         """out (K, n) <- matrix @ x."""
         sparse_rows = block.sparse
@@ -69,13 +73,14 @@ class Weights:
         most = SMALL // max(1, self.matrix.size)
         return max(1, n) if most >= n or most < FEWEST else 1 << (most.bit_length() - 1)
 
-    def fill_rows(self, block: Block, intercept: Floats, out: Floats) -> None:
-        """out (n, K) <- x @ matrix.T + intercept."""
-        rows = block.sparse
-        if rows is None:
-            affine_rows(self.matrix, intercept, block.by_row, out)
+    def fill_tiles(self, contexts: NDArray[Any] | Csr, intercept: Floats, out: Floats, single: bool) -> None:
+        """out, in tiles <- matrix @ x + intercept; with `single`, dense contexts in float32 make a product in it."""
+        if isinstance(contexts, Csr):
+            copy_to_tiles(self._of_sparse(contexts, intercept).T, out)
+        elif single and contexts.dtype == np.float32:
+            tiles.affine(self.single, intercept.astype(np.float32), contexts, out)
         else:
-            out[:] = self._of_sparse(rows, intercept)
+            tiles.affine(self.matrix.reshape(-1), intercept, contexts, out)
 
     def _of_sparse(self, rows: Csr, intercept: Floats) -> Floats:
         out = np.empty((len(rows), len(self.matrix)))
@@ -127,6 +132,15 @@ def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
         out[start : start + len(piece)] = values.T
 
 
+def copy_to_tiles(values: Floats, out: Floats) -> None:
+    """Copy values (K, n) to tiles (see `kernels/tiles.py`). Places without an event become 0."""
+    actions, events = values.shape
+    whole, rest = divmod(events, tiles.TILE)
+    out[:whole] = values[:, : events - rest].reshape(actions, whole, tiles.TILE).swapaxes(0, 1)
+    out[whole:, :, :rest] = values[:, events - rest :]
+    out[whole:, :, rest:] = 0.0
+
+
 # Checks of probabilities and predictions
 
 
@@ -138,15 +152,15 @@ def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
     return PolicyError(f"{who} gives {what} at {where}: [{values}]. They must be at least 0 and sum to 1")
 
 
-def check_predictions(rhat: Floats, block: Block, *, by_event: bool = False) -> None:
-    """Raise an error unless all predictions are finite. They are (K, n) or, with `by_event`, (n, K)."""
+def check_predictions(rhat: Floats, block: Block) -> None:
+    """Raise an error unless all predictions, (K, n) or in tiles, are finite."""
     first_bad = int(first_not_finite(rhat.reshape(-1)))
     if first_bad >= 0:
-        raise invalid_prediction(first_bad, rhat, block, by_event=by_event)
+        raise invalid_prediction(first_bad, rhat, block)
 
 
-def invalid_prediction(place: int, rhat: Floats, block: Block, *, by_event: bool = False) -> ModelError:
+def invalid_prediction(place: int, rhat: Floats, block: Block) -> ModelError:
     """Return an error about the prediction at this place of the flat array, which is not finite."""
-    row, column = divmod(place, rhat.shape[1])
-    action, event = (column, row) if by_event else (row, column)
-    return ModelError(f"the reward model predicts {rhat[row, column]} for action {action} at {block.where(event)}")
+    *tile, action, event = map(int, np.unravel_index(place, rhat.shape))
+    event += sum(tile) * tiles.TILE
+    return ModelError(f"the reward model predicts {rhat.flat[place]} for action {action} at {block.where(event)}")

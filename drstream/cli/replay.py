@@ -99,6 +99,10 @@ def replay(
     fit: Annotated[float, typer.Option(min=0, max=1, help=FIT_HELP)] = 0.2,
     fit_seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
     confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float64: multiply contexts in float64 for predictions. By default, in their own precision."),
+    ] = None,
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
@@ -151,6 +155,7 @@ def replay(
             shards=shards,
             tracker=tracker,
             confidence=confidence,
+            precision=precision,
             threads=threads,
             progress=True,
         )

@@ -38,6 +38,7 @@ FLAGS: dict[str, Any] = {
     "boundscheck": bool(config.BOUNDSCHECK),
 }
 UNORDERED: dict[str, Any] = {**FLAGS, "fastmath": {"contract", "reassoc", "nsz"}}
+UNCOUNTED: dict[str, Any] = {"_nrt": False}
 
 COMPILED: list[Any] = []  # every kernel that this process has called, for tests that count cache hits
 _one_compiler = threading.RLock()
@@ -47,7 +48,7 @@ def _digest() -> str:
     """Hash of all kernel sources and flags: Numba's own key sees neither a helper's file nor a flag."""
     flags = [
         (name, sorted(value) if isinstance(value, set) else value)
-        for f in (FLAGS, UNORDERED)
+        for f in (FLAGS, UNORDERED, UNCOUNTED)
         for name, value in f.items()
     ]
     digest = hashlib.sha256(repr(flags).encode())  # sorted: a set's order changes with the process
@@ -91,13 +92,17 @@ def _use_cache(dispatcher: Any) -> None:
         logging.getLogger("drstream").debug("kernels are not cached: no writable folder; set NUMBA_CACHE_DIR")
 
 
-def kernel(*signatures: Any, unordered: bool = False) -> Callable[[Function], Function]:
-    """Compile for these signatures only, each at its first call, or load it from the cache."""
+def kernel(*signatures: Any, unordered: bool = False, counted: bool = True) -> Callable[[Function], Function]:
+    """Compile for these signatures only, each at its first call, or load it from the cache.
+
+    counted  Whether the kernel counts references to arrays, as it must if it allocates one. The caller holds one to
+             each argument anyway.
+    """
 
     def declare(function: Function) -> Function:
         if config.DISABLE_JIT:
             return np.errstate(all="ignore")(function)  # compiled code never warns, either
-        flags = UNORDERED if unordered else FLAGS
+        flags = {**(UNORDERED if unordered else FLAGS), **({} if counted else UNCOUNTED)}
         dispatcher: Any = numba.njit(**flags)(function)
         dispatcher.declared = {signature.args: signature for signature in signatures}
         dispatcher.compiler = numba.njit(**flags)(function)  # `dispatcher` never compiles: threads may be calling it

@@ -11,8 +11,10 @@ __all__ = [
     "DOUBLE",
     "F4",
     "F4_2",
+    "F4_3",
     "F4_IN",
     "F4_IN2",
+    "F4_IN3",
     "F8",
     "F8_2",
     "F8_3",
@@ -47,6 +49,8 @@ I8 = Array(int64, 1, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4 = Array(float32, 1, "C")
+F4_3 = Array(float32, 3, "C")
+F4_IN3 = Array(float32, 3, "C", readonly=True)
 F4_IN = Array(float32, 1, "C", readonly=True)
 F4_2 = Array(float32, 2, "C")
 F4_IN2 = Array(float32, 2, "C", readonly=True)

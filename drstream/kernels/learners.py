@@ -14,7 +14,8 @@ from drstream.kernels.sums import dot
 
 HEADER = 8
 N_ACTIONS, UPDATES = 0, 1  # in all headers; the meaning of the other places depends on the policy
-PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC = 2, 3, 4, 5, 6
+PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC, KIND = 2, 3, 4, 5, 6, 7
+EPSILON_GREEDY, BOLTZMANN, SQUARE_CB = 0.0, 1.0, 2.0  # KIND of policies with linear scores
 
 # Linear scores by stochastic gradient descent: K rows of d weights and an intercept. For sparse contexts, the state has
 # d + 1 rows of K instead, the intercepts first: the weights that one entry of a context needs are contiguous.
@@ -105,13 +106,44 @@ def _epsilon_greedy(state, out):
         out[k] = epsilon / out.shape[0] + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
 
 
-@kernel(PROBABILITIES)
+@inlined
+def greedy_choice(state, scores, place, action):
+    """Of the scores (K, TILE) at this place: the largest, how many equal it, and ε-greedy's probability of an action.
+
+    None equals it if it is NaN. Then the probability is wrong.
+    """
+    top = scores[0, place]
+    for k in range(1, scores.shape[0]):
+        top = max(top, scores[k, place])
+    best = 0
+    for k in range(scores.shape[0]):
+        best += scores[k, place] == top
+    epsilon = _decayed(state)
+    pi = epsilon / scores.shape[0] + (scores[action, place] == top) * ((1.0 - epsilon) / max(best, 1))
+    return top, best, pi
+
+
+@inlined
+def greedy_reward(state, scores, place, top, best, predictions, tile):
+    """r̂(x, π) of ε-greedy; 0 without a model."""
+    if predictions.shape[1] == 0:
+        return 0.0
+    total = 0.0
+    chosen = 0.0
+    for k in range(scores.shape[0]):
+        total += predictions[tile, k, place]
+        chosen += (scores[k, place] == top) * predictions[tile, k, place]
+    epsilon = _decayed(state)
+    return epsilon / scores.shape[0] * total + (1.0 - epsilon) / best * chosen
+
+
+@kernel(PROBABILITIES, counted=False)
 def epsilon_greedy(state, x, out):
     _scores(state, x, out)
     _epsilon_greedy(state, out)
 
 
-@kernel(SPARSE_PROBABILITIES)
+@kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_epsilon_greedy(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
     _epsilon_greedy(state, out)
@@ -130,13 +162,13 @@ def _boltzmann(state, out):
         out[k] /= total
 
 
-@kernel(PROBABILITIES)
+@kernel(PROBABILITIES, counted=False)
 def boltzmann(state, x, out):
     _scores(state, x, out)
     _boltzmann(state, out)
 
 
-@kernel(SPARSE_PROBABILITIES)
+@kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_boltzmann(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
     _boltzmann(state, out)
@@ -156,16 +188,27 @@ def _square_cb(state, out):
     out[best] = 1.0 - total
 
 
-@kernel(PROBABILITIES)
+@kernel(PROBABILITIES, counted=False)
 def square_cb(state, x, out):
     _scores(state, x, out)
     _square_cb(state, out)
 
 
-@kernel(SPARSE_PROBABILITIES)
+@kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_square_cb(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
     _square_cb(state, out)
+
+
+@inlined
+def from_scores(state, out):
+    """Turn linear scores into probabilities, for any KIND of policy."""
+    if state[KIND] == EPSILON_GREEDY:
+        _epsilon_greedy(state, out)
+    elif state[KIND] == BOLTZMANN:
+        _boltzmann(state, out)
+    else:
+        _square_cb(state, out)
 
 
 @inlined
@@ -182,8 +225,8 @@ def _pace(state, score, size, reward):
     return rate * (reward - score) / (1.0 + rate * curvature * size)
 
 
-@kernel(UPDATE)
-def descend(state, x, action, reward):
+@inlined
+def descend_with(state, x, action, reward):
     start = HEADER + action * (x.shape[0] + 1)
     pace = _pace(state, _affine(state, start, x), dot(x, x) + 1.0, reward)
     for j in range(x.shape[0]):
@@ -192,7 +235,12 @@ def descend(state, x, action, reward):
     state[UPDATES] += 1.0
 
 
-@kernel(SPARSE_UPDATE)
+@kernel(UPDATE, counted=False)
+def descend(state, x, action, reward):
+    descend_with(state, x, action, reward)
+
+
+@kernel(SPARSE_UPDATE, counted=False)
 def sparse_descend(state, indices, values, action, reward):
     """No index may occur twice, or |x|² would be wrong."""
     actions = np.int64(state[N_ACTIONS])
@@ -216,7 +264,7 @@ def _feature(x, i):
     return x[i] if i < x.shape[0] else 1.0
 
 
-@kernel(PROBABILITIES)
+@kernel(PROBABILITIES, counted=False)
 def lin_ucb(state, x, out):
     size = x.shape[0] + 1
     for k in range(out.shape[0]):
@@ -250,7 +298,7 @@ def lin_ucb_update(state, x, action, reward):
 # Policies without contexts. The state has for each action a count and a sum of rewards, or a log-weight.
 
 
-@kernel(PROBABILITIES)
+@kernel(PROBABILITIES, counted=False)
 def ucb1(state, x, out):
     """Takes every action once, then the one with the largest upper bound (Auer, Cesa-Bianchi, Fischer 2002)."""
     actions = out.shape[0]
@@ -264,7 +312,7 @@ def ucb1(state, x, out):
     _take_best(out)
 
 
-@kernel(UPDATE)
+@kernel(UPDATE, counted=False)
 def ucb1_update(state, x, action, reward):
     actions = np.int64(state[N_ACTIONS])
     state[HEADER + action] += 1.0
@@ -289,7 +337,7 @@ def _exp3_total(state, actions):
     return top, total
 
 
-@kernel(PROBABILITIES)
+@kernel(PROBABILITIES, counted=False)
 def exp3(state, x, out):
     """Exponential weights mixed with the uniform distribution (Auer, Cesa-Bianchi, Freund, Schapire 2002)."""
     actions = out.shape[0]
@@ -298,7 +346,7 @@ def exp3(state, x, out):
         out[k] = _exp3_probability(state, k, actions, top, total)
 
 
-@kernel(UPDATE)
+@kernel(UPDATE, counted=False)
 def exp3_update(state, x, action, reward):
     actions = np.int64(state[N_ACTIONS])
     top, total = _exp3_total(state, actions)

@@ -15,11 +15,12 @@ from drstream.kernels import masses, quantiles
 from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import (
     DOUBLE,
-    F4_IN2,
+    F4_IN3,
     F8,
     F8_2,
     F8_IN,
     F8_IN2,
+    F8_IN3,
     I4_IN,
     I8_IN,
     SINGLE,
@@ -32,6 +33,7 @@ from drstream.kernels._types import (
 )
 from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.sums import two_sum
+from drstream.kernels.tiles import TILE
 
 ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
 DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
@@ -131,7 +133,7 @@ class Events(NamedTuple):
     propensity: Any
     uniform: Any  # u_k
     row: Any  # numbers in the log
-    prediction: Any  # r̂, (n, K); (n, 0) stands for r̂ = 0
+    prediction: Any  # r̂ in tiles; those of no action stand for r̂ = 0
 
 
 class Rows(NamedTuple):
@@ -177,7 +179,7 @@ class Learner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
 
-EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN2)
+EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3)
 LANE_TYPE = named(
     LaneArrays, record(LANE), quantiles.TRACKER, masses.TRACKER, F8, F8, record(CURVE), record(REPLICATE), F8_2
 )
@@ -327,7 +329,7 @@ def _end_pilot(lane):
     _begin(lane)
 
 
-@kernel(void(LANE_TYPE))
+@kernel(void(LANE_TYPE), counted=False)
 def end_pilot(lane):
     """End the pilot before its T steps are complete. The next event begins the first replicate."""
     s = lane.state[0]
@@ -368,7 +370,7 @@ def _add_to_curve(s, curve):
 
 
 @inlined
-def _improper(pi):
+def improper(pi):
     total = 0.0
     least = 0.0
     for k in range(pi.shape[0]):
@@ -378,7 +380,7 @@ def _improper(pi):
 
 
 @inlined
-def _leave_trace(trace, i, s, accepted):
+def leave_trace(trace, i, s, accepted):
     """Write what a grid of simulations wants to know about event i, if there is one and the pilot is over."""
     if trace.shape[0] > 0 and s.pilot == 0:
         trace[i, 0] = s.c
@@ -387,45 +389,47 @@ def _leave_trace(trace, i, s, accepted):
 
 
 @inlined
-def _predictions(predictions, i, a, pi):
+def predictions_of(predictions, i, a, pi):
     """r̂(x_i, π) and r̂(x_i, a); 0 without a model."""
     if predictions.shape[1] == 0:
         return 0.0, 0.0
+    tile = i // TILE
+    place = i % TILE
     expected = 0.0
     for k in range(pi.shape[0]):
-        expected += pi[k] * predictions[i, k]
-    return expected, predictions[i, a]
+        expected += pi[k] * predictions[tile, k, place]
+    return expected, predictions[tile, a, place]
 
 
 @helper
-def learn_with(events, contexts, rows, lane, learner, probabilities, update):
-    """The loop for either contexts (n, d) or sparse rows; the other is None.
+def learn_with(events, contexts, rows, lane, learner, probabilities, update, first, last):
+    """The loop for either contexts in tiles or sparse rows; the other is None.
 
     Numba removes the code for the argument that is None, so one loop serves both, without a branch.
     """
     s = lane.state[0]
     x = learner.x
     pi = learner.pi
-    for i in range(events.action.shape[0]):
+    for i in range(first, last):
         if contexts is not None:
             for j in range(x.shape[0]):
-                x[j] = contexts[i, j]
+                x[j] = contexts[i // TILE, j, i % TILE]
             probabilities(learner.state, x, pi)
         if rows is not None:
-            first = rows.indptr[i]
-            last = rows.indptr[i + 1]
-            for j in range(last - first):
-                x[j] = rows.values[first + j]
-            probabilities(learner.state, rows.indices[first:last], x[: last - first], pi)
-        if _improper(pi):
+            start = rows.indptr[i]
+            end = rows.indptr[i + 1]
+            for j in range(end - start):
+                x[j] = rows.values[start + j]
+            probabilities(learner.state, rows.indices[start:end], x[: end - start], pi)
+        if improper(pi):
             s.improper = 1
             return i
         a = events.action[i]
         r = events.reward[i]
-        expected, logged = _predictions(events.prediction, i, a, pi)
+        expected, logged = predictions_of(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        _leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, accepted)
         if accepted:
             if s.snapshot_space > 0:
                 for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
@@ -433,9 +437,9 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
             if contexts is not None:
                 update(learner.state, x, np.int64(a), r)
             if rows is not None:
-                first = rows.indptr[i]
-                last = rows.indptr[i + 1]
-                update(learner.state, rows.indices[first:last], x[: last - first], np.int64(a), r)
+                start = rows.indptr[i]
+                end = rows.indptr[i + 1]
+                update(learner.state, rows.indices[start:end], x[: end - start], np.int64(a), r)
             accept(lane, r, events.row[i])
             if s.t == 0:
                 for j in range(learner.state.shape[0]):
@@ -445,37 +449,39 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update):
                 s.snapshots += 1
             if s.replicates == s.most_replicates or (s.snapshot_space > 0 and s.snapshots == s.snapshot_space):
                 return i + 1
-    return events.action.shape[0]
+    return last
 
 
-_LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE)
+_LEARNER = LEARNER_TYPE, function(PROBABILITIES), function(UPDATE), int64, int64
 
 
 @kernel(
-    int64(EVENTS_TYPE, F4_IN2, LANE_TYPE, *_LEARNER),
-    int64(EVENTS_TYPE, F8_IN2, LANE_TYPE, *_LEARNER),
+    int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, *_LEARNER),
+    int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, *_LEARNER),
+    counted=False,
 )
-def learn(events, contexts, lane, learner, probabilities, update):
-    """Replay a chunk with a compiled policy. Returns how many events were taken.
+def learn(events, contexts, lane, learner, probabilities, update, first, last):
+    """Replay events first, ..., last - 1 with a compiled policy. Returns the event after the last one taken.
 
     It stops early when all replicates are complete, at invalid probabilities, and when `snapshots` is full.
     """
-    return learn_with(events, contexts, None, lane, learner, probabilities, update)
+    return learn_with(events, contexts, None, lane, learner, probabilities, update, first, last)
 
 
-_SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE)
+_SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE), int64, int64
 
 
 @kernel(
     int64(EVENTS_TYPE, named(Rows, *SINGLE), LANE_TYPE, *_SPARSE_LEARNER),
     int64(EVENTS_TYPE, named(Rows, *DOUBLE), LANE_TYPE, *_SPARSE_LEARNER),
+    counted=False,
 )
-def learn_sparse(events, rows, lane, learner, probabilities, update):
+def learn_sparse(events, rows, lane, learner, probabilities, update, first, last):
     """`learn` for sparse contexts. learner.x has space for the values of any row."""
-    return learn_with(events, None, rows, lane, learner, probabilities, update)
+    return learn_with(events, None, rows, lane, learner, probabilities, update, first, last)
 
 
-@kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64))
+@kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64), counted=False)
 def replay_given(events, lane, pi, first, learning):
     """Replay events first, first + 1, ... with probabilities pi (n, K); returns the event after the last one taken.
 
@@ -484,15 +490,15 @@ def replay_given(events, lane, pi, first, learning):
     s = lane.state[0]
     for j in range(pi.shape[0]):
         i = first + j
-        if _improper(pi[j]):
+        if improper(pi[j]):
             s.improper = 1
             return i
         a = events.action[i]
         r = events.reward[i]
-        expected, logged = _predictions(events.prediction, i, a, pi[j])
+        expected, logged = predictions_of(events.prediction, i, a, pi[j])
         event = Event(pi[j, a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        _leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, accepted)
         if accepted:
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel
-from drstream.kernels._types import F4_IN2, F8_2, F8_IN, F8_IN2, I4_IN, void
+from drstream.kernels._types import F8_2, F8_IN, I4_IN, void
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 # exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
@@ -189,27 +189,3 @@ def add_column(matrix, column):
         row = matrix[k]
         for i in range(row.shape[0]):
             row[i] += column[k]
-
-
-@kernel(void(F8_IN2, F8_IN, F4_IN2, F8_2), void(F8_IN2, F8_IN, F8_IN2, F8_2), unordered=True)
-def affine_rows(weights, intercept, x, out):
-    """out (n, K) = x (n, d) @ weights (K, d).T + intercept, four rows at a time: BLAS takes twice as long at K = 10."""
-    last = x.shape[0] - 1
-    for i in range(0, x.shape[0], 4):
-        j, k, m = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-        xi, xj, xk, xm = x[i], x[j], x[k], x[m]
-        for a in range(weights.shape[0]):
-            w = weights[a]
-            wi = intercept[a]
-            wj = intercept[a]
-            wk = intercept[a]
-            wm = intercept[a]
-            for feature in range(w.shape[0]):
-                wi += w[feature] * xi[feature]
-                wj += w[feature] * xj[feature]
-                wk += w[feature] * xk[feature]
-                wm += w[feature] * xm[feature]
-            out[i, a] = wi
-            out[j, a] = wj
-            out[k, a] = wk
-            out[m, a] = wm

@@ -130,7 +130,6 @@ class Block:
     stop: int
     _features: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False)  # by type
     _matrix: Any = field(default=None, repr=False)
-    _by_row: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -190,7 +189,7 @@ class Block:
 
     @property
     def sparse(self) -> Csr | None:
-        """Sparse contexts; None if contexts are dense. `features` and `by_row` are for dense contexts only."""
+        """Sparse contexts; None if contexts are dense. `features` is for dense contexts only."""
         context = self.batch.context
         return context.rows(self.start, self.stop) if isinstance(context, Csr) else None
 
@@ -240,11 +239,3 @@ class Block:
         if isinstance(context, np.ndarray) and context.dtype == kind and context.flags.c_contiguous:
             return context[self.start : self.stop]
         return None
-
-    @property
-    def by_row(self) -> NDArray[Any]:
-        """Contexts (n, d), contiguous by row, in float32 if the log has float32, else in float64."""
-        if self._by_row is None:
-            kind = np.float32 if self.matrix.dtype == np.float32 else np.float64
-            self._by_row = np.ascontiguousarray(self.matrix, dtype=kind)
-        return self._by_row

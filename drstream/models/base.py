@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import fill_by_pieces, fill_from
+from drstream.buffers import PIECE, copy_to_tiles, fill_from
 from drstream.errors import ModelError, parameter
+from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.rows import Origin
@@ -29,6 +30,7 @@ class RewardModel:
     n_actions: int | None = None
     uses_context = True
     columns: tuple[str, ...] = ()
+    single = False  # whether `fill_tiles` can multiply in float32
     fitted_on: Origin | None = None
 
     def fit(self, log: Log) -> Self:
@@ -54,9 +56,17 @@ class RewardModel:
         """out[a, i] <- r̂(x_i, a)."""
         fill_from(self.predict, "the reward model", ModelError, block, out)
 
-    def fill_rows(self, block: Block, out: Floats) -> None:
-        """out[i, a] <- r̂(x_i, a)."""
-        fill_by_pieces(self, block, out)
+    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+        """The same in tiles (see `kernels/tiles.py`).
+
+        contexts  Those of the block, in tiles or sparse.
+        single    Whether float32 contexts may be multiplied in float32.
+        """
+        for piece in block.pieces(PIECE):
+            values = np.empty((out.shape[1], len(piece)))
+            self.fill(piece, values)
+            first = (piece.start - block.start) // TILE
+            copy_to_tiles(values, out[first : first + -(-len(piece) // TILE)])
 
 
 class Constant(RewardModel):

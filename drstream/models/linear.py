@@ -17,6 +17,7 @@ class LinearModel(Trained, RewardModel):
     """A reward model that predicts link(coef_ @ x + intercept_)."""
 
     linked = IDENTITY  # what `link` is, for kernels
+    single = True
     coef_: Floats
     intercept_: Floats
     products: Weights  # set by bind
@@ -43,6 +44,6 @@ class LinearModel(Trained, RewardModel):
         add_column(out, self.intercept_)
         self.link(out)
 
-    def fill_rows(self, block: Block, out: Floats) -> None:
-        self.products.fill_rows(block, self.intercept_, out)
+    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+        self.products.fill_tiles(contexts, self.intercept_, out, single)
         self.link(out)

@@ -22,7 +22,7 @@ from drstream.models.binding import ModelInputs
 from drstream.planning.result import Simulation
 from drstream.planning.sample import Sample, take_sample
 from drstream.policies.online import Compiled, Fixed
-from drstream.replaying.chunks import Chunk
+from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.lanes import Lane
 from drstream.replaying.needed import FAILURE, events_needed, longest_horizon, replicates_expected
 from drstream.replaying.options import ReplayOptions
@@ -47,7 +47,8 @@ def simulate(
     sample = _that_fits(sample, plan)
     with execution.one_blas_thread():
         runs = [
-            [c for c in plan.chunks(part) if isinstance(c, Chunk)] for part in sample.log.parts(plan.reader.columns)
+            [c for c in plan.chunks(Spaces(), part) if isinstance(c, Chunk)]
+            for part in sample.log.parts(plan.reader.columns)
         ]
         chunks = [chunk for run in runs for chunk in run]
         halves = [[chunk for run in runs[half::2] for chunk in run] for half in (0, 1)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from drstream.errors import PolicyError, suggest
 from drstream.kernels import learners
+from drstream.kernels.linear import learn_linear
 from drstream.parameters import number
 from drstream.policies.online import Compiled
 from drstream.types import Floats
@@ -32,6 +33,7 @@ class _Linear(Compiled):
     divided by 1 + rate |x|², as an implicit step is (Toulis, Airoldi 2017), so that large features do no harm.
     """
 
+    kind: float  # which policy the state is of, for `learn_linear`
     update = staticmethod(learners.descend)
     sparse_update = staticmethod(learners.sparse_descend)
 
@@ -58,6 +60,7 @@ class _Linear(Compiled):
             learners.RATE: self.learning_rate,
             learners.RATE_DECAY: self.learning_rate_decay,
             learners.LOGISTIC: float(self.loss == "logistic"),
+            learners.KIND: self.kind,
         }
         return _state(n_actions, header, n_actions * (n_features + 1))
 
@@ -71,6 +74,8 @@ class EpsilonGreedy(_Linear):
 
     probabilities = staticmethod(learners.epsilon_greedy)
     sparse_probabilities = staticmethod(learners.sparse_epsilon_greedy)
+    loop = staticmethod(learn_linear)
+    kind = learners.EPSILON_GREEDY
 
     def __init__(
         self,
@@ -97,6 +102,8 @@ class Boltzmann(_Linear):
 
     probabilities = staticmethod(learners.boltzmann)
     sparse_probabilities = staticmethod(learners.sparse_boltzmann)
+    loop = staticmethod(learn_linear)
+    kind = learners.BOLTZMANN
 
     def __init__(
         self,
@@ -124,6 +131,8 @@ class SquareCB(_Linear):
 
     probabilities = staticmethod(learners.square_cb)
     sparse_probabilities = staticmethod(learners.sparse_square_cb)
+    loop = staticmethod(learn_linear)
+    kind = learners.SQUARE_CB
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class Compiled:
 
     uses_context = True
     unit_rewards = False  # whether it assumes rewards in [0, 1]; if they are not, the result has a note
+    loop: Any = None  # kernel that replays this policy faster than with a call for each event, for dense contexts
     word = ""  # name on the command line; by default the class name in lower case, e.g. epsilon-greedy
 
     def __repr__(self) -> str:
@@ -85,6 +86,11 @@ class Compiled:
             )
         forms = SPARSE if sparse else DENSE
         return [_compile(getattr(kind, f), signature, wanted, f"{who}.{f}", checked) for f, signature, wanted in forms]
+
+    def own_loop(self) -> Any:
+        """Return `loop`, unless a subclass has functions of its own that it does not know."""
+        own = not any(_older(type(self), "loop", function) for function, *_ in DENSE)
+        return type(self).loop if own else None
 
     def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
         state = self.initial_state(n_actions, n_features)

@@ -6,19 +6,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream import sampling
 from drstream.buffers import check_predictions, fill_by_pieces
 from drstream.kernels import replay as kernels
-from drstream.kernels import sparse
-from drstream.log import Block, Csr
+from drstream.kernels import sparse, tiles
+from drstream.kernels.tiles import TILE
+from drstream.log import Block, Csr, Log
+from drstream.log.columns import numbers
+from drstream.log.schema import is_list
+from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
 
 SPARSE_FEATURES = 100  # assumed number of nonzero features in a sparse context, for the size of chunks
+
+
+class Spaces:
+    """Arrays for chunks, used again and again: new memory for each would take 50 ns an event. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[Any, ...], list[NDArray[Any]]] = {}
+
+    def take(self, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+        try:
+            return self._free[shape, np.dtype(kind)].pop()
+        except (KeyError, IndexError):
+            return np.empty(shape, kind)
+
+    def give(self, view: NDArray[Any]) -> None:
+        """Take back an array, by a view of all of it."""
+        if view.size and view.base is not None:
+            self._free.setdefault((view.shape, view.dtype), []).append(view.base)
 
 
 @dataclass
@@ -29,12 +52,20 @@ class Chunk:
     rows: Ints
     action: NDArray[np.int32]
     reward: Floats
-    contexts: NDArray[Any] | Csr  # from `contexts_of`; (n, 0) if no compiled policy uses them
+    contexts: NDArray[Any] | Csr  # from `contexts_of`, without features if no compiled policy uses them
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
-    predictions: Floats  # r̂, (n, K) or (n, 0)
+    predictions: Floats  # r̂ in tiles of K actions, or of none
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
     calibration: Calibration  # of the predictions
+
+    spaces: Spaces  # where its largest arrays come from
+
+    def release(self) -> None:
+        """Give the space of contexts and predictions to another chunk. This one must not be used any more."""
+        if not isinstance(self.contexts, Csr):
+            self.spaces.give(self.contexts)
+        self.spaces.give(self.predictions)
 
     def events(self, seed: int) -> kernels.Events:
         columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
@@ -55,6 +86,7 @@ class Preparation:
     for_compiled: bool  # some compiled policy uses contexts
     for_python: bool  # some policy is Python code
     typical_reward: float
+    single: bool  # whether linear models multiply contexts in float32 in float32
 
     @property
     def event_bytes(self) -> int:
@@ -63,30 +95,48 @@ class Preparation:
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
-    def chunk(self, block: Block) -> Chunk:
+    def precision(self, log: Log) -> str:
+        """The type of the products that make predictions."""
+        kinds = [log.source.schema.field(name).type for name in log.roles.context]
+        empty = [numbers(pa.array([], kind.value_type if is_list(kind) else kind)) for kind in kinds]
+        singly = self.single and self.models.model is not None and self.models.model.single and not self.sparse
+        return "float32" if singly and empty and np.result_type(*empty) == np.float32 else "float64"
+
+    def chunk(self, block: Block, spaces: Spaces) -> Chunk:
         rows, action, reward = block.rows, block.action, block.reward
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
-        contexts: NDArray[Any] | Csr = contexts_of(block) if self.for_compiled else read_only(np.empty((len(rows), 0)))
+        contexts: NDArray[Any] | Csr = NO_CONTEXTS
+        if self.for_compiled or (self.models.model is not None and self.models.model.uses_context):
+            contexts = contexts_of(block, spaces)
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
         calibration = Calibration(self.typical_reward)
-        predictions = np.empty((len(rows), 0))
+        predictions = NO_PREDICTIONS
         if self.models.model is not None:
-            predictions = self._predict(block, len(rows), calibration)
-            calibration.add(predictions[np.arange(len(rows)), action], reward, self.models.unpredicted(block))
+            predictions = self._predict(self.models.model, block, contexts, spaces, calibration)
+            logged = np.empty(len(rows))
+            tiles.of_actions(predictions, action, logged)
+            calibration.add(logged, reward, self.models.unpredicted(block))
         propensity = self.models.propensities_of_many(block, self.n_actions)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
-        return Chunk(block, rows, action, reward, contexts, uniforms, propensity, predictions, fixed, calibration)
+        columns = rows, action, reward, contexts, uniforms, propensity, predictions
+        return Chunk(block, *columns, fixed, calibration, spaces)
 
-    def _predict(self, block: Block, events: int, calibration: Calibration) -> Floats:
-        """r̂ (n, K), event by event."""
-        assert self.models.model is not None
-        out = np.empty((events, self.n_actions))
-        self.models.model.fill_rows(block, out)
-        self.models.clamp_predictions(out, calibration)
-        check_predictions(out, block, by_event=True)
+    def _predict(
+        self, model: RewardModel, block: Block, contexts: Any, spaces: Spaces, calibration: Calibration
+    ) -> Floats:
+        """r̂ in tiles."""
+        whole, rest = divmod(len(block), TILE)
+        out = spaces.take((whole + (rest > 0), self.n_actions, TILE), np.float64)
+        model.fill_tiles(block, contexts, out, self.single)
+        self.models.clamp_predictions(out[:whole], calibration)
+        if rest:
+            last = out[whole, :, :rest].copy()  # without the places that have no event, which must not be counted
+            self.models.clamp_predictions(last, calibration)
+            out[whole, :, :rest] = last
+        check_predictions(out, block)
         return read_only(out)
 
     def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
@@ -96,15 +146,15 @@ class Preparation:
         return read_only(out)
 
 
-def contexts_of(block: Block) -> NDArray[Any] | Csr:
+def contexts_of(block: Block, spaces: Spaces) -> NDArray[Any] | Csr:
     """Contexts for compiled policies, in read-only arrays, because kernels are compiled for those.
 
-    Dense contexts are (n, d), float32 or float64, row after row. Sparse rows have no index twice: the values of a
+    Dense contexts are tiles of float32 or float64. Sparse rows have no index twice: the values of a
     repeated index are added up, because a policy that squares values would get them wrong.
     """
     rows = block.sparse
     if rows is None:
-        return read_only(block.by_row)
+        return read_only(_tiles_of(block, spaces))
     if sparse.first_unsorted(rows.indptr, rows.indices) < 0:
         return Csr(read_only(rows.indptr), read_only(rows.indices), read_only(rows.values), rows.dim)
     size = int(rows.indptr[-1] - rows.indptr[0])
@@ -113,8 +163,36 @@ def contexts_of(block: Block) -> NDArray[Any] | Csr:
     return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
 
 
+def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
+    """Dense contexts in tiles, in float32 if the log has float32, else in float64."""
+    context, start, stop = block.batch.context, block.start, block.stop
+    assert not isinstance(context, Csr)
+    columns = [context] if isinstance(context, np.ndarray) else context
+    whole, rest = divmod(len(block), TILE)
+    kind = np.result_type(*columns) if columns else np.float64
+    out = spaces.take((whole + (rest > 0), block.batch.n_features if columns else 0, TILE), kind)
+    if isinstance(context, np.ndarray):
+        tiles.from_rows(context[start:stop], out)
+        return out
+    middle = stop - rest
+    for j, column in enumerate(context):
+        out[:whole, j] = column[start:middle].reshape(whole, TILE)
+        out[whole:, j, :rest] = column[middle:stop]
+    out[whole:, :, rest:] = 0.0
+    return out
+
+
+def by_event(predictions: Floats) -> Floats:
+    """Predictions (n, K) from tiles; n is a multiple of their size."""
+    return predictions.swapaxes(1, 2).reshape(-1, predictions.shape[1])
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view. For Numba, tuples of writable and of read-only arrays have different types."""
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+NO_CONTEXTS = read_only(np.empty((0, 0, TILE)))
+NO_PREDICTIONS = read_only(np.empty((0, 0, TILE)))

@@ -21,9 +21,11 @@ from drstream.buffers import check_shape, invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.kernels import masses, quantiles
 from drstream.kernels import replay as kernels
+from drstream.kernels.linear import LinearLearner
+from drstream.kernels.tiles import TILE
 from drstream.log import Csr
 from drstream.policies.online import Compiled, Fixed
-from drstream.replaying.chunks import Chunk, Preparation, read_only
+from drstream.replaying.chunks import Chunk, Preparation, by_event, read_only
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.snapshots import Recorded, Recorder
@@ -106,7 +108,7 @@ class Lane:
         if self.recorder is not None:
             taken = int(state.all_events) - before
             complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
-            columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predictions[:taken]
+            columns = chunk.propensity[:taken], chunk.reward[:taken], by_event(chunk.predictions)[:taken]
             self.recorder.pass_over(*columns, complete)
 
     def _arrays(self) -> kernels.LaneArrays:
@@ -201,28 +203,33 @@ class CompiledLane(Lane):
         features = self.preparation.n_features if self.policy.uses_context else 0
         self.sparse = self.preparation.sparse and features > 0
         self.functions = self.policy.functions(name, self.sparse, self.debug)
+        self.loop = None if self.sparse or features == 0 else self.policy.own_loop()
         initial = self.policy.checked_state(name, actions, features)
         x = np.empty(0 if self.sparse else features)
         size = len(initial) + 1
         space = 0 if self.recorder is None else max(min(SNAPSHOTS, SNAPSHOT_BYTES // (8 * size)), 1)
         self.state.snapshot_space = space
-        snapshots = np.empty((space, size))
-        self.learner = kernels.Learner(initial.copy(), read_only(initial), x, np.zeros(actions), snapshots)
+        self.learner = kernels.Learner(
+            initial.copy(), read_only(initial), x, np.zeros(actions), np.empty((space, size))
+        )
+        self.ahead = np.empty((1, len(x), TILE)), np.empty((actions, TILE))  # contexts and scores of a tile
 
     def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
-        """Replay events first, ..., last - 1 of the chunk. Return how many events were taken."""
+        """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
-        events = kernels.Events(*(column[first:last] for column in events))
-        lane = lane._replace(trace=lane.trace[first:last])
+        probabilities, update = self.functions
         if not isinstance(contexts, Csr):
-            return int(kernels.learn(events, contexts[first:last], lane, self.learner, *self.functions))
+            if self.loop is not None:
+                learner = LinearLearner(*self.learner, *self.ahead)
+                return int(self.loop(events, contexts, lane, learner, first, last))
+            return int(kernels.learn(events, contexts, lane, self.learner, probabilities, update, first, last))
         if not self.sparse:  # other policies use the contexts, this one does not
-            none = read_only(np.empty((last - first, 0)))
-            return int(kernels.learn(events, none, lane, self.learner, *self.functions))
+            none = read_only(np.empty((1, 0, TILE)))
+            return int(kernels.learn(events, none, lane, self.learner, probabilities, update, first, last))
         if (most := int(np.diff(contexts.indptr[first : last + 1]).max())) > len(self.learner.x):
             self.learner = self.learner._replace(x=np.empty(most))
-        rows = kernels.Rows(contexts.indptr[first : last + 1], contexts.indices, contexts.values)
-        return int(kernels.learn_sparse(events, rows, lane, self.learner, *self.functions))
+        rows = kernels.Rows(contexts.indptr, contexts.indices, contexts.values)
+        return int(kernels.learn_sparse(events, rows, lane, self.learner, probabilities, update, first, last))
 
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial
@@ -232,7 +239,7 @@ class CompiledLane(Lane):
         before = int(state.all_events) - first
         while first < last and not self.done:  # once, unless states are recorded
             try:
-                first += self._learn(chunk, events, lane, first, last)
+                first = self._learn(chunk, events, lane, first, last)
             except Exception as error:
                 i = min(int(state.all_events) - before, len(chunk.rows) - 1)
                 where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"

@@ -42,6 +42,7 @@ class Keywords(TypedDict, total=False):
     fold_seed: int
     clamp: Any
     confidence: float
+    precision: str | None
     on_bad_row: str | None
     threads: int | None
     executor: Executor | None

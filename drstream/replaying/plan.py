@@ -20,7 +20,7 @@ from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import Compiled, Fixed, as_online
-from drstream.replaying.chunks import Chunk, Preparation
+from drstream.replaying.chunks import Chunk, Preparation, Spaces
 from drstream.replaying.lanes import Lane, make_lane
 from drstream.replaying.options import LaneOptions, ReplayOptions
 
@@ -40,6 +40,7 @@ class Plan:
     shards: int
     share: float  # of the rows of a part that splits leave
     debug: bool
+    precision: str  # of the products that make predictions
 
     def lanes(self, stop: threading.Event, shard: int, rows: int | None) -> list[Lane]:
         """The lanes of a shard of so many rows, if their number is known."""
@@ -64,17 +65,23 @@ class Plan:
         rows = CHUNK_BYTES // self.preparation.event_bytes
         return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
 
-    def chunks(self, part: Part) -> Iterator[Chunk | Counter[str]]:
+    def chunks(self, spaces: Spaces, part: Part) -> Iterator[Chunk | Counter[str]]:
         """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
         skipped: Counter[str] = Counter()
         for batch in self.reader.batches(part, skipped):
             for block in batch.blocks(self.chunk_rows):
-                yield self.preparation.chunk(block)
+                yield self.preparation.chunk(block, spaces)
         yield skipped
 
 
 def make_plan(
-    log: Log, named: Mapping[Any, Any], inputs: ModelInputs, options: ReplayOptions, workers: Workers, debug: bool
+    log: Log,
+    named: Mapping[Any, Any],
+    inputs: ModelInputs,
+    options: ReplayOptions,
+    workers: Workers,
+    debug: bool,
+    precision: str | None = None,
 ) -> Plan:
     """Bind policies and models to the log, and find out what to read from it."""
     policies = {str(name): as_online(policy, str(name)) for name, policy in named.items()}
@@ -126,10 +133,12 @@ def make_plan(
         for_compiled=for_compiled,
         for_python=for_python,
         typical_reward=log.typical_reward,
+        single=precision is None,
     )
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
-    return Plan(bound, lanes, preparation, reader, grids, int(options.shards), log.share, debug)
+    shape = grids, int(options.shards), log.share
+    return Plan(bound, lanes, preparation, reader, *shape, debug, preparation.precision(log))
 
 
 def _bind(policy: Any, name: str, log: Log) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
+from drstream import parameters
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
@@ -109,6 +110,7 @@ def replay(
     fold_seed: int = 0,
     clamp: Any = None,
     confidence: float = 0.95,
+    precision: str | None = None,
     on_bad_row: str | None = None,
     threads: int | None = None,
     executor: Executor | None = None,
@@ -140,6 +142,8 @@ def replay(
     shards      Number of contiguous runs of row groups that are replayed independently, perhaps in parallel.
     tracker     With q, how the quantile is tracked: "exact", "sketch" (constant memory), or "auto", which is exact
                 until it holds 8 million values.
+    precision   None: contexts in float32 are multiplied in float32 for predictions of linear models, others in float64.
+                "float64": always in float64. Sums, weights and what policies learn are in float64 either way.
     debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
                 stays within the bounds of its arrays.
 
@@ -164,11 +168,11 @@ def replay(
     workers = Workers.of(threads, executor, progress)
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     inputs = inputs.needed(model=method != "rs", propensity=True)
-    plan = make_plan(log, named, inputs, options, workers, debug)
+    plan = make_plan(log, named, inputs, options, workers, debug, parameters.precision(precision))
     outcomes, sums = sharding.run(plan, log, workers)
     models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
     runs = [
-        Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards)
+        Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards, plan.precision)
         for lane, outcome in zip(plan.lane_options, outcomes, strict=True)
     ]
     if plan.grids:
@@ -208,7 +212,7 @@ def record(
     (outcome,), sums = sharding.run(plan, log, replace(workers, executor=None))
     lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
     models = plan.preparation.models.summary(sums.calibration)
-    run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1)
+    run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1, plan.precision)
     if run.interrupted:
         raise _interrupted(f"before the replay had ended: {run.how_far}")
     if outcome.recorded is None or (not to_the_end and not run.complete):

@@ -61,11 +61,13 @@ class Replay(WithModels):
         skipped: dict[str, int],
         confidence: float,
         shards: int,
+        precision: str,
     ) -> None:
         self.policy, self.method, self.horizon = options.policy, options.method, options.horizon
         self.q, self.c_max, self.seed = options.q, options.c_max, options.seed
         self.bias: float | str | None = options.bias  # target of the bias mass, "auto", or None if c follows q
         self.shards, self.confidence = shards, confidence
+        self.precision = precision  # of the products that made the predictions: "float32" or "float64"
         self.adaptive = options.adaptive  # c follows the quantile q, or a target of the bias mass
         self.labels = list(labels)
         self.skipped = skipped
@@ -95,7 +97,8 @@ class Replay(WithModels):
             used = used[: choice.lanes]
         options = first._options if choice else last._options
         outcome = Outcome.pool([one._outcome for one in used]) if choice else last._outcome
-        run = cls(options, outcome, first.labels, first.models, first.skipped, first.confidence, first.shards)
+        shared_by_all = first.labels, first.models, first.skipped, first.confidence, first.shards, first.precision
+        run = cls(options, outcome, *shared_by_all)
         run.bias, run.seed = AUTO, first.seed
         run._tried, run._choice = list(tried), choice
         return run
@@ -411,6 +414,7 @@ class Replay(WithModels):
             "c_max": self.c_max,
             "shards": self.shards,
             "confidence": self.confidence,
+            "precision": self.precision,
             "interrupted": self.interrupted,
         }
 

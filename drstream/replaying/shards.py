@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from drstream import execution
@@ -18,7 +19,7 @@ from drstream.log import Log
 from drstream.log.source import Part
 from drstream.models.calibration import Calibration
 from drstream.progress import reporter
-from drstream.replaying.chunks import Chunk
+from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.crossing import IN_FLIGHT, Crossing, Traces
 from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
@@ -160,7 +161,8 @@ def _replay(
     ahead = max(2, AHEAD_BYTES // (threads * plan.chunk_rows * plan.preparation.event_bytes))
     try:
         with ExitStack() as stack:
-            chunks = stack.enter_context(closing(execution.stream(plan.chunks, parts, threads, ahead)))
+            produce = partial(plan.chunks, Spaces())
+            chunks = stack.enter_context(closing(execution.stream(produce, parts, threads, ahead)))
             pool = None
             if len(lanes) > 1 and threads > 1:
                 pool = stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="drstream-lane"))
@@ -193,7 +195,7 @@ class _Feed:
     def __init__(self, lanes: list[Lane], grids: list[Traces], pool: ThreadPoolExecutor | None) -> None:
         self.lanes, self.grids, self.pool = lanes, grids, pool
         self.number = 0
-        self.waiting: deque[tuple[int, int, list[Future[None]]]] = deque()  # number and rows of a chunk, its tasks
+        self.waiting: deque[tuple[int, Chunk, list[Future[None]]]] = deque()  # number of a chunk, itself, its tasks
 
     def put(self, chunk: Chunk) -> None:
         number, rows = self.number, len(chunk.rows)
@@ -202,14 +204,14 @@ class _Feed:
         if self.pool is None:
             for i, lane in enumerate(self.lanes):
                 lane.take(chunk, traces.get(i, NO_TRACE))
-            self._close(number, rows)
+            self._close(number, chunk)
             return
         before: list[Any] = self.waiting[-1][2] if self.waiting else [None] * len(self.lanes)
         tasks = [
             self.pool.submit(_take, lane, chunk, traces.get(i, NO_TRACE), before[i])
             for i, lane in enumerate(self.lanes)
         ]
-        self.waiting.append((number, rows, tasks))
+        self.waiting.append((number, chunk, tasks))
         if len(self.waiting) == IN_FLIGHT:
             self._finish()
 
@@ -219,15 +221,16 @@ class _Feed:
             self._finish()
 
     def _finish(self) -> None:
-        number, rows, tasks = self.waiting[0]
+        number, chunk, tasks = self.waiting[0]
         for task in tasks:
             execution.result_of(task)
         self.waiting.popleft()
-        self._close(number, rows)
+        self._close(number, chunk)
 
-    def _close(self, number: int, rows: int) -> None:
+    def _close(self, number: int, chunk: Chunk) -> None:
         for grid in self.grids:
-            grid.close(number, rows)
+            grid.close(number, len(chunk.rows))
+        chunk.release()
 
 
 def _take(lane: Lane, chunk: Chunk, trace: Floats, before: Future[None] | None) -> None:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 import drstream as drs
 from drstream.buffers import Weights
+from drstream.kernels.tiles import TILE
 from drstream.log import Block
+from drstream.replaying.chunks import by_event
 from tests.helpers import reference
 from tests.helpers.passes import not_plain
 from tests.helpers.sparse_forms import (
@@ -326,9 +328,10 @@ def test_products_of_users_matrices_and_of_blocks():
     out = np.full((ACTIONS, len(block)), np.nan)
     weights.fill(block, out)
     np.testing.assert_allclose(out, W @ X.T, atol=1e-12)
-    out = np.full((len(block), ACTIONS), np.nan)
-    weights.fill_rows(block, b, out)
-    np.testing.assert_allclose(out, X @ W.T + b, atol=1e-12)
+    out = np.full((-(-len(block) // TILE), ACTIONS, TILE), np.nan)
+    weights.fill_tiles(block.sparse, b, out, True)
+    np.testing.assert_allclose(by_event(out)[: len(block)], X @ W.T + b, atol=1e-12)
+    assert (by_event(out)[len(block) :] == 0).all()
 
 
 # fields

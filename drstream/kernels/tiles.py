@@ -1,0 +1,65 @@
+"""Contexts and predictions in tiles of TILE consecutive events: (tiles, d, TILE) and (tiles, K, TILE).
+
+Event i is at place i % TILE of tile i // TILE. Within a tile, the numbers of one feature or action lie side by side, so
+loops over events vectorise, and a tile fits the first-level cache. Places of the last tile without an event hold 0, or
+predictions for such a context.
+"""
+
+import numpy as np
+
+from drstream.kernels._jit import inlined, kernel
+from drstream.kernels._types import F4_3, F4_IN, F4_IN2, F4_IN3, F8, F8_3, F8_IN, F8_IN2, F8_IN3, I4_IN, void
+
+TILE = 64
+
+
+@kernel(void(F4_IN2, F4_3), void(F8_IN2, F8_3), counted=False)
+def from_rows(x, out):
+    """out (tiles, d, TILE) <- contexts x (n, d)."""
+    for t in range(out.shape[0]):
+        first = t * TILE
+        rows = min(TILE, x.shape[0] - first)
+        for j in range(out.shape[1]):
+            for i in range(rows):
+                out[t, j, i] = x[first + i, j]
+            for i in range(rows, TILE):
+                out[t, j, i] = 0.0
+
+
+@inlined
+def add_products(weights, start, x, t, first, out):
+    """out[i] += weights[start : start + d] @ x[t, :, i] for places i >= first, four features at a time, in order."""
+    features = x.shape[1]
+    whole = features // 4 * 4
+    for j in range(0, whole, 4):
+        a, b, c, d = weights[start + j], weights[start + j + 1], weights[start + j + 2], weights[start + j + 3]
+        for i in range(first, TILE):
+            out[i] = out[i] + a * x[t, j, i] + b * x[t, j + 1, i] + c * x[t, j + 2, i] + d * x[t, j + 3, i]
+    for j in range(whole, features):
+        a = weights[start + j]
+        for i in range(first, TILE):
+            out[i] += a * x[t, j, i]
+
+
+@kernel(
+    void(F4_IN, F4_IN, F4_IN3, F8_3),
+    void(F8_IN, F8_IN, F4_IN3, F8_3),
+    void(F8_IN, F8_IN, F8_IN3, F8_3),
+)
+def affine(weights, intercept, x, out):
+    """out (tiles, K, TILE) <- weights (K d, flat) times contexts + intercept, in the precision of the weights."""
+    row = np.empty(TILE, weights.dtype)
+    for t in range(x.shape[0]):
+        for k in range(intercept.shape[0]):
+            for i in range(TILE):
+                row[i] = intercept[k]
+            add_products(weights, k * x.shape[1], x, t, 0, row)
+            for i in range(TILE):
+                out[t, k, i] = row[i]
+
+
+@kernel(void(F8_IN3, I4_IN, F8), counted=False)
+def of_actions(values, action, out):
+    """out[i] <- the number of event i for its action."""
+    for i in range(action.shape[0]):
+        out[i] = values[i // TILE, action[i], i % TILE]
