@@ -184,7 +184,8 @@ def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
 
 def by_event(predictions: Floats) -> Floats:
     """Predictions (n, K) from tiles; n is a multiple of their size."""
-    return predictions.swapaxes(1, 2).reshape(-1, predictions.shape[1])
+    count, actions, events = predictions.shape
+    return predictions.swapaxes(1, 2).reshape(count * events, actions)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
