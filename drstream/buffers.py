@@ -60,10 +60,6 @@ class Weights:
         if sparse_rows is not None:
             out[:] = self._of_sparse(sparse_rows, np.zeros(len(self.matrix))).T
             return
-        rows = block.rows_as(self.matrix.dtype)
-        if rows is not None:
-            np.matmul(self.matrix, rows.T, out=out)
-            return
         columns, step = block.features_as(self.matrix.dtype), self._step(len(block))
         for first in range(0, len(block), step):
             np.matmul(self.matrix, columns[:, first : first + step], out=out[:, first : first + step])

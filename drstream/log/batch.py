@@ -226,16 +226,9 @@ class Block:
                 scratch[kind] = np.empty(size, kind)  # once per batch: for each block it would cost 10 ns an event
             found = scratch[kind][:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
-                np.copyto(found, context[self.start : self.stop].T)
+                order.transpose(np.ascontiguousarray(context[self.start : self.stop]), found)
             elif context:
                 columns = [column[self.start : self.stop] for column in context]
                 np.concatenate(columns, out=scratch[kind][:size])  # one call, half the time of one for each column
             self._features[kind] = found
         return self._features[kind]
-
-    def rows_as(self, kind: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return contexts (n, d) of this type, if they are stored so; else None."""
-        context = self.batch.context
-        if isinstance(context, np.ndarray) and context.dtype == kind and context.flags.c_contiguous:
-            return context[self.start : self.stop]
-        return None

@@ -89,3 +89,13 @@ def test_products_of_parts_merge():
     before = [values.copy() for values in whole]
     grams.merge_groups(*state(2, 3), *whole)
     assert all((mine == other).all() for mine, other in zip(whole, before, strict=True))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 50])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_transposed(rows, kind):
+    x = np.random.default_rng(rows).random((rows, 3)).astype(kind)
+    for to in (np.float32, np.float64):
+        out = np.empty((3, rows), to)
+        order.transpose(x, out)
+        assert (out == x.T.astype(to)).all()
