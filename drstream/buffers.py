@@ -61,8 +61,9 @@ class Weights:
             out[:] = self._of_sparse(sparse_rows, np.zeros(len(self.matrix))).T
             return
         columns, step = block.features_as(self.matrix.dtype), self._step(len(block))
-        for first in range(0, len(block), step):
-            np.matmul(self.matrix, columns[:, first : first + step], out=out[:, first : first + step])
+        with np.errstate(all="ignore"):  # who uses the products checks them, and names the event
+            for first in range(0, len(block), step):
+                np.matmul(self.matrix, columns[:, first : first + step], out=out[:, first : first + step])
 
     def _step(self, n: int) -> int:
         """How many events to multiply at a time: few enough that the product is a small one, or all."""

@@ -5,7 +5,7 @@ usage: python -m bench.common.comparing RESULTS.json   (exit code 1: a ratio fel
 The noise of a row is three standard errors of the difference of the two medians, and at least 5%. The standard error of
 a median is 1.25 s / √n, where n is the number of pairs and s the standard deviation of their ratios' logarithms. The
 error of the difference has both runs in it: √(e² + e'²). So with nine pairs that differ by 10%, a ratio must fall by
-about 18% to count, and a row whose pairs agree must fall by 5%.
+about 16% to count, and a row whose pairs agree must fall by 5%.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ EXTRA = (
     "absolute_reward",
     "squared_reward",
 )
+KERNELS = {"importance": 0, "capped": 3, "shrunk": 1, "switched": 1}  # number of parameters, in the order of codes
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -64,7 +65,7 @@ WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 class Weight:
     """A way to weigh events, from ν(a_k|x_k) and p_k.
 
-    kernel      A function (pi, p, *parameters, out) that fills `out`, or the name of one in `drstream.kernels.terms`.
+    kernel      A function (pi, p, *parameters, out) that fills `out`, or a name in `KERNELS`.
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.
@@ -79,6 +80,16 @@ class Weight:
     fixed: tuple[float, ...] | None = None
     gradual: bool = False
     power: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, str):
+            return
+        if self.kernel not in KERNELS:
+            near = suggest(self.kernel, KERNELS)
+            raise DrstreamError(f"weight {self.name!r}: there is no kernel {self.kernel!r}: {near}")
+        given, wanted = len(self.parameters if self.fixed is None else self.fixed), KERNELS[self.kernel]
+        if given != wanted:
+            raise DrstreamError(f"weight {self.name!r}: its kernel takes {wanted} parameters, and it has {given}")
 
     @property
     def reduced(self) -> bool:

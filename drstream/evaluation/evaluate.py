@@ -154,6 +154,8 @@ def evaluate(
     gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
     workers = Workers.of(threads, executor, progress)
     scored_in = checked.precision(precision)
+    if pairs not in (None, True, False):
+        raise DrstreamError(f"{parameter('pairs', pairs)}: it must be True, False or None")
     named = as_policies(policies)
     tried = grids.expand(chosen, auto)
     plans = []

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import Rule, Weights
+from drstream.buffers import Weights
+from drstream.inheritance import older
 from drstream.kernels.policies import READY
 from drstream.log import Block
 from drstream.models.base import RewardModel
 from drstream.models.crossfit import CrossFitted
 from drstream.models.linear import LinearModel
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import FixedPolicy, rule_of
 from drstream.types import Floats, Ints
 
 Matrix = NDArray[Any]  # float32 or float64
+LARGEST_SINGLE = 1e20  # weights and intercepts of which one is larger are multiplied in float64
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,9 @@ class Stack:
             return None
         own = [rule.weights for rule in rules.values()]
         stacked = [np.concatenate([*own, m.coef_]) for m in models] or [np.concatenate(own)]
+        numbers = [*stacked, *(rule.intercept for rule in rules.values()), *(m.intercept_ for m in models)]
+        if any(np.abs(part).max(initial=0.0) > LARGEST_SINGLE for part in numbers):
+            kind = np.dtype(np.float64)
         group = Group(
             np.array(list(rules), np.int64),
             places[list(rules)],
@@ -102,20 +107,8 @@ class Stack:
         )
 
 
-def rule_of(policy: FixedPolicy) -> Rule | None:
-    """How a bound policy acts by linear scores; None if it does not, or if a subclass fills in something else."""
-    rule = None if policy.only_logged else policy.rule
-    return rule if rule is not None and _is_own(policy, "rule") else None
-
-
 def linear_models(model: RewardModel | None) -> list[LinearModel]:
     """The linear models that predict: one for each fold, or one in all. Empty if there are others, too."""
     found: Sequence[Any] = model.models if isinstance(model, CrossFitted) else [model]
-    plain = all(isinstance(m, LinearModel) and _is_own(m, "linked") for m in found)
+    plain = all(isinstance(m, LinearModel) and not older(type(m), "linked", "link", "fill") for m in found)
     return list(found) if plain and len({m.linked for m in found}) == 1 else []
-
-
-def _is_own(user: Any, name: str) -> bool:
-    """Whether `fill` does what the attribute says: it was not defined anew in a subclass."""
-    classes = type(user).__mro__
-    return next(c for c in classes if "fill" in vars(c)) in next(c for c in classes if name in vars(c)).__mro__

@@ -148,7 +148,7 @@ class Sums:
         """The value of policy j minus that of another, or of the logging policy (None)."""
         if other is not None and not self.paired:
             raise DrstreamError(
-                "differences between two policies need covariances, which were not gathered for so many policies: pass "
+                "differences between two policies need their covariances, which this pass did not gather: pass "
                 f"{parameter('pairs', True)}, or evaluate these two alone"
             )
         _, group = self._group(estimator)

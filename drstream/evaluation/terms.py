@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from drstream.buffers import invalid_prediction, invalid_probabilities
+from drstream.errors import PolicyError
 from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.estimators import EXTRA, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.scoring import Group, Stack
 from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import policies as observing
 from drstream.kernels import terms as kernels
-from drstream.kernels.policies import IDENTITY
+from drstream.kernels.policies import ARGMAX, IDENTITY
 from drstream.log import Batch, Block
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
@@ -26,6 +27,7 @@ from drstream.policies.base import FixedPolicy
 from drstream.types import Floats, Ints
 
 NOT_CLIPPED = np.zeros(1, np.int64)  # stays 0
+ROUNDING = 1e-5  # of a probability in float32
 NONE = np.empty(0)  # intercepts of predictions that are complete
 
 
@@ -346,7 +348,7 @@ def _finish_predictions(
     logged: Floats,
     calibration: Calibration | None = None,
 ) -> None:
-    low, high = models.clamp or (-np.inf, np.inf)
+    low, high = _within(models.clamp or (-np.inf, np.inf), rhat.dtype)
     clipped = np.zeros(1, np.int64) if models.clamp else NOT_CLIPPED
     first_bad = observing.predict(rhat, intercept, link, low, high, block.action, logged, clipped)
     if first_bad >= 0:
@@ -354,6 +356,15 @@ def _finish_predictions(
     if models.clamp is not None and calibration is not None:
         calibration.predictions += rhat.size
         calibration.clamped += int(clipped[0])
+
+
+def _within(limits: tuple[float, float], kind: Any) -> tuple[float, float]:
+    """The limits in another type, rounded inwards: float32(0.1) is above 0.1."""
+    low, high = kind.type(limits[0]), kind.type(limits[1])
+    return (
+        float(low if float(low) >= limits[0] else np.nextafter(low, kind.type(np.inf))),
+        float(high if float(high) <= limits[1] else np.nextafter(high, kind.type(-np.inf))),
+    )
 
 
 def _observe(job: Job, block: Block, space: Workspace, tally: Tally, rhat: Any) -> None:
@@ -390,6 +401,11 @@ def _observe_group(
         j, event = divmod(first_bad, len(block))
         pi = scores[j * job.n_actions : (j + 1) * job.n_actions, event].astype(np.float64)
         name = job.policies[int(group.slots[j])].name
+        if group.kinds[j] == ARGMAX:
+            raise PolicyError(
+                f"policy {name!r} has a score that is not finite at {block.where(event)}: "
+                f"[{', '.join(f'{score:.6g}' for score in pi[:6])}{', ...' if len(pi) > 6 else ''}]"
+            )
         raise invalid_probabilities(f"policy {name!r}", pi, block.where(event))
 
 
@@ -424,7 +440,8 @@ def _note_weights(
         if group.reduced:
             tally.reduced[j, k] += kernels.count_reduced(w, space.logged[j], p)
         elif job.bounds.max_weight is not None:
-            tally.note_outside("weight", policy.name, w, 0.0, job.bounds.max_weight, block)
+            most = job.bounds.max_weight * (1 + (ROUNDING if job.precision == "float32" else 0.0))
+            tally.note_outside("weight", policy.name, w, 0.0, most, block)
 
 
 def _finish_terms(job: Job, group: WeightTerms, places: Ints, block: Block, space: Workspace, p: Floats) -> None:

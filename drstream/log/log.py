@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from drstream.auditing.result import Audit
 
 PEEK_ROWS = 1024
+FAR_FEATURE = 64.0  # in standard deviations: products in float32 then lose two digits of seven
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
@@ -140,16 +141,28 @@ class Log:
             return int(kind.list_size)
         return _first_length(self)
 
-    @property
+    @cached_property
     def context_type(self) -> np.dtype[Any]:
-        """The type that scores of contexts have: float32 if all contexts fit into it as they are stored, else float64.
+        """The type that scores of contexts have: float32 if all contexts are stored so, or smaller; else float64.
 
-        Sparse contexts have float64.
+        Sparse contexts have float64. So have contexts with a feature that is far from 0, compared with its spread over
+        the first rows: products in float32 would lose the digits that matter.
         """
-        if self.roles.sparse is not None:
-            return np.dtype(np.float64)
         kinds = [self.source.schema.field(name).type for name in self.roles.context]
-        return number_type([kind.value_type if is_list(kind) else kind for kind in kinds])
+        kind = number_type([kind.value_type if is_list(kind) else kind for kind in kinds])
+        single = self.roles.sparse is None and kind == np.float32 and self._features_are_near_zero
+        return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def _features_are_near_zero(self) -> bool:
+        names = list(self.roles.context)
+        for part in self.source.peek(PEEK_ROWS).parts(names):
+            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
+                columns = [batch.column(name) for name in names]
+                flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
+                width = self.n_features if self.roles.listed else 1
+                return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
+        return True
 
     @property
     def rows(self) -> int | None:
@@ -357,6 +370,16 @@ class Log:
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")
         return "\n".join(lines)
+
+
+def _near_zero(x: Floats) -> bool:
+    """Whether the mean of each column is at most FAR_FEATURE standard deviations from 0; a constant may be so large."""
+    with np.errstate(all="ignore"):
+        known = np.where(np.isfinite(x), x, np.nan)
+        mean, spread = abs(np.nansum(known, axis=0)) / len(known), np.sqrt(np.nansum(known**2, axis=0) / len(known))
+        spread = np.sqrt(np.maximum(spread**2 - mean**2, 0))
+    constant = spread <= 1e-6 * mean
+    return bool((mean <= np.where(constant, FAR_FEATURE, FAR_FEATURE * spread)).all())
 
 
 def as_log(source: Any, *, propensities: bool = True) -> Log:

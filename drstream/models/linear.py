@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from drstream.buffers import Weights
+from drstream.inheritance import older
 from drstream.kernels.policies import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
@@ -37,6 +38,7 @@ class LinearModel(Trained, RewardModel):
         self.check_fits(log)
         bound: Self = super().bind(log)  # type: ignore[assignment]
         bound.products = Weights(self.coef_)
+        bound.single = not older(type(self), "fill_tiles", "fill")
         return bound
 
     def fill(self, block: Block, out: Floats) -> None:
@@ -45,5 +47,8 @@ class LinearModel(Trained, RewardModel):
         self.link(out)
 
     def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+        if older(type(self), "fill_tiles", "fill"):
+            super().fill_tiles(block, contexts, out, single)
+            return
         self.products.fill_tiles(contexts, self.intercept_, out, single)
         self.link(out)

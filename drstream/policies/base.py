@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import Rule, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
+from drstream.inheritance import older
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
 from drstream.types import Floats
@@ -61,6 +62,13 @@ class FixedPolicy:
     def logged(self, block: Block) -> Floats:
         """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged`."""
         raise NotImplementedError
+
+
+def rule_of(policy: FixedPolicy) -> Rule | None:
+    """How a bound policy acts by linear scores; None if it does not, or if a subclass fills in something else."""
+    if policy.only_logged or older(type(policy), "rule", "fill"):
+        return None
+    return policy.rule
 
 
 class Function(FixedPolicy):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import Rule, Weights
 from drstream.errors import PolicyError, parameter
+from drstream.inheritance import older
 from drstream.kernels.policies import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
@@ -20,7 +21,7 @@ from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
 from drstream.log.reader import describe_labels
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy, as_policy, as_weights
+from drstream.policies.base import FixedPolicy, as_policy, as_weights, rule_of
 from drstream.types import Floats
 
 
@@ -107,8 +108,9 @@ class _Scored(FixedPolicy):
         self._normalise(out)
 
     @property
-    def rule(self) -> Rule:
-        return Rule(self.kind, self.weights, self.intercept)
+    def rule(self) -> Rule | None:
+        known = not older(type(self), "kind", "_normalise")
+        return Rule(self.kind, self.weights, self.intercept) if known else None
 
     def _normalise(self, scores: Floats) -> None:
         raise NotImplementedError
@@ -179,7 +181,7 @@ class Epsilon(FixedPolicy):
 
     @property
     def rule(self) -> Rule | None:
-        base = self.base.rule
+        base = rule_of(self.base)
         return None if base is None else replace(base, epsilon=1 - (1 - self.epsilon) * (1 - base.epsilon))
 
     def logged(self, block: Block) -> Floats:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from drstream.errors import PolicyError
+from drstream.inheritance import older
 from drstream.kernels._jit import policy_function
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.policies.base import FixedPolicy, as_policy
@@ -75,7 +76,7 @@ class Compiled:
         kind = type(self)
         who = f"policy {name!r}: {kind.__name__}"
         for (function, *_), (other, *_) in zip(*((SPARSE, DENSE) if sparse else (DENSE, SPARSE)), strict=True):
-            if getattr(kind, function) is not getattr(Compiled, function) and not _older(kind, function, other):
+            if getattr(kind, function) is not getattr(Compiled, function) and not older(kind, function, other):
                 continue
             if not sparse:
                 raise PolicyError(f"{who} has no static function {function}")
@@ -89,8 +90,8 @@ class Compiled:
 
     def own_loop(self) -> Any:
         """Return `loop`, unless a subclass has functions of its own that it does not know."""
-        own = not any(_older(type(self), "loop", function) for function, *_ in DENSE)
-        return type(self).loop if own else None
+        others = (*(function for function, *_ in DENSE), "initial_state")
+        return None if older(type(self), "loop", *others) else type(self).loop
 
     def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
         state = self.initial_state(n_actions, n_features)
@@ -100,12 +101,6 @@ class Compiled:
                 f"policy {name!r}: initial_state must return a flat array of float64; it returned {found}"
             )
         return np.ascontiguousarray(state)
-
-
-def _older(kind: type, function: str, other: str) -> bool:
-    """Whether `function` is inherited from an older class than `other`, and so does not belong to it."""
-    homes = [next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in (function, other)]
-    return homes[0] > homes[1]
 
 
 def _compile(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream import sampling
@@ -14,9 +13,7 @@ from drstream.buffers import check_predictions, fill_by_pieces
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
-from drstream.log import Block, Csr, Log
-from drstream.log.columns import numbers
-from drstream.log.schema import is_list
+from drstream.log import Block, Csr
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
@@ -33,15 +30,18 @@ class Spaces:
         self._free: dict[tuple[Any, ...], list[NDArray[Any]]] = {}
 
     def take(self, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+        """Return an array of this shape. It is a part of a longer one, if there is one."""
         try:
-            return self._free[shape, np.dtype(kind)].pop()
+            found = self._free[shape[1:], np.dtype(kind)].pop()
         except (KeyError, IndexError):
-            return np.empty(shape, kind)
+            return np.empty(shape, kind)[:]
+        return found[: shape[0]] if len(found) >= shape[0] else np.empty(shape, kind)[:]  # short ones are given up
 
     def give(self, view: NDArray[Any]) -> None:
-        """Take back an array, by a view of all of it."""
-        if view.size and view.base is not None:
-            self._free.setdefault((view.shape, view.dtype), []).append(view.base)
+        """Take back an array, by a view of it."""
+        whole = view.base
+        if isinstance(whole, np.ndarray) and whole.size and whole.ndim == view.ndim:
+            self._free.setdefault((whole.shape[1:], whole.dtype), []).append(whole)
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Preparation:
     for_compiled: bool  # some compiled policy uses contexts
     for_python: bool  # some policy is Python code
     typical_reward: float
-    single: bool  # whether linear models multiply contexts in float32 in float32
+    single: bool  # whether linear models multiply contexts in float32
 
     @property
     def event_bytes(self) -> int:
@@ -95,12 +95,10 @@ class Preparation:
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
-    def precision(self, log: Log) -> str:
+    @property
+    def precision(self) -> str:
         """The type of the products that make predictions."""
-        kinds = [log.source.schema.field(name).type for name in log.roles.context]
-        empty = [numbers(pa.array([], kind.value_type if is_list(kind) else kind)) for kind in kinds]
-        singly = self.single and self.models.model is not None and self.models.model.single and not self.sparse
-        return "float32" if singly and empty and np.result_type(*empty) == np.float32 else "float64"
+        return "float32" if self.single and self.models.model is not None and self.models.model.single else "float64"
 
     def chunk(self, block: Block, spaces: Spaces) -> Chunk:
         rows, action, reward = block.rows, block.action, block.reward

@@ -133,12 +133,12 @@ def make_plan(
         for_compiled=for_compiled,
         for_python=for_python,
         typical_reward=log.typical_reward,
-        single=precision is None,
+        single=precision is None and log.context_type.itemsize == 4,
     )
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
     shape = grids, int(options.shards), log.share
-    return Plan(bound, lanes, preparation, reader, *shape, debug, preparation.precision(log))
+    return Plan(bound, lanes, preparation, reader, *shape, debug, preparation.precision)
 
 
 def _bind(policy: Any, name: str, log: Log) -> Any:

@@ -32,6 +32,7 @@ def shown(found: list[Found]) -> str:
         [
             f"{case.actions:,} x {case.features}",
             f"{case.scores:g}",
+            f"{case.offset:g}",
             case.link,
             f"{one.weight:,.0f}",
             *(f"{one.values[name]:.0e}" for name in ESTIMATORS),
@@ -39,7 +40,7 @@ def shown(found: list[Found]) -> str:
         ]
         for case, one in zip(CASES, found, strict=True)
     ]
-    head = ["K x d", "spread of scores", "model", "largest weight", *ESTIMATORS, "standard errors"]
+    head = ["K x d", "spread of scores", "mean of features", "model", "largest weight", *ESTIMATORS, "standard errors"]
     rows_of = f"Logs of {ROWS:,} rows, fewer for K above 10; the largest relative difference over three policies."
     return f"{rows_of}\n\n{table(head, rows)}"
 

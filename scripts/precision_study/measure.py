@@ -22,6 +22,7 @@ class Case(NamedTuple):
     scores: float
     least: float  # the smallest propensity: no weight is larger than 1 / least
     link: str = "ridge"
+    offset: float = 0.0  # added to each feature, whose standard deviation is 1
 
 
 CASES = (
@@ -34,6 +35,8 @@ CASES = (
     Case(10, 20, 10, 1e-4),
     Case(100, 20, 1, 1e-4),
     Case(1000, 20, 1, 1e-4),
+    Case(10, 20, 1, 0.02, offset=10),
+    Case(10, 20, 1, 0.02, offset=60),
 )
 
 
@@ -48,7 +51,8 @@ class Found(NamedTuple):
 def measure(case: Case, rows: int = ROWS, seed: int = 0) -> Found:
     world = drs.synth.World(case.actions, case.features, kinds=None, seed=seed)
     rows = max(1_000, rows * 10 // max(10, case.actions))
-    table, other = world.table(rows, seed=seed + 1), drs.Log(world.table(FIT_ROWS, seed=seed + 2), actions=case.actions)
+    table, fit = (_shifted(world.table(n, seed=seed + i), case.offset) for i, n in ((1, rows), (2, FIT_ROWS)))
+    other = drs.Log(fit, actions=case.actions)
     drawn = case.least ** np.random.default_rng(seed).random(rows)  # only rounding matters here, not what is true
     place = table.schema.get_field_index("propensity")
     log = drs.Log(table.set_column(place, "propensity", pa.array(drawn)), actions=case.actions)
@@ -64,6 +68,13 @@ def measure(case: Case, rows: int = ROWS, seed: int = 0) -> Found:
             values[name] = max(values.get(name, 0.0), _apart(one.value, other_one.value))
             stderr = max(stderr, _apart(one.stderr, other_one.stderr))
     return Found(values, stderr, max(double[policy, "ips"].max_weight for policy in policies))
+
+
+def _shifted(table: pa.Table, offset: float) -> pa.Table:
+    for i, name in enumerate(table.column_names):
+        if name.startswith("x"):
+            table = table.set_column(i, name, pa.array(table[name].to_numpy() + np.float32(offset)))
+    return table
 
 
 def some_policies(taste: Any, scores: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
+from drstream.evaluation.terms import _within
 from scripts.precision_study.measure import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
@@ -71,14 +72,106 @@ def test_a_product_does_not_depend_on_what_else_is_asked_for():
         assert all(alone[name, e] == together[name, e] for e in alone.estimators)
 
 
-def test_a_policy_that_fills_in_something_else_is_asked():
-    class Reversed(drs.policies.Softmax):
-        def fill(self, block, out):
-            super().fill(block, out)
-            out[:] = out[::-1].copy()
+class Reversed(drs.policies.Softmax):
+    def fill(self, block, out):
+        super().fill(block, out)
+        out[:] = out[::-1].copy()
+
+
+class Flat(drs.policies.Softmax):
+    def _normalise(self, scores):
+        scores[:] = 1 / len(scores)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(("kind", "order"), [(Reversed, slice(None, None, -1)), (Flat, None)])
+def test_a_policy_that_fills_in_something_else_is_asked(kind, order, wrapped):
+    def by_hand(X):
+        pi = drs.policies.Softmax(WORLD.taste).probabilities(X)
+        return np.full_like(pi, 0.25) if order is None else pi[:, order]
 
     log = drs.Log(WORLD.table(500, seed=8), context=FEATURES)
-    plain, other = (drs.evaluate(log, kind(WORLD.taste)) for kind in (drs.policies.Softmax, Reversed))
-    by_hand = drs.evaluate(log, lambda X: drs.policies.Softmax(WORLD.taste).probabilities(X)[:, ::-1])
-    assert other["ips"].value == pytest.approx(by_hand["ips"].value, rel=1e-6)
-    assert other["ips"].value != pytest.approx(plain["ips"].value, rel=1e-3)
+    policy = kind(WORLD.taste)
+    found = drs.evaluate(log, drs.policies.Epsilon(policy, 0.0) if wrapped else policy)["ips"].value
+    assert found == pytest.approx(drs.evaluate(log, by_hand)["ips"].value, rel=1e-6)
+    assert found != pytest.approx(drs.evaluate(log, drs.policies.Softmax(WORLD.taste))["ips"].value, rel=1e-3)
+
+
+class More(M.Ridge):
+    def fill(self, block, out):
+        super().fill(block, out)
+        out += 10
+
+
+class Exponential(M.Ridge):
+    def link(self, scores):
+        np.exp(scores, out=scores)
+
+
+@pytest.mark.parametrize("kind", [More, Exponential])
+def test_a_model_that_predicts_something_else_is_asked(kind):
+    log = drs.Log(WORLD.table(2_000, seed=8), context=FEATURES)
+    plain, other = (one().fit(log.split(0.5)[0]) for one in (M.Ridge, kind))
+    policy, test = drs.policies.Uniform(), log.split(0.5)[1]
+    function = M.from_function(lambda X: plain.predict(X) + 10 if kind is More else np.exp(plain.predict(X)))
+    wanted = drs.evaluate(test, policy, function, "dm")["dm"].value
+    assert drs.evaluate(test, policy, other, "dm")["dm"].value == pytest.approx(wanted, rel=1e-6)
+    run = drs.replay(test, policy, 20, other, method="dm", q=0.05)
+    assert run.value == pytest.approx(drs.replay(test, policy, 20, function, method="dm", q=0.05).value, rel=1e-6)
+    assert run.precision == ("float64" if kind is More else "float32")
+
+
+def test_limits_in_float32_are_within_those_given():
+    log = drs.Log(WORLD.table(2_000, seed=9), context=FEATURES)
+    model = M.Ridge().fit(log.split(0.5)[0])
+    options = {"clamp": (0.0, 0.1), "reward_range": (0.0, 1.0), "interval": "bernstein", "max_weight_bound": 1e4}
+    result = drs.evaluate(log.split(0.5)[1], POLICIES["soft"], model, estimators=["dm", "dr"], **options)
+    assert result.precision == "float32"
+    assert _within((0.1, 0.1), np.dtype(np.float32))[1] <= 0.1 <= _within((0.1, 0.1), np.dtype(np.float32))[0]
+    assert _within((0.1, 0.1), np.dtype(np.float64)) == (0.1, 0.1)
+    assert 0 <= result["dm"].value <= 0.1
+
+
+def test_a_bound_on_weights_allows_for_rounding():
+    world = drs.synth.World(4, 3, kinds=None, floor=0.0)
+    log = drs.Log(world.table(2_000, seed=1), context=FEATURES)
+    same = drs.policies.Softmax(world.habit)
+    result = drs.evaluate(log, same, estimators="ips", max_weight_bound=1, reward_range=(0, 1), interval="bernstein")
+    assert result["ips"].max_weight == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1.7e9])
+def test_features_far_from_zero_are_scored_in_float64(offset):
+    table = WORLD.table(500, seed=2)
+    far = table.set_column(3, "x0", pa.array((table["x0"].to_numpy() * 10 + offset).astype(np.float32)))
+    assert drs.evaluate(drs.Log(far, context=FEATURES), POLICIES).precision == (
+        "float64" if offset > 1_000 else "float32"
+    )
+    ones = table.set_column(3, "x0", pa.array(np.ones(500, np.float32)))
+    assert drs.evaluate(drs.Log(ones, context=FEATURES), POLICIES).precision == "float32"
+
+
+def test_weights_that_float32_does_not_hold():
+    never = np.array([0.0, 0.0, 0.0, -1e100])
+    log = drs.Log(WORLD.table(500, seed=2), context=FEATURES)
+    for kind in (drs.policies.Softmax, drs.policies.Linear):
+        assert drs.evaluate(log, kind(WORLD.taste, never)).precision == "float64"
+
+
+def test_a_score_that_is_not_finite():
+    table = WORLD.table(5, seed=2)
+    huge = table.set_column(3, "x0", pa.array(np.array([1, -1, 2, 3e38, 1], np.float32)))
+    policy = drs.policies.Linear(1e3 * np.ones((4, 3)))
+    with pytest.raises(drs.PolicyError, match=r"'policy' has a score that is not finite at row 3: \[inf, inf"):
+        drs.evaluate(drs.Log(huge, context=FEATURES), policy)
+
+
+def test_weights_of_ones_own_name_kernels_that_are_there():
+    from drstream.evaluation.estimators import KERNELS, Weight
+    from drstream.kernels import terms
+
+    assert tuple(KERNELS) == terms.WEIGHTS
+    with pytest.raises(drs.DrstreamError, match=r"no kernel 'caped'.*capped"):
+        Weight("mine", "caped")
+    with pytest.raises(drs.DrstreamError, match="takes 3 parameters, and it has 2"):
+        Weight("mine", "capped", fixed=(0.0, 5.0))

@@ -75,6 +75,11 @@ def test_what_does_not_fit_into_memory_is_refused_before_the_pass(monkeypatch):
         run(POLICY)
 
 
+def test_other_words_for_pairs():
+    with pytest.raises(drs.DrstreamError, match="pairs='no': it must be True, False or None"):
+        run(POLICY, pairs="no")
+
+
 def test_another_precision():
     for wrong in ("float16", "double", 64, np.float64):
         with pytest.raises(drs.DrstreamError, match=r"precision=.*\"float64\""):

@@ -9,6 +9,7 @@ import pytest
 import drstream as drs
 from drstream.errors import DrstreamError
 from drstream.kernels import learners
+from drstream.kernels.learners import KIND
 
 WORLD = drs.synth.World(n_actions=3, n_features=5)
 TABLE = WORLD.table(6000, seed=1)
@@ -74,3 +75,15 @@ def test_scores_that_are_nan_are_refused():
 
     with pytest.raises(DrstreamError, match="probabilities that sum to"):
         run(TABLE, Broken())
+
+
+class Warm(drs.policies.Boltzmann):
+    def initial_state(self, n_actions, n_features):
+        state = super().initial_state(n_actions, n_features)
+        state[KIND] = 0.0  # a user's own state says nothing of kinds
+        return state
+
+
+def test_a_state_of_ones_own_has_the_loop_of_all_policies():
+    log = drs.Log(drs.synth.World(3, 2, kinds=None).table(3_000))
+    assert drs.replay(log, Warm(), 50, q=0.05).value == drs.replay(log, drs.policies.Boltzmann(), 50, q=0.05).value

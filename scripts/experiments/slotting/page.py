@@ -35,7 +35,8 @@ def table2(results: Results, figure: Path) -> str:
     ]
     exact = {"data": "click-skip", "logging": "exact", "intercept": False}
     self_dm = float(results.of("normalised", **exact, policy="self", estimator="dm").mean())
-    with_one = float(results.of("normalised", **{**exact, "intercept": True}, policy="self", estimator="dm").mean())
+    other = results.of("normalised", **{**exact, "intercept": True}, policy="self", estimator="dm")
+    with_one = float(other.mean()) if len(other) else math.nan
     found = {(p, e): results.of("normalised", **exact, policy=p, estimator=e) for p, e in COLUMNS}
     apart = {p: _signed(*_mean(found[p, "ips"] - found[p, "dr"])) for p in ("self", "argmax")}
     gap = _spread_gap(found["argmax", "ips"], found["argmax", "dr"])
@@ -75,7 +76,7 @@ paper's is 21% too high. The sign depends on how the world was drawn. With an in
 squares then gets the mean reward of each action right, so self-evaluation cannot show how wrong r̂ is. With exact
 logging, IPS of self is 1 by definition. In the paper it is not, so the paper divided by something else. The paper's DR
 is 2.6% too low, and the paper suspects imperfect logging. Our imperfect logging does not show this. On the Open Bandit
-logs, about {min(clicks):.1%} to {max(clicks):.1%} of rows have a click, so a subset of 500 rows has two or three. This
+logs, about {min(clicks, default=math.nan):.1%} to {max(clicks, default=math.nan):.1%} of rows have a click, so a subset of 500 rows has two or three. This
 is too few to say anything about argmax; self-evaluation shows only that the estimators agree.
 """
 
