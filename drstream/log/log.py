@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from drstream.auditing.result import Audit
 
 PEEK_ROWS = 1024
-FAR_FEATURE = 64.0  # in standard deviations: products in float32 then lose two digits of seven
+FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 

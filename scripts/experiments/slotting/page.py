@@ -47,6 +47,7 @@ def table2(results: Results, figure: Path) -> str:
     clicks = [
         float(results.of("value", data=d, policy="self", estimator="ips").mean()) for d in results.values("data")[1:]
     ]
+    rates = f"{min(clicks, default=math.nan):.1%} to {max(clicks, default=math.nan):.1%}"
     return f"""## Table 2: which result comes first (section 4.3)
 
 We evaluate two policies. "Self" is the exploration policy on its own log. "Argmax" takes the action with the largest
@@ -76,7 +77,7 @@ paper's is 21% too high. The sign depends on how the world was drawn. With an in
 squares then gets the mean reward of each action right, so self-evaluation cannot show how wrong r̂ is. With exact
 logging, IPS of self is 1 by definition. In the paper it is not, so the paper divided by something else. The paper's DR
 is 2.6% too low, and the paper suspects imperfect logging. Our imperfect logging does not show this. On the Open Bandit
-logs, about {min(clicks, default=math.nan):.1%} to {max(clicks, default=math.nan):.1%} of rows have a click, so a subset of 500 rows has two or three. This
+logs, about {rates} of rows have a click, so a subset of 500 rows has two or three. This
 is too few to say anything about argmax; self-evaluation shows only that the estimators agree.
 """
 
