@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from drstream.errors import LogError, parameter, suggest
 from drstream.log import Batch, Log
-from drstream.log.columns import numbers
+from drstream.log.columns import number_type
 from drstream.log.schema import Roles, is_list
 
 
@@ -85,8 +85,7 @@ def _packed_type(log: Log, pack: str, kept: Sequence[str]) -> pa.DataType:
         raise LogError(f"{parameter('pack', pack)}: {what}. Choose another name, e.g. {_free_name(kept)}")
     kinds = [schema.field(name).type for name in roles.context]
     values = [kind.value_type if is_list(kind) else kind for kind in kinds]
-    common = np.result_type(*(numbers(pa.array([], kind)).dtype for kind in values))
-    return pa.list_(pa.field("element", pa.from_numpy_dtype(common), nullable=False), log.n_features)
+    return pa.list_(pa.field("element", pa.from_numpy_dtype(number_type(values)), nullable=False), log.n_features)
 
 
 def _free_name(kept: Sequence[str]) -> str:

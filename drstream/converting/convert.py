@@ -17,6 +17,7 @@ from drstream.converting.columns import Layout, plan_layout
 from drstream.converting.inputs import open_input
 from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
+from drstream.converting.text import TextSource
 from drstream.converting.writing import CODECS, opened_writer, regrouped, row_bytes
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
@@ -26,7 +27,7 @@ from drstream.parameters import one_of, whole
 from drstream.progress import reporter
 from drstream.storage import atomic_path
 
-ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has the measurement
+ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has a provisional measurement
 ROW_GROUP_BYTES = 1 << 26  # of a default row group in memory: those of wide logs have fewer rows
 LEAST_ROWS = 1 << 13
 AHEAD = 2  # batches that wait for the writer, for each thread
@@ -79,6 +80,7 @@ def convert(
     if on_bad_row is not None:
         opened = opened.with_bad_rows(on_bad_row)
     layout = plan_layout(opened, columns, pack)
+    _check_rounded(opened, layout)
     rows = row_group_rows or _default_rows(layout.schema)
     try:
         return _write(opened, path, layout, rows, codec, workers)
@@ -109,6 +111,25 @@ def _open(log: Any, path: Path, options: dict[str, Any], workers: Workers) -> Lo
     texts = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
     check_apart(path, texts, texts)
     return Log(open_input(log, workers.threads, workers.progress), **options)
+
+
+def _check_rounded(log: Log, layout: Layout) -> None:
+    """Refuse a column of ids that would become the same: only roles that are computed with may be rounded."""
+    roles = log.roles
+    if isinstance(log.source, TextSource) and log.source.schema.field(roles.action).type == pa.uint64():
+        raise LogError(
+            f"action column {roles.action!r} holds whole numbers beyond 2^63 - 1, which cannot be labels. Write its "
+            "values as text, e.g. with a letter in front"
+        )
+    computed = {*roles.context, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities}
+    rounded = log.source.rounded if isinstance(log.source, TextSource) else {}
+    name = next((name for name in layout.kept if name in rounded and name not in computed), None)
+    if name is not None:
+        raise LogError(
+            f"column {name!r} holds {rounded[name]}, but becomes float64, which rounds whole numbers beyond 2^53: "
+            "different ids would become the same. Write its values without fractions and from 0 to 2^64 - 1, or as "
+            f"text, e.g. with a letter in front; or leave the column out with {parameter('columns')}"
+        )
 
 
 def _check_codec(codec: str | None, path: Path) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.json as pj
 
-from drstream.converting.text import Malformed
+from drstream.converting.text import NOT_UTF8, Malformed
 from drstream.errors import LogError
 from drstream.log.files import arrow_says
+
+FILLED = re.compile(r"\S")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class JsonLines:
     def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None) -> pa.Table:
         if not data.strip():
             return pa.table({}) if schema is None else schema.empty_table()
+        if schema is None:
+            _check_utf8(data)
         known = {} if schema is None else {"explicit_schema": schema, "unexpected_field_behavior": "ignore"}
         try:
             table = pj.read_json(
@@ -43,6 +48,15 @@ class JsonLines:
             raise _malformed(error) from None
         return table if schema is None else table.select(schema.names)
 
+    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
+        decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode
+        content = data.decode(errors="replace")
+        found, end = [], 0
+        while start := FILLED.search(content, end):
+            row, end = decode(content, start.start())
+            found.append(row.get(column))
+        return found
+
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         try:
             both = [pa.schema([("value", kind)]) for kind in (one, other)]
@@ -50,6 +64,17 @@ class JsonLines:
         except pa.ArrowTypeError:
             text = {one, other} - {pa.string()}  # Arrow takes a text for a timestamp where all texts look like one
             return pa.string() if len(text) == 1 and pa.types.is_timestamp(*text) else None
+
+
+def _check_utf8(data: bytes) -> None:
+    """Arrow does not check it."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].split(b"\n")
+        row = sum(bool(line.strip()) for line in before[:-1])
+        found = before[-1][-20:] + data[error.start : error.end]
+        raise Malformed(f"{found!r} is not UTF-8: {NOT_UTF8}", row) from None
 
 
 def _malformed(error: Exception) -> Malformed:

@@ -7,12 +7,14 @@ line. What a line means is the business of a `Syntax`: `csv_lines.py` and `json_
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from drstream import execution
@@ -23,6 +25,9 @@ from drstream.progress import reporter
 
 BLOCK_BYTES = 1 << 23  # enough for a thread to work on; a thread holds about five times as much
 LONGEST_LINE = 1 << 28
+EXACT = 1 << 53  # float64 holds all whole numbers up to this one
+WHOLE = re.compile(r"[+-]?\d+")
+NOT_UTF8 = "write it as UTF-8, e.g. with iconv -f latin1 -t utf-8"
 REMEDY = "Repair the line, or remove it"
 
 
@@ -47,6 +52,9 @@ class Syntax(Protocol):
 
     def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None) -> pa.Table:
         """Return the rows of a block: the columns of the schema or, without one, all columns with the types found."""
+
+    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
+        """Return the numbers of a column as they are written, a row each."""
 
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         """Return the type for values of both types; None if there is none."""
@@ -116,6 +124,7 @@ class TextSource:
         self.paths = tuple(paths)
         self.keys = tuple(map(os.path.abspath, paths))
         self.syntax = syntax
+        self.rounded: dict[str, str] = {}  # the first whole number of a float64 column that it cannot hold, and where
         self._rows: list[int] = []  # of each block
         self.schema = self._look(threads, progress)
 
@@ -140,13 +149,16 @@ class TextSource:
     def _look(self, threads: int, progress: bool) -> pa.Schema:
         """Read all files once, to find the types of the columns and the rows of each block."""
         types: dict[str, pa.DataType] = {}
+        large: dict[str, str] = {}
+        signed: set[str] = set()
         columns: tuple[str, ...] = ()
         row = 0
         with (
             reporter(progress, None) as report,
-            closing(execution.stream(_schema_and_rows, self._blocks(), threads, 1)) as looks,
+            closing(execution.stream(_look_at, self._blocks(), threads, 1)) as looks,
         ):
-            for block, schema, rows in looks:
+            for block, look in looks:
+                block.first_row, block.rows = row, look.rows
                 if columns and block.names and set(block.names) != set(columns):
                     other = sorted(set(block.names) ^ set(columns))[0]
                     raise LogError(
@@ -154,16 +166,32 @@ class TextSource:
                         "files with the same columns"
                     )
                 columns = columns or block.names
-                for column in schema:
+                for name, (place, found) in look.not_utf8.items():
+                    raise LogError(
+                        f"column {name!r} holds {found!r} at {block.place.of_row(row + place)}, which is not UTF-8: "
+                        f"{NOT_UTF8}"
+                    )
+                for name in look.large.keys() - large.keys():
+                    place, value = look.large[name]
+                    large[name] = f"{value} at {block.place.of_row(row + place)}"
+                signed |= look.signed
+                for column in look.schema:
                     types[column.name] = self._join(column, types.get(column.name, column.type), block)
-                self._rows.append(rows)
-                row += rows
+                self._rows.append(look.rows)
+                row += look.rows
                 report(row, "finding the types of the columns")
         if not row:
             raise LogError(f"{self.name} holds no row: there is nothing to convert")
+        for name in signed:
+            if types[name] == pa.uint64():
+                types[name] = pa.float64()
+        self.rounded = {name: large[name] for name in large if types[name] == pa.float64()}
         return pa.schema(list(types.items()))
 
     def _join(self, column: pa.Field, before: pa.DataType, block: TextPart) -> pa.DataType:
+        kinds = {before, column.type}
+        if pa.uint64() in kinds and kinds <= {pa.uint64(), pa.int64(), pa.float64()}:
+            return pa.float64() if pa.float64() in kinds else pa.uint64()
         found = self.syntax.common_type(before, column.type)
         if found is None:
             raise LogError(
@@ -206,7 +234,63 @@ class TextSource:
                 return
 
 
-def _schema_and_rows(block: Part) -> Iterator[tuple[TextPart, pa.Schema, int]]:
+@dataclass
+class _Look:
+    """What a first look at a block tells."""
+
+    schema: pa.Schema
+    rows: int
+    large: dict[str, tuple[int, str]]  # first row, and text, of a whole number that float64 may not hold
+    signed: set[str]  # columns of whole numbers with negative ones
+    not_utf8: dict[str, tuple[int, bytes]]  # first row, and value
+
+
+def _look_at(block: Part) -> Iterator[tuple[TextPart, _Look]]:
     assert isinstance(block, TextPart)
     table = block.table()
-    yield block, table.schema, table.num_rows
+    look = _Look(table.schema, table.num_rows, {}, set(), {})
+    for place, column in enumerate(table.schema):
+        values = table.column(place)
+        if pa.types.is_binary(column.type):
+            look.not_utf8[column.name] = _not_utf8(values)
+        elif column.type in (pa.int64(), pa.float64()):
+            low, high = (value.as_py() for value in pc.min_max(values).values())
+            if low is not None and low < 0:
+                look.signed.add(column.name)
+            if low is None or max(high, -low) < EXACT:
+                continue
+            if column.type == pa.float64() and low >= 0 and _all_fit(block, column.name):
+                look.schema = look.schema.set(place, column.with_type(pa.uint64()))
+            found = _first_large(block, column, values)
+            if found is not None:
+                look.large[column.name] = found
+    yield block, look
+
+
+def _not_utf8(values: pa.ChunkedArray) -> tuple[int, bytes]:
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError:
+            return row, value
+    return 0, values[0].as_py()  # a column that is binary for another reason
+
+
+def _all_fit(block: TextPart, name: str) -> bool:
+    """Whether uint64 holds all numbers of a column."""
+    try:
+        block.syntax.parse(block.data, block.names, pa.schema([(name, pa.uint64())]))
+    except Malformed:
+        return False
+    return True
+
+
+def _first_large(block: TextPart, column: pa.Field, values: pa.ChunkedArray) -> tuple[int, str] | None:
+    """Return the first whole number beyond 2^53, by its text, and its row. 1e20 and 2.5e300 are not written as such."""
+    if column.type == pa.int64():
+        row = pc.index(pc.or_(pc.greater(values, EXACT), pc.less(values, -EXACT)), True).as_py()
+        return None if row < 0 else (row, str(values[row]))
+    for row, text in enumerate(map(str, block.syntax.texts(block.data, block.names, column.name))):
+        if len(text) >= len(str(EXACT)) and WHOLE.fullmatch(text) and abs(int(text)) > EXACT:
+            return row, text
+    return None

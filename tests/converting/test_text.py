@@ -139,9 +139,97 @@ def test_an_inch_is_no_quote(tmp_path):
     assert found["size"].to_pylist() == ['5" tv', "small"]
 
 
+def test_one_stray_quote_takes_no_longer(tmp_path, monkeypatch):
+    """Once, each line stepped over counted all quotes again: this took minutes."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", 1 << 21)
+    lines = [f"{k % 2},1,0.5,{k},small\n" for k in range(200_000)]
+    lines[2] = '0,1,0.5,2,pipe 5" x\n'
+    found = written(tmp_path, HEAD[:-1] + ",size\n" + "".join(lines))
+    assert found["x0"].to_pylist() == list(range(200_000))
+    assert found["size"][2].as_py() == 'pipe 5" x'
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_an_inch_in_the_name_of_a_column(tmp_path, rows, blocks):
+    lines = [f"{k % 2},1,0.5,{k},small\n" for k in range(rows)]
+    lines[rows // 2] = '0,1,0.5,0,5" tv\n'
+    found = written(tmp_path, HEAD[:-1] + ',size 5"\n' + "".join(lines))
+    assert found.num_rows == rows
+    assert found.column_names[-1] == 'size 5"'
+
+
 def test_empty_lines_marks_and_windows(tmp_path):
     content = b"\xef\xbb\xbf" + HEAD.replace("\n", "\r\n").encode() + b"0,1,0.5,3\r\n\r\n1,0,0.5,4\r\n\r\n"
     assert written(tmp_path, content)["x0"].to_pylist() == [3, 4]
+
+
+@pytest.mark.parametrize("word", ["NA", "null", "NaN", "#N/A", "None"])
+def test_only_an_empty_field_is_null(tmp_path, word):
+    found = written(tmp_path, HEAD[:-1] + f',city\n0,1,0.5,3,{word}\n1,1,0.5,3,\n1,1,0.5,3,""\n1,1,0.5,3,x\n')
+    assert found["city"].to_pylist() == [word, None, None, "x"]
+
+
+def test_labels_with_leading_zeros_are_numbers(tmp_path):
+    found = written(tmp_path, "action,reward,propensity\n001,1,0.5\n000,1,0.5\n")
+    assert found["action"].to_pylist() == [1, 0]
+
+
+# Large whole numbers: float64 would merge ids
+
+
+IDS = [18446744073709551615, 18446744073709551614, 9007199254740993, 0, 7]
+
+
+def of_users(name, users):
+    """A log with a column of users, given as they are written."""
+    if name == "log.csv":
+        return "user,action,reward,propensity\n" + "".join(f"{u},{k % 2},1,0.5\n" for k, u in enumerate(users))
+    return "".join(
+        f'{{"user": {"null" if u == "" else u}, "action": {k % 2}, "reward": 1, "propensity": 0.5}}\n'
+        for k, u in enumerate(users)
+    )
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+@pytest.mark.parametrize("ids", [IDS, IDS[::-1], [*IDS, ""], [7] * 9 + IDS])
+def test_large_ids_stay_different(tmp_path, name, ids, blocks):
+    found = written(tmp_path, of_users(name, ids), name)
+    assert found["user"].to_pylist() == [None if value == "" else value for value in ids]
+    assert found.schema.field("user").type == pa.uint64()
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+@pytest.mark.parametrize(
+    ("ids", "row"),
+    [
+        ([9007199254740993, 0.5], 0),
+        ([0.5, 1, 9007199254740993], 2),
+        ([1, 18446744073709551615, -1], 1),
+        ([-1, 18446744073709551615], 1),
+        ([5, 18446744073709551616], 1),
+        ([0.5, "", -9007199254740993], 2),
+    ],
+)
+def test_ids_that_would_become_the_same_are_refused(tmp_path, name, ids, row, blocks):
+    line = row + (2 if name == "log.csv" else 1)
+    message = f"column 'user' holds {ids[row]} at row {row} (line {line} of {tmp_path / name}), but becomes float64"
+    fails(tmp_path, of_users(name, ids), message, name)
+    assert "user" not in written(tmp_path, of_users(name, ids), name, columns=[]).column_names
+    if "" not in ids:  # a context is computed with
+        assert written(tmp_path, of_users(name, ids), name, context=["user"]).num_rows == len(ids)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+def test_large_numbers_that_are_no_ids(tmp_path, name):
+    found = written(tmp_path, of_users(name, ["1e20", "9007199254740993.0", "-2.5e300", 9007199254740992]), name)
+    assert found["user"].to_pylist() == [1e20, 9007199254740992.0, -2.5e300, 9007199254740992.0]
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+def test_labels_that_are_too_large(tmp_path, name):
+    content = of_users(name, IDS[:2] * 3).replace("action", "side")
+    message = "action column 'user' holds whole numbers beyond 2^63 - 1"
+    fails(tmp_path, content, message, name, action="user", actions=IDS[:2])
 
 
 # Mistakes
@@ -164,6 +252,12 @@ def test_empty_lines_marks_and_windows(tmp_path):
         ("action,action,reward,propensity\n0,0,1,1\n", "has 2 columns named 'action'"),
         ("a,reward,propensiti\n0,1,1\n", "name it with propensity="),
         (HEAD.encode("utf-16"), "write it as UTF-8"),
+        ((HEAD[:-1] + ",città\n0,1,0.5,3,x\n").encode("latin1"), "the names of the columns in line 1 of "),
+        (
+            (HEAD[:-1] + ",city\n0,1,0.5,3,Bern\n0,1,0.5,3,Zürich\n").encode("latin1"),
+            "column 'city' holds b'Z\\xfcrich' at row 1 (line 3 of ",
+        ),
+        ((HEAD[:-1] + ",city\n0,1,0.5,3,Zürich\n").encode("latin1"), "is not UTF-8: write it as UTF-8"),
     ],
 )
 def test_csv_that_is_wrong(tmp_path, content, message):
@@ -177,6 +271,8 @@ def test_csv_that_is_wrong(tmp_path, content, message):
         ('{"action": 0}\n\n{"action": 0,}\n', "Missing a name for object member, at line 3 of "),
         ('{"reward": 0}\n{"reward": "no"}\n', "column 'reward' changed from number to string, at line 2 of "),
         ('[{"action": 0}]\n', "it is one JSON array"),
+        ('{"action": 0, "city": "Zürich"}\n'.encode("latin1"), "is not UTF-8: write it as UTF-8"),
+        (b'{"action": 0}\n\n{"action": "\xfc"}\n', "at line 3 of "),
         ("3\n", "each line must be an object, but this is of type number, at line 1 of "),
         ("", "holds no row"),
     ],
