@@ -45,7 +45,7 @@ def room(module):
 
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
-BASICS = {"errors", "types", "findings"}
+BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage"}
 POLICIES = {*TOOLS, "buffers"}
@@ -72,6 +72,7 @@ MAY_IMPORT = {
     "sampling": {"types", "kernels"},
     "progress": {"errors", "kernels"},  # kernels/_notice.py says that it compiles, and no more
     "parameters": {"errors"},
+    "inheritance": set(),
     "kernels": set(),
     "errors": set(),
     "findings": set(),
