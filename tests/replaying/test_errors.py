@@ -419,3 +419,15 @@ def test_ctrl_c_before_anything_is_complete_says_how_far_it_came(log):
     with pytest.raises(KeyboardInterrupt) as caught:
         drs.replay(log, Slow(3, 2), 500, q=0.5)
     assert "before any replicate of 500 steps was complete" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("learner", [drs.policies.EpsilonGreedy, drs.policies.Boltzmann, drs.policies.SquareCB])
+@pytest.mark.filterwarnings("ignore:.*encountered in reduce")  # the mean of such rewards overflows, too
+def test_a_built_in_learner_whose_weights_overflow(learner):
+    """Rewards of 1.7e308 make its scores infinite, and then NaN: an error, and no number."""
+    rng = np.random.default_rng(0)
+    rewards = 1.7e308 * rng.choice([-1.0, 1.0], 400)
+    columns = {"action": rng.integers(0, 2, 400), "reward": rewards, "propensity": np.full(400, 0.5)}
+    log = drs.Log(pa.table({**columns, "x0": 0.1 * rng.choice([-1.0, 1.0], 400), "x1": rng.normal(size=400)}))
+    with pytest.raises(drs.PolicyError, match=r"gives .* at t = \d+, row \d+: \["):
+        drs.replay(log, learner(), 50, q=0.05)
