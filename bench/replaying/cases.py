@@ -29,10 +29,10 @@ class Task:
     q: float | Sequence[float] | None = Q
     shards: int = 1
 
-    def run(self, log: logs.LogFile) -> Any:
+    def run(self, log: logs.LogFile, **more: Any) -> Any:
         source = drs.Log(log.path, actions=logs.ACTIONS)
         options = {"q": self.q, "shards": self.shards, "threads": racing.THREADS}
-        return drs.replay(source, self.policies, HORIZON, logs.model(), **options)
+        return drs.replay(source, self.policies, HORIZON, logs.model(), **options, **more)
 
     @property
     def apart(self) -> list[Task]:
