@@ -306,7 +306,8 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     _observe(job, block, space, tally, rhat)
     for k, (group, places) in enumerate(zip(job.terms.weighted, job.weights, strict=True)):
         _weigh(job, group, places, block, space, p)
-        _note_weights(job, group, k, block, space, p, tally)
+        if group.reduced or job.bounds.max_weight is not None:
+            _note_weights(job, group, k, block, space, p, tally)
         if group.with_extra or group.weight.power:
             _finish_terms(job, group, places, block, space, p)
     if job.down_sampled:
@@ -348,7 +349,7 @@ def _finish_predictions(
     logged: Floats,
     calibration: Calibration | None = None,
 ) -> None:
-    low, high = _within(models.clamp or (-np.inf, np.inf), rhat.dtype)
+    low, high = (-np.inf, np.inf) if models.clamp is None else _within(models.clamp, rhat.dtype)
     clipped = np.zeros(1, np.int64) if models.clamp else NOT_CLIPPED
     first_bad = observing.predict(rhat, intercept, link, low, high, block.action, logged, clipped)
     if first_bad >= 0:
