@@ -91,6 +91,13 @@ class Weights:
         return np.asarray(X, dtype=np.float64) @ self.matrix.T
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view. For Numba, tuples of writable and of read-only arrays have different types."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 # A user's functions
 
 

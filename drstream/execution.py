@@ -219,6 +219,8 @@ class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
 
 @cache
 def _blas_libraries() -> ThreadpoolController:
+    import scipy.linalg.cython_blas  # noqa: F401  # the BLAS of products in kernels
+
     return ThreadpoolController()  # looks through all loaded libraries: 3 ms
 
 

@@ -56,12 +56,12 @@ class Layout:
 
     def updater(self, state: State) -> Callable[[Floats], None]:
         """Return a function that does the same, and needs no time to find the fields of the state."""
-        members, starts, fields = self.members, self.starts, _fields(state)
+        members, starts, fields = self.members, self.starts, fields_of(state)
         return lambda terms: kernels.update(terms, members, starts, *fields)
 
     def merge(self, state: State, other: State) -> State:
         """Add the second state to the first, in place."""
-        kernels.merge(self.members, self.starts, *_fields(state), *_fields(other))
+        kernels.merge(self.members, self.starts, *fields_of(state), *fields_of(other))
         return state
 
     def count(self, state: State) -> int:
@@ -80,6 +80,7 @@ class Layout:
         return upper + np.triu(upper, 1).T
 
 
-def _fields(state: State) -> tuple[Ints, Floats, Floats, Floats]:
+def fields_of(state: State) -> tuple[Ints, Floats, Floats, Floats]:
+    """Return count, sums, carries and co-moments of a state, as arrays."""
     record = state[0]
     return record["count"], record["sums"], record["carries"], record["comoments"]

@@ -17,6 +17,7 @@ from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
+from drstream.evaluation.fused import Fused
 from drstream.evaluation.plan import Gather, Plan, make_plan
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
@@ -238,7 +239,9 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     context = any(reader.with_context for reader in readers)
     first = readers[0]
     features = max(reader.n_features for reader in readers)
-    return replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
+    common = replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
+    checked, large = any(reader.checks_context for reader in readers), all(reader.large for reader in readers)
+    return replace(common, checks_context=checked, large=large)
 
 
 def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
@@ -249,14 +252,19 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     """Read one part and return its state, for each reward."""
     tallies = [plan.create() for plan in plans]
     skipped = tallies[0].skipped
-    spaces = [Workspace(plan.job, plan.block_rows) for plan in plans]
+    spaces = [Fused(plan) if plan.fused else Workspace(plan.job, plan.block_rows) for plan in plans]
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
+        execution.raise_if_stopped()
         if reader.folds is not None:  # then each block has one model
             batch = batch.by_fold()
         batch.scratch = scratch
         for plan, tally, space in zip(plans, tallies, spaces, strict=True):
-            _add_batch(plan, batch.for_reward(plan.reward), space, tally)
+            events = batch.for_reward(plan.reward)
+            if isinstance(space, Fused):
+                space.add(events, tally)
+            else:
+                _add_batch(plan, events, space, tally)
     for tally in tallies[1:]:
         tally.skipped.update(skipped)
     return tallies

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
 from drstream.evaluation.totals import Segments, Shape
 from drstream.execution import Workers, physical_memory
+from drstream.kernels.terms import GIVEN
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
+from drstream.log.rows import Blocks
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
 from drstream.models.calibration import Calibration
 from drstream.moments import Layout
@@ -53,6 +56,7 @@ class Plan:
     reward: str = ""  # the column
     typical_reward: float = 0.0
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
+    fused: bool = False  # whether batches go the way of `evaluation/fused.py`
 
     @cached_property
     def layout(self) -> Layout:
@@ -102,6 +106,13 @@ class Plan:
                 f"blocks of {self.block_rows} events on {workers} threads, and the machine has {there / 1e9:.1f} GB: "
                 f"take fewer policies at a time, or fewer {parameter('threads')}"
             )
+
+    def fused_if_possible(self, contexts: Set[np.dtype[Any]]) -> Plan:
+        """Let batches go the fast way, if they can. It finds contexts that are not finite by itself."""
+        if not _can_fuse(self, contexts):
+            return self
+        reader = replace(self.reader, checks_context=False, large=self.reader.folds is None)
+        return replace(self, reader=reader, fused=True)
 
     def create(self) -> Tally:
         job = self.job
@@ -160,9 +171,30 @@ def make_plan(
     plan = Plan(job, chosen, reader, _groups(chosen, terms), *about)
     plan.check_memory(workers.threads)
     if not by_time:
-        return plan
+        return plan.fused_if_possible(log.context_types)
     overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
     return replace(plan, job=replace(job, overlaps=overlaps))
+
+
+def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
+    """Whether a pass can go the way of `evaluation/fused.py`. `contexts` are the types of dense contexts' columns."""
+    job, gather = plan.job, plan.gather
+    models, stack = job.models, job.stack
+    if gather.buckets or gather.stretches or gather.by or job.down_sampled or job.overlaps is not None:
+        return False
+    if gather.bounds.reward_range is not None or gather.bounds.max_weight is not None:
+        return False
+    if models.logger is not None or models.second is not None or isinstance(models.folds, Blocks):
+        return False
+    if any(group.with_extra or group.weight.power or group.code == GIVEN for group in job.terms.weighted):
+        return False
+    if models.model is not None and (stack is None or not stack.has_model):
+        return False
+    pairs = zip(job.policies, job.others, strict=True)
+    if any(group is not None and not policy.only_logged for policy, group in pairs):
+        return False
+    # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
+    return stack is None or (contexts == {stack.kind} and stack.rows > 1)
 
 
 def _groups(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:

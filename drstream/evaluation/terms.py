@@ -280,11 +280,11 @@ class Workspace:
 def note_batch(job: Job, batch: Batch, tally: Tally) -> None:
     """Take down what is known of a batch without any policy: logged actions, and rewards outside of their range."""
     whole = Block(batch, 0, len(batch))
-    tally.other_than_clicks += int(kernels.count_other_than_clicks(batch.reward))
+    others = np.zeros(1, np.int64)
+    kernels.note_events(batch.reward, batch.action, others, tally.logged)
+    tally.other_than_clicks += int(others[0])
     if job.bounds.reward_range is not None:
         tally.note_outside("reward", None, batch.reward, *job.bounds.reward_range, whole)
-    if len(tally.logged):
-        kernels.count_actions(batch.action, tally.logged)
 
 
 def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Events:
@@ -349,7 +349,7 @@ def _finish_predictions(
     logged: Floats,
     calibration: Calibration | None = None,
 ) -> None:
-    low, high = (-np.inf, np.inf) if models.clamp is None else _within(models.clamp, rhat.dtype)
+    low, high = prediction_limits(models, rhat.dtype)
     clipped = np.zeros(1, np.int64) if models.clamp else NOT_CLIPPED
     first_bad = observing.predict(rhat, intercept, link, low, high, block.action, logged, clipped)
     if first_bad >= 0:
@@ -357,6 +357,11 @@ def _finish_predictions(
     if models.clamp is not None and calibration is not None:
         calibration.predictions += rhat.size
         calibration.clamped += int(clipped[0])
+
+
+def prediction_limits(models: BoundModels, kind: Any) -> tuple[float, float]:
+    """The range that predictions of this type are held within."""
+    return (-np.inf, np.inf) if models.clamp is None else _within(models.clamp, kind)
 
 
 def _within(limits: tuple[float, float], kind: Any) -> tuple[float, float]:

@@ -10,6 +10,7 @@ for a kernel.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import logging
 import threading
@@ -21,9 +22,10 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic, overload
 
 from drstream.kernels import _notice
 
@@ -151,6 +153,26 @@ def inlined(function: Function) -> Function:
 
 def unordered_helper(function: Function) -> Function:
     return numba.njit(**UNORDERED)(function)
+
+
+def memory(address: int, size: int, like: Any) -> Any:
+    """So many numbers that begin at an address, as an array of the type of `like`. Who calls it keeps them alive."""
+    kind = like.dtype
+    return np.frombuffer((ctypes.c_char * (size * kind.itemsize)).from_address(address), kind)
+
+
+@intrinsic
+def _pointer(context: Any, address: Any) -> Any:
+    def convert(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(address), convert
+
+
+@overload(memory)
+def _compiled_memory(address, size, like):  # no annotations: Numba compares them with the next line's
+    kind = like.dtype
+    return lambda address, size, like: numba.carray(_pointer(address), (size,), kind)
 
 
 @cache

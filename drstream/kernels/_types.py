@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import from_dtype
 from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint8, uint64, void
-from numba.core.types.containers import NamedTuple
+from numba.core.types.containers import NamedTuple, NamedUniTuple
 
 __all__ = [
     "DOUBLE",
@@ -26,6 +26,7 @@ __all__ = [
     "I4_IN",
     "I4_IN2",
     "I8",
+    "I8_2",
     "I8_IN",
     "SINGLE",
     "U1_IN",
@@ -46,6 +47,7 @@ F8_IN3 = Array(float64, 3, "C", readonly=True)
 I4 = Array(int32, 1, "C")
 I4_2 = Array(int32, 2, "C")
 I8 = Array(int64, 1, "C")
+I8_2 = Array(int64, 2, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4 = Array(float32, 1, "C")
@@ -70,9 +72,9 @@ def record(dtype: np.dtype) -> Array:
     return Array(from_dtype(dtype), 1, "C")
 
 
-def named(kind: type, *types: Any) -> NamedTuple:
+def named(kind: type, *types: Any) -> Any:
     """The type of a NamedTuple whose fields have these types."""
-    return NamedTuple(types, kind)
+    return NamedUniTuple(types[0], len(types), kind) if len(set(types)) == 1 else NamedTuple(types, kind)
 
 
 def function(signature: Any) -> FunctionType:

@@ -6,7 +6,7 @@ not be known in advance, and buckets near the pivot are as fine, relative to the
 
 import numpy as np
 
-from drstream.kernels._jit import kernel
+from drstream.kernels._jit import helper, kernel
 from drstream.kernels._types import F8, F8_2, F8_IN, float64, void
 
 OCTAVES, TO_OCTAVE, LEAST = 80, 32, -50  # powers of two from 2^LEAST on
@@ -15,9 +15,8 @@ BUCKETS = 2 * HALF
 EVENTS, PREDICTED, REWARD = 0, 1, 2  # rows of the table
 
 
-@kernel(void(F8_IN, F8_IN, float64, F8_2, F8))
-def tally(prediction, reward, pivot, table, sums):
-    """Add events to the table (3, BUCKETS), and to sums of 1, r - pivot, its square, and (r - r̂)²."""
+@helper
+def add_to_table(prediction, reward, pivot, table, sums):
     distance = np.empty(prediction.shape[0])
     for i in range(distance.shape[0]):
         distance[i] = abs(prediction[i] - pivot)
@@ -41,3 +40,9 @@ def tally(prediction, reward, pivot, table, sums):
     sums[1] += first
     sums[2] += second
     sums[3] += misses
+
+
+@kernel(void(F8_IN, F8_IN, float64, F8_2, F8))
+def tally(prediction, reward, pivot, table, sums):
+    """Add events to the table (3, BUCKETS), and to sums of 1, r - pivot, its square, and (r - r̂)²."""
+    add_to_table(prediction, reward, pivot, table, sums)

@@ -76,35 +76,40 @@ def _chan_factor(n, m):
     return n * m / (n + m) if n > 0 else 0.0
 
 
+@helper
+def update_tile(terms, first, last, members, starts, count, sums, carries, comoments):
+    """Add the columns first..last, at most TILE, of the first rows of `terms`; they are left centred."""
+    high = np.empty(ACCUMULATORS)
+    low = np.empty(ACCUMULATORS)
+    shift = np.empty(sums.shape[0])
+    m = last - first
+    n = count[0]
+    for v in range(sums.shape[0]):
+        x = terms[v][first:last]
+        total, lost = compensated_sum(x, high, low)
+        mean = (total + lost) / m
+        for i in range(m):
+            x[i] -= mean
+        shift[v] = mean - (sums[v] + carries[v]) / n if n > 0 else 0.0
+        sums[v], error = two_sum(sums[v], total)
+        carries[v] += error + lost
+    flat = 0
+    for g in range(starts.shape[0] - 1):
+        group = members[starts[g] : starts[g + 1]]
+        size = group.shape[0]
+        out = comoments[flat : flat + size * size]
+        add_products(terms, first, last, group, out)
+        _add_shift(shift, _chan_factor(n, m), group, out)
+        flat += size * size
+    count[0] = n + m
+
+
 @kernel(void(F8_2, I8_IN, I8_IN, I8, F8, F8, F8))
 def update(terms, members, starts, count, sums, carries, comoments):
     """Add the columns of `terms` (variables x rows) to a state; `terms` is left centred."""
-    variables, rows = terms.shape
-    high = np.empty(ACCUMULATORS)
-    low = np.empty(ACCUMULATORS)
-    shift = np.empty(variables)
-    for first in range(0, rows, TILE):
-        last = min(first + TILE, rows)
-        m = last - first
-        n = count[0]
-        for v in range(variables):
-            x = terms[v][first:last]
-            total, lost = compensated_sum(x, high, low)
-            mean = (total + lost) / m
-            for i in range(m):
-                x[i] -= mean
-            shift[v] = mean - (sums[v] + carries[v]) / n if n > 0 else 0.0
-            sums[v], error = two_sum(sums[v], total)
-            carries[v] += error + lost
-        flat = 0
-        for g in range(starts.shape[0] - 1):
-            group = members[starts[g] : starts[g + 1]]
-            size = group.shape[0]
-            out = comoments[flat : flat + size * size]
-            add_products(terms, first, last, group, out)
-            _add_shift(shift, _chan_factor(n, m), group, out)
-            flat += size * size
-        count[0] = n + m
+    for first in range(0, terms.shape[1], TILE):
+        last = min(first + TILE, terms.shape[1])
+        update_tile(terms, first, last, members, starts, count, sums, carries, comoments)
 
 
 @kernel(void(I8_IN, I8_IN, I8, F8, F8, F8, I8_IN, F8_IN, F8_IN, F8_IN))

@@ -8,9 +8,9 @@ each call releases the interpreter's lock and must get it back from other thread
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import helper, kernel, unordered_helper
 from drstream.kernels._types import F4_2, F4_IN, F4_IN2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
-from drstream.kernels.scores import TILE, choose_tile, logistic_row, softmax_tile
+from drstream.kernels.scores import TILE, choose_tile, exp_tile, logistic_row
 from drstream.kernels.sums import plain_sum
 
 READY, SOFTMAX, ARGMAX = 0, 1, 2  # what a policy's rows are: probabilities, or scores of a softmax or an argmax
@@ -113,12 +113,37 @@ def _mix(x, first, last, epsilon, uniform):
         x[i] = (1.0 - epsilon) * x[i] + epsilon * uniform[i - first]
 
 
+@unordered_helper
+def _scale(row, factor):
+    """Multiply by the factors, and return the sum."""
+    total = 0.0
+    for i in range(row.shape[0]):
+        scaled = row[i] * factor[i]
+        row[i] = scaled
+        total += scaled
+    return total
+
+
+@helper
+def _softmax(scores, base, intercept, first, last, scratch, mass):
+    """Softmax of a tile. Returns the first event with a score that is not finite, or -1."""
+    exp_tile(scores, base, intercept, first, last, scratch)
+    factor = scratch[1][: last - first]
+    for k in range(mass.shape[0]):
+        mass[k] += _scale(scores[base + k][first:last], factor)
+    poison = scratch[0][: last - first]
+    for i in range(factor.shape[0]):
+        poison[i] = factor[i] - factor[i]
+    return _first_poisoned(poison, first, last)
+
+
 @helper
 def _observe_scores(scores, base, intercept, softmax, action, first, last, scratch, sums, mass, logged):
     """Softmax, or probabilities as they are. Returns the first invalid event, or -1."""
     if softmax:
-        softmax_tile(scores, base, intercept, first, last, scratch)
-    bad = _first_invalid(scores, base, mass.shape[0], first, last, sums, mass)
+        bad = _softmax(scores, base, intercept, first, last, scratch, mass)
+    else:
+        bad = _first_invalid(scores, base, mass.shape[0], first, last, sums, mass)
     if bad < 0:
         _take_logged(scores, base, action, first, last, logged)
     return bad
@@ -157,8 +182,8 @@ def logged_probability(pi, action, out):
 _PAIRS = [(p, i, r) for p, i in ((F4_2, F4_IN), (F8_2, F8_IN)) for r in (F4_IN2, F8_IN2)]
 
 
-@kernel(*(int64(p, i, I8_IN, F8_IN, I8_IN, I8_IN, r, I4_IN, F8_2, F8_2, F8_2) for p, i, r in _PAIRS))
-def observe(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
+@helper
+def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) for policies whose rows are in `scores`; `mass` gains ν(a|x_k).
 
     Policy j has row slots[j] of `logged` and `mass`, and row places[j] of `terms`. Softmax scores become probabilities.
@@ -200,6 +225,12 @@ def observe(scores, intercept, kinds, epsilons, slots, places, rhat, action, mas
     return -1
 
 
+@kernel(*(int64(p, i, I8_IN, F8_IN, I8_IN, I8_IN, r, I4_IN, F8_2, F8_2, F8_2) for p, i, r in _PAIRS))
+def observe(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
+    """The same, for a block."""
+    return observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms)
+
+
 @helper
 def _clip(row, low, high):
     """Clip to [low, high], and return how many numbers changed."""
@@ -220,18 +251,18 @@ def _first_not_finite(rhat):
     return place
 
 
-@kernel(*(int64(r, i, int64, float64, float64, I4_IN, F8, I8) for r, i in ((F4_2, F4_IN), (F8_2, F8_IN))))
-def predict(rhat, intercept, link, low, high, action, out, clipped):
+@helper
+def predict_block(rhat, intercept, link, low, high, action, out, clipped):
     """Turn the scores of a model into predictions, in place, within [low, high]; out = r̂(x_k, a_k).
 
     clipped[0] gains the number of predictions outside of [low, high]. Without intercepts, rhat has predictions already.
     Returns the flat index (action, event) of the first score that is not finite, or -1.
     """
-    rows = rhat.shape[1]
+    rows = out.shape[0]
     scratch = np.empty((3, TILE), rhat.dtype)
     bad = 0
     for k in range(rhat.shape[0]):
-        row = rhat[k]
+        row = rhat[k][:rows]
         if intercept.shape[0] > 0:
             for i in range(rows):
                 row[i] += intercept[k]
@@ -240,7 +271,7 @@ def predict(rhat, intercept, link, low, high, action, out, clipped):
     if bad != 0:
         return _first_not_finite(rhat)
     for k in range(rhat.shape[0]):
-        row = rhat[k]
+        row = rhat[k][:rows]
         if link == LOGISTIC:
             for first in range(0, rows, TILE):
                 logistic_row(row[first : min(first + TILE, rows)], scratch)
@@ -249,3 +280,9 @@ def predict(rhat, intercept, link, low, high, action, out, clipped):
     for i in range(rows):
         out[i] = rhat[action[i], i]
     return -1
+
+
+@kernel(*(int64(r, i, int64, float64, float64, I4_IN, F8, I8) for r, i in ((F4_2, F4_IN), (F8_2, F8_IN))))
+def predict(rhat, intercept, link, low, high, action, out, clipped):
+    """The same, for a block."""
+    return predict_block(rhat, intercept, link, low, high, action, out, clipped)

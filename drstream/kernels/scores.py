@@ -96,8 +96,11 @@ def _add_intercepts(scores, base, intercept, first, last, largest, poison):
 
 
 @helper
-def softmax_tile(scores, base, intercept, first, last, scratch):
-    """Softmax of the columns first..last of the rows from `base` on; scratch is 3 rows of TILE numbers."""
+def exp_tile(scores, base, intercept, first, last, scratch):
+    """Softmax of the columns first..last of the rows from `base` on, but for a factor, which scratch[1] receives.
+
+    scratch is 3 rows of TILE numbers. The factor is NaN if a score is NaN or infinite.
+    """
     largest = scratch[0][: last - first]
     total = scratch[1][: last - first]
     scale = scratch[2]
@@ -111,10 +114,6 @@ def softmax_tile(scores, base, intercept, first, last, scratch):
             total[i] += row[i]
     for i in range(total.shape[0]):
         total[i] = one / total[i]
-    for k in range(intercept.shape[0]):
-        row = scores[base + k][first:last]
-        for i in range(row.shape[0]):
-            row[i] *= total[i]
 
 
 @helper
@@ -138,7 +137,12 @@ def softmax(scores, intercept):
     """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
     scratch = np.empty((3, TILE), scores.dtype)
     for first in range(0, scores.shape[1], TILE):
-        softmax_tile(scores, 0, intercept, first, min(first + TILE, scores.shape[1]), scratch)
+        last = min(first + TILE, scores.shape[1])
+        exp_tile(scores, 0, intercept, first, last, scratch)
+        for k in range(scores.shape[0]):
+            row = scores[k][first:last]
+            for i in range(row.shape[0]):
+                row[i] *= scratch[1, i]
 
 
 @helper

@@ -60,6 +60,7 @@ def _switched(pi, p, lambda_, out):
 
 
 WEIGHTS = ("importance", "capped", "shrunk", "switched")  # in the order of their codes
+PARAMETERS = 3  # at most
 
 
 @helper
@@ -135,8 +136,8 @@ def _sums_of_weights(w, p, r, thin):
     return small, rewarded, squares
 
 
-@kernel(void(F8_IN2, I8_IN, F8_IN, float64, F8_2))
-def inspect(terms, rows, p, thin, inspected):
+@helper
+def inspect_weights(terms, rows, p, thin, inspected):
     """Add weights, some rows of the terms, to what is known about them. A propensity below `thin` is small."""
     for j in range(rows.shape[0]):
         w = terms[rows[j]]
@@ -147,19 +148,28 @@ def inspect(terms, rows, p, thin, inspected):
         inspected[j, REWARDED_SQUARES] += squares
 
 
-@kernel(void(I4_IN, I8))
-def count_actions(action, counts):
-    for i in range(action.shape[0]):
-        counts[action[i]] += 1
+@kernel(void(F8_IN2, I8_IN, F8_IN, float64, F8_2))
+def inspect(terms, rows, p, thin, inspected):
+    """The same, for a block."""
+    inspect_weights(terms, rows, p, thin, inspected)
 
 
-@kernel(int64(F8_IN))
-def count_other_than_clicks(r):
-    """How many rewards are neither 0 nor 1."""
+@helper
+def note_rewards(r, action, others, counts):
+    """others[0] gains the number of rewards that are neither 0 nor 1, and `counts` the actions."""
     count = 0
     for i in range(r.shape[0]):
         count += (r[i] != 0.0) & (r[i] != 1.0)
-    return count
+    others[0] += count
+    if counts.shape[0] > 0:
+        for i in range(action.shape[0]):
+            counts[action[i]] += 1
+
+
+@kernel(void(F8_IN, I4_IN, I8, I8))
+def note_events(r, action, others, counts):
+    """The same, for a batch."""
+    note_rewards(r, action, others, counts)
 
 
 @kernel(int64(F8_IN, float64, float64, I8), int64(F4_IN, float64, float64, I8))
@@ -176,13 +186,19 @@ def count_outside(x, low, high, first):
     return count
 
 
-@kernel(int64(F8_IN, F8_IN, F8_IN))
-def count_reduced(w, pi, p):
+@helper
+def number_reduced(w, pi, p):
     """How many weights are smaller than ν / p."""
     count = 0
     for i in range(w.shape[0]):
         count += w[i] < pi[i] / p[i]
     return count
+
+
+@kernel(int64(F8_IN, F8_IN, F8_IN))
+def count_reduced(w, pi, p):
+    """The same, for a block."""
+    return number_reduced(w, pi, p)
 
 
 # Terms
@@ -207,8 +223,8 @@ def _fill_term(code, w, b, r, rhat, pivot, out):
             out[i] = 1.0
 
 
-@kernel(void(int64, F8_IN, I8_IN, I8_IN, I8_IN, F8_IN2, F8_IN, F8_IN, F8_IN, float64, F8_2))
-def weigh(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms):
+@helper
+def fill_terms(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms):
     """Fill in the terms of one kind of weight, for all policies: codes[t] says what row places[j] + t is for policy j.
 
     logged[j] is ν(a_k|x_k) of policy j, and terms[predicted[j]] is r̂(x_k, ν).
@@ -218,6 +234,12 @@ def weigh(code, parameters, codes, places, predicted, logged, p, r, logged_rhat,
         _fill_weights(code, parameters, logged[j], p, w)
         for t in range(1, codes.shape[0]):
             _fill_term(codes[t], w, terms[predicted[j]], r, logged_rhat, pivot, terms[places[j] + t])
+
+
+@kernel(void(int64, F8_IN, I8_IN, I8_IN, I8_IN, F8_IN2, F8_IN, F8_IN, F8_IN, float64, F8_2))
+def weigh(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms):
+    """The same, for a block."""
+    fill_terms(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms)
 
 
 @kernel(void(I8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_2))

@@ -148,10 +148,16 @@ class Log:
         Sparse contexts have float64. So have contexts with a feature that is far from 0, compared with its spread over
         the first rows: products in float32 would lose the digits that matter.
         """
-        kinds = [self.source.schema.field(name).type for name in self.roles.context]
-        kind = number_type([kind.value_type if is_list(kind) else kind for kind in kinds])
-        single = self.roles.sparse is None and kind == np.float32 and self._features_are_near_zero
+        single = self.context_types == {np.dtype(np.float32)} and self._features_are_near_zero
         return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def context_types(self) -> frozenset[np.dtype[Any]]:
+        """The types of the columns of dense contexts, as they are read."""
+        if self.roles.sparse is not None:
+            return frozenset()
+        kinds = [self.source.schema.field(name).type for name in self.roles.context]
+        return frozenset(number_type([kind.value_type if is_list(kind) else kind]) for kind in kinds)
 
     @property
     def _features_are_near_zero(self) -> bool:

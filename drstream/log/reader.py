@@ -19,7 +19,7 @@ from drstream import sampling
 from drstream.errors import LogError, parameter, phrase
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
-from drstream.log.batch import ROWS, Batch
+from drstream.log.batch import ROWS, Batch, Block
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
@@ -55,6 +55,8 @@ class Reader:
     start: int = 0  # events of earlier rows are left out, and counted
     stop: int | None = None  # rows from this one on do not belong to the log
     all_propensities: bool = False  # whether to read the propensities of all actions
+    checks_context: bool = True  # whether to look for numbers of contexts that are not finite
+    large: bool = False  # whether batches may have several times 65,536 rows, if that takes no copy
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Reader:
         """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
         kept = self._select(part, skipped)
         first = 0
-        for batch in exact(kept, ROWS):
+        for batch in exact(kept, ROWS, large=self.large):
             yield self._views(batch, part, first)
             first += batch.num_rows
 
@@ -241,7 +243,8 @@ class Reader:
             columns = []
             for name in roles.context:
                 values = self._context_values(self._whole(batch, name, "context", where), name, where)
-                _check_finite(values, name, where)
+                if self.checks_context:
+                    _check_finite(values, name, where)
                 columns.append(values)
             context = columns[0] if roles.listed else columns
         extra = batch.select(list(self.extra))
@@ -283,6 +286,14 @@ class Reader:
                     f"{', '.join(map(repr, names))}; there are {len(self.labels)} actions. {REMEDY}"
                 )
         return found
+
+    def check_finite(self, block: Block) -> None:
+        """Raise an error if a number of the block's contexts is not finite, for a pass that does not check them all."""
+        context = block.batch.context
+        columns = [context] if isinstance(context, np.ndarray) else context
+        assert isinstance(columns, list)
+        for name, values in zip(self.roles.context, columns, strict=True):
+            _check_finite(values[block.start : block.stop], name, block.where)
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse
@@ -343,15 +354,19 @@ SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
 REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 
-def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit."""
+def exact(batches: Iterator[pa.RecordBatch], rows: int, large: bool = False) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit.
+
+    large  A batch that has more rows is not divided, but for its last rows, which do not fill a batch.
+    """
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         while count + batch.num_rows >= rows:
-            held.append(batch.slice(0, rows - count))
+            size = batch.num_rows // rows * rows if large and not held else rows - count
+            held.append(batch.slice(0, size))
             yield _join(held)
-            batch = batch.slice(rows - count)
+            batch = batch.slice(size)
             held, count = [], 0
         if batch.num_rows:
             held.append(batch)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.buffers import check_predictions, fill_by_pieces
+from drstream.buffers import check_predictions, fill_by_pieces, read_only
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
@@ -184,13 +184,6 @@ def by_event(predictions: Floats) -> Floats:
     """Predictions (n, K) from tiles; n is a multiple of their size."""
     count, actions, events = predictions.shape
     return predictions.swapaxes(1, 2).reshape(count * events, actions)
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view. For Numba, tuples of writable and of read-only arrays have different types."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 NO_CONTEXTS = read_only(np.empty((0, 0, TILE)))

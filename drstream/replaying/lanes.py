@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import check_shape, invalid_probabilities
+from drstream.buffers import check_shape, invalid_probabilities, read_only
 from drstream.errors import PolicyError
 from drstream.kernels import masses, quantiles
 from drstream.kernels import replay as kernels
@@ -25,7 +25,7 @@ from drstream.kernels.linear import LinearLearner
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
 from drstream.policies.online import Compiled, Fixed
-from drstream.replaying.chunks import Chunk, Preparation, by_event, read_only
+from drstream.replaying.chunks import Chunk, Preparation, by_event
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.snapshots import Recorded, Recorder

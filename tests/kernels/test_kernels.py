@@ -132,14 +132,15 @@ def test_clamp():
 
 def test_counts_of_rewards_and_actions():
     rewards = read_only(np.array([0.0, 1.0, 0.5, -1.0, 1.0]))
-    assert terms.count_other_than_clicks(rewards) == 2
     first = np.full(1, -1)
     assert terms.count_outside(rewards, 0.0, 1.0, first) == 1
     assert first.tolist() == [3]
     assert terms.count_outside(rewards, -1.0, 1.0, first) == 0
-    counts = np.zeros(3, np.int64)
-    terms.count_actions(read_only(np.array([2, 0, 2], np.int32)), counts)
-    assert counts.tolist() == [1, 0, 2]
+    counts, others = np.zeros(3, np.int64), np.ones(1, np.int64)
+    terms.note_events(rewards, read_only(np.array([2, 0, 2, 2, 0], np.int32)), others, counts)
+    assert (counts.tolist(), others.tolist()) == ([2, 0, 3], [3])
+    terms.note_events(rewards, read_only(np.empty(0, np.int32)), others, counts[:0])
+    assert others.tolist() == [5]
 
 
 def test_sums_by_bucket_and_stretch():

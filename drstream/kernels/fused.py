@@ -1,0 +1,207 @@
+"""From contexts to sums in one call: products, probabilities, terms and moments, a tile of events after the other.
+
+A tile is so small that its numbers stay in cache. One call does a whole batch, so that the interpreter's lock is free
+in the meantime. The steps are helpers of the other kernels.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drstream.kernels._jit import helper, kernel, memory
+from drstream.kernels._types import F4, F4_2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, int64, named
+from drstream.kernels.calibration import add_to_table
+from drstream.kernels.moments import update_tile
+from drstream.kernels.order import transpose_rows
+from drstream.kernels.policies import observe_block, predict_block
+from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, number_reduced
+
+TILE = 1024  # events: with 20 features and 20 scores in float32 they take a sixth of the second-level cache
+PAD = 16  # columns of zeros: rows of scores at a distance of 4,096 bytes would have the same places in the cache
+
+
+class Events(NamedTuple):
+    """What the log says about a batch."""
+
+    action: Any  # empty if nothing needs actions
+    reward: Any
+    propensity: Any  # empty if no term has a weight
+    given: Any  # ν(a_k|x_k) of the policies that tell no more than that, a row for each
+    addresses: Any  # of the context's columns, or of its matrix (n, d); none if no policy and no model reads contexts
+    listed: Any  # whether the context is a matrix
+
+
+class Linear(NamedTuple):
+    """Linear policies, and a linear model below them. `policies.observe` and `policies.predict` say what fields are."""
+
+    weights: Any  # float32 or float64, as the contexts; so are the intercepts
+    intercept: Any
+    kinds: Any
+    epsilons: Any
+    slots: Any
+    places: Any
+    model_intercept: Any  # empty without a model
+    link: Any
+    limits: Any  # low and high, of predictions
+
+
+class Weighing(NamedTuple):
+    """What to compute: a row for each kind of weight, as `terms.weigh` takes it, and the groups of `moments`."""
+
+    kinds: Any  # codes of the weights
+    parameters: Any
+    codes: Any
+    sizes: Any  # number of terms, by kind
+    places: Any
+    reduced: Any  # whether weights of a kind can be smaller than ν / p
+    predicted: Any
+    given: Any  # which policies have their row in `Events.given`
+    inspected: Any  # rows of all weights
+    members: Any
+    starts: Any
+    constants: Any  # the pivot, the limit of a small propensity, a typical reward
+
+
+class Found(NamedTuple):
+    """What gains the numbers of a batch: moments, and what is known about weights, actions, rewards and predictions."""
+
+    count: Any
+    sums: Any
+    carries: Any
+    comoments: Any
+    inspected: Any
+    reduced: Any
+    mass: Any
+    logged: Any
+    others: Any  # number of rewards that are neither 0 nor 1, and of predictions outside of the limits
+    table: Any
+    calibration: Any
+
+
+class Space(NamedTuple):
+    """Memory for a tile."""
+
+    features: Any
+    scores: Any
+    terms: Any
+    logged: Any
+    rhat: Any
+
+
+@helper
+def _gather(events, first, last, out):
+    """out (d, m) <- contexts, feature by feature."""
+    features, m = out.shape[0], last - first
+    if events.listed != 0:
+        start = events.addresses[0] + first * features * out.itemsize
+        transpose_rows(memory(start, m * features, out).reshape(m, features), out)
+    else:
+        for j in range(features):
+            column = memory(events.addresses[j] + first * out.itemsize, m, out)
+            row = out[j]
+            for i in range(m):
+                row[i] = column[i]
+    for j in range(features):
+        for i in range(m, out.shape[1]):
+            out[j, i] = 0
+
+
+@helper
+def _score(events, first, last, linear, found, space, logged, terms):
+    """Fill in ν(a_k|x_k) and r̂(x_k, ν) of linear policies, and r̂(x_k, a_k). Returns whether all numbers are valid."""
+    rows, features = linear.weights.shape
+    split, m = linear.intercept.shape[0], last - first + PAD
+    x = space.features[: features * m].reshape(features, m)
+    scores = space.scores[: rows * m].reshape(rows, m)
+    _gather(events, first, last, x)
+    np.dot(linear.weights, x, scores)
+    action = events.action[first:last]
+    rhat = space.scores[split * m : rows * m].reshape(rows - split, m)
+    if rows > split:
+        clipped = found.others[1:]
+        bad = predict_block(
+            rhat,
+            linear.model_intercept,
+            linear.link,
+            linear.limits[0],
+            linear.limits[1],
+            action,
+            space.rhat[: last - first],
+            clipped,
+        )
+        if bad >= 0:
+            return False
+    if split == 0:
+        return True
+    policies = space.scores[: split * m].reshape(split, m)
+    places = linear.kinds, linear.epsilons, linear.slots, linear.places
+    return observe_block(policies, linear.intercept, *places, rhat, action, found.mass, logged, terms) < 0
+
+
+@helper
+def _weigh(events, first, last, weighing, found, space, logged, terms):
+    """Fill in the terms of all kinds of weights."""
+    r, p = events.reward[first:last], events.propensity[first:last]
+    rhat = space.rhat[: last - first]
+    for k in range(weighing.kinds.shape[0]):
+        places = weighing.places[k]
+        fill_terms(
+            weighing.kinds[k],
+            weighing.parameters[k],
+            weighing.codes[k][: weighing.sizes[k]],
+            places,
+            weighing.predicted,
+            logged,
+            p,
+            r,
+            rhat,
+            weighing.constants[0],
+            terms,
+        )
+        if weighing.reduced[k] != 0:
+            for j in range(places.shape[0]):
+                found.reduced[j, k] += number_reduced(terms[places[j]], logged[j], p)
+    if weighing.inspected.shape[0] > 0:
+        inspect_weights(terms, weighing.inspected, p, weighing.constants[1], found.inspected)
+
+
+@helper
+def _add_tile(events, first, last, linear, weighing, found, space):
+    """Add the events first..last. Returns whether all numbers are valid."""
+    m = last - first
+    logged = space.logged[: space.logged.shape[0] // TILE * m].reshape(-1, m)
+    terms = space.terms[: space.terms.shape[0] // TILE * m].reshape(-1, m)
+    reward = events.reward[first:last]
+    for i in range(m):
+        terms[0, i] = reward[i]
+    if linear.weights.shape[0] > 0 and not _score(events, first, last, linear, found, space, logged, terms):
+        return False
+    for g in range(weighing.given.shape[0]):
+        for i in range(m):
+            logged[weighing.given[g], i] = events.given[g, first + i]
+    _weigh(events, first, last, weighing, found, space, logged, terms)
+    note_rewards(reward, events.action[first : min(last, events.action.shape[0])], found.others, found.logged)
+    if linear.model_intercept.shape[0] > 0:
+        add_to_table(space.rhat[:m], reward, weighing.constants[2], found.table, found.calibration)
+    state = found.count, found.sums, found.carries, found.comoments
+    update_tile(terms, 0, m, weighing.members, weighing.starts, *state)
+    return True
+
+
+_EVENTS = named(Events, I4_IN, F8_IN, F8_IN, F8_IN2, I8, int64)  # Numba does not convert what is in a tuple
+_WEIGHING = named(Weighing, I8, F8_2, I8_2, I8, I8_2, I8, I8, I8, I8, I8, I8, F8)
+_FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
+
+
+def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
+    linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
+    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8)
+
+
+@kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)))
+def add_events(events, first, last, linear, weighing, found, space):
+    """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1."""
+    for start in range(first, last, TILE):
+        if not _add_tile(events, start, min(start + TILE, last), linear, weighing, found, space):
+            return start
+    return -1
