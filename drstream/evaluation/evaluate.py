@@ -240,8 +240,9 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     first = readers[0]
     features = max(reader.n_features for reader in readers)
     common = replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
-    checked, large = any(reader.checks_context for reader in readers), all(reader.large for reader in readers)
-    return replace(common, checks_context=checked, large=large)
+    units = {reader.unit for reader in readers}
+    checked = any(reader.checks_context for reader in readers)
+    return replace(common, checks_context=checked, unit=units.pop() if len(units) == 1 else None)
 
 
 def _limit(name: str, value: Any, high: float = math.inf) -> float | None:

@@ -17,6 +17,7 @@ from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
 from drstream.evaluation.totals import Segments, Shape
 from drstream.execution import Workers, physical_memory
+from drstream.kernels.fused import TILE as FUSED_ROWS
 from drstream.kernels.terms import GIVEN
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
@@ -111,7 +112,7 @@ class Plan:
         """Let batches go the fast way, if they can. It finds contexts that are not finite by itself."""
         if not _can_fuse(self, contexts):
             return self
-        reader = replace(self.reader, checks_context=False, large=self.reader.folds is None)
+        reader = replace(self.reader, checks_context=False, unit=None if self.reader.folds else FUSED_ROWS)
         return replace(self, reader=reader, fused=True)
 
     def create(self) -> Tally:
@@ -164,8 +165,9 @@ def make_plan(
     )
     terms = Terms.of(chosen, parameters, gather.extra)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    kind = log.context_type if precision is None else np.dtype(precision)
-    job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
+    if reader.with_context:
+        kind = log.context_type if precision is None else np.dtype(precision)
+        job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
     about = gather, log.roles.reward, log.typical_reward, paired
     plan = Plan(job, chosen, reader, _groups(chosen, terms), *about)

@@ -158,7 +158,7 @@ def unordered_helper(function: Function) -> Function:
 def memory(address: int, size: int, like: Any) -> Any:
     """So many numbers that begin at an address, as an array of the type of `like`. Who calls it keeps them alive."""
     kind = like.dtype
-    return np.frombuffer((ctypes.c_char * (size * kind.itemsize)).from_address(address), kind)
+    return np.frombuffer((ctypes.c_char * (size * kind.itemsize)).from_address(int(address)), kind)
 
 
 @intrinsic

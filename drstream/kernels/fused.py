@@ -17,6 +17,7 @@ from drstream.kernels.policies import observe_block, predict_block
 from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, number_reduced
 
 TILE = 1024  # events: with 20 features and 20 scores in float32 they take a sixth of the second-level cache
+SMALL = 1_000_000  # a product of three sizes: see `buffers.SMALL`
 PAD = 16  # columns of zeros: rows of scores at a distance of 4,096 bytes would have the same places in the cache
 
 
@@ -89,12 +90,18 @@ class Space(NamedTuple):
 
 
 @helper
+def _rows_of(events, first, last, features, like):
+    """Contexts (m, d) of a log whose context is a matrix."""
+    start = events.addresses[0] + first * features * like.itemsize
+    return memory(start, (last - first) * features, like).reshape(last - first, features)
+
+
+@helper
 def _gather(events, first, last, out):
-    """out (d, m) <- contexts, feature by feature."""
+    """out (d, m + PAD) <- contexts, feature by feature, and zeros."""
     features, m = out.shape[0], last - first
     if events.listed != 0:
-        start = events.addresses[0] + first * features * out.itemsize
-        transpose_rows(memory(start, m * features, out).reshape(m, features), out)
+        transpose_rows(_rows_of(events, first, last, features, out), out)
     else:
         for j in range(features):
             column = memory(events.addresses[j] + first * out.itemsize, m, out)
@@ -107,16 +114,31 @@ def _gather(events, first, last, out):
 
 
 @helper
+def _multiply(events, first, last, weights, space):
+    """Scores without intercepts (rows, m), perhaps with PAD more columns.
+
+    BLAS multiplies small matrices faster if the second one is not transposed, and large ones as fast.
+    """
+    (rows, features), m = weights.shape, last - first
+    if events.listed != 0 and rows * features * m > SMALL:
+        scores = space.scores[: rows * m].reshape(rows, m)
+        np.dot(weights, _rows_of(events, first, last, features, scores).T, scores)
+        return scores
+    width = m + PAD
+    scores = space.scores[: rows * width].reshape(rows, width)
+    x = space.features[: features * width].reshape(features, width)
+    _gather(events, first, last, x)
+    np.dot(weights, x, scores)
+    return scores
+
+
+@helper
 def _score(events, first, last, linear, found, space, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) of linear policies, and r̂(x_k, a_k). Returns whether all numbers are valid."""
-    rows, features = linear.weights.shape
-    split, m = linear.intercept.shape[0], last - first + PAD
-    x = space.features[: features * m].reshape(features, m)
-    scores = space.scores[: rows * m].reshape(rows, m)
-    _gather(events, first, last, x)
-    np.dot(linear.weights, x, scores)
+    scores = _multiply(events, first, last, linear.weights, space)
+    (rows, width), split = scores.shape, linear.intercept.shape[0]
     action = events.action[first:last]
-    rhat = space.scores[split * m : rows * m].reshape(rows - split, m)
+    rhat = space.scores[split * width : rows * width].reshape(rows - split, width)
     if rows > split:
         clipped = found.others[1:]
         bad = predict_block(
@@ -131,9 +153,7 @@ def _score(events, first, last, linear, found, space, logged, terms):
         )
         if bad >= 0:
             return False
-    if split == 0:
-        return True
-    policies = space.scores[: split * m].reshape(split, m)
+    policies = space.scores[: split * width].reshape(split, width)
     places = linear.kinds, linear.epsilons, linear.slots, linear.places
     return observe_block(policies, linear.intercept, *places, rhat, action, found.mass, logged, terms) < 0
 

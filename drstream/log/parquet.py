@@ -18,7 +18,7 @@ from drstream.log.schema import is_list
 from drstream.log.source import Place, Source
 
 DECODE_BYTES = 1 << 25  # most that each thread decodes of a row group at a time
-LIST_ROWS = 1 << 16  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
+LIST_ROWS = 1 << 15  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
 
 
 @dataclass

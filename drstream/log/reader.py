@@ -30,6 +30,7 @@ from drstream.types import Bools, Floats, Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows
 EARLY = "before the first propensity model"  # why an event is left out
+FEW = 16_384  # rows of a batch that are worth the time it takes Python
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
@@ -56,7 +57,7 @@ class Reader:
     stop: int | None = None  # rows from this one on do not belong to the log
     all_propensities: bool = False  # whether to read the propensities of all actions
     checks_context: bool = True  # whether to look for numbers of contexts that are not finite
-    large: bool = False  # whether batches may have several times 65,536 rows, if that takes no copy
+    unit: int | None = None  # batches have a multiple of it, as many as come; None: exactly 65,536 rows
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,7 +87,7 @@ class Reader:
         """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
         kept = self._select(part, skipped)
         first = 0
-        for batch in exact(kept, ROWS, large=self.large):
+        for batch in exact(kept, ROWS) if self.unit is None else multiples(kept, self.unit):
             yield self._views(batch, part, first)
             first += batch.num_rows
 
@@ -354,19 +355,37 @@ SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
 REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 
-def exact(batches: Iterator[pa.RecordBatch], rows: int, large: bool = False) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit.
+def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of a multiple of `unit`, but for the last one. Copies small batches only."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        if held and count + batch.num_rows >= FEW:
+            missing = -count % unit
+            held.append(batch.slice(0, missing))
+            yield _join(held)
+            batch = batch.slice(missing)
+            held, count = [], 0
+        whole = batch.num_rows // unit * unit
+        if not held and whole >= FEW:
+            yield batch.slice(0, whole)
+            batch = batch.slice(whole)
+        if batch.num_rows:
+            held.append(batch)
+            count += batch.num_rows
+    if held:
+        yield _join(held)
 
-    large  A batch that has more rows is not divided, but for its last rows, which do not fill a batch.
-    """
+
+def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         while count + batch.num_rows >= rows:
-            size = batch.num_rows // rows * rows if large and not held else rows - count
-            held.append(batch.slice(0, size))
+            held.append(batch.slice(0, rows - count))
             yield _join(held)
-            batch = batch.slice(size)
+            batch = batch.slice(rows - count)
             held, count = [], 0
         if batch.num_rows:
             held.append(batch)
