@@ -18,6 +18,12 @@ _WHERE = {
     "plan": "drstream.planning.plan",
     "convert": "drstream.converting.convert",
     "Conversion": "drstream.converting.result",
+    "read_csv": "drstream.converting.readers",
+    "read_json": "drstream.converting.readers",
+    "read_vw": "drstream.converting.readers",
+    "read_dsjson": "drstream.converting.readers",
+    "read_obp": "drstream.converting.readers",
+    "from_obp": "drstream.converting.obp",
     "uniforms": "drstream.sampling",
     "Estimate": "drstream.results",
     "Explain": "drstream.evaluation.explanation",
@@ -62,10 +68,16 @@ __all__ = [
     "convert",
     "estimators",
     "evaluate",
+    "from_obp",
     "models",
     "optimize",
     "plan",
     "policies",
+    "read_csv",
+    "read_dsjson",
+    "read_json",
+    "read_obp",
+    "read_vw",
     "replay",
     "synth",
     "uniforms",
@@ -74,6 +86,8 @@ __all__ = [
 if TYPE_CHECKING:
     from drstream import models, optimize, policies, synth
     from drstream.converting.convert import convert
+    from drstream.converting.obp import from_obp
+    from drstream.converting.readers import read_csv, read_dsjson, read_json, read_obp, read_vw
     from drstream.converting.result import Conversion
     from drstream.errors import (
         DrstreamError,

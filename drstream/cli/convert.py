@@ -13,7 +13,9 @@ from drstream.cli.options import (
     Actions,
     Context,
     OnBadRow,
+    Propensities,
     Propensity,
+    Rewards,
     SampleRate,
     SparseContext,
     Threads,
@@ -26,12 +28,28 @@ def convert(
         list[str],
         typer.Argument(
             metavar="LOG...",
-            help="Parquet or Arrow files, CSV (.csv, .tsv) or JSON lines (.jsonl), globs or directories.",
+            help="Parquet or Arrow files, CSV (.csv, .tsv), JSON lines (.jsonl), Vowpal Wabbit's text (.vw) or dsjson "
+            "(.dsjson), or Open Bandit's CSV; globs or directories.",
         ),
     ],
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write: .parquet; or .arrow, .ipc, .feather for Arrow IPC.")
     ],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Format of a text: csv, tsv, json, vw, dsjson or obp (Open Bandit). By default, suffixes and "
+            "beginnings of the files tell.",
+        ),
+    ] = None,
+    bits: Annotated[
+        int | None,
+        typer.Option(help="For vw and dsjson: hash features to 2^BITS indices. By default 18."),
+    ] = None,
+    items: Annotated[
+        str | None, typer.Option(help="For obp: file item_context.csv. By default, the one beside the log.")
+    ] = None,
     row_group_rows: Annotated[
         int | None,
         typer.Option(
@@ -53,17 +71,9 @@ def convert(
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
-    reward: Annotated[
-        str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")
-    ] = None,
+    reward: Rewards = None,
     propensity: Propensity = None,
-    propensities: Annotated[
-        str | None,
-        typer.Option(
-            help="Column with lists of the probabilities of all actions, or a column for each action, separated by "
-            "commas."
-        ),
-    ] = None,
+    propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
     on_bad_row: OnBadRow = "error",
@@ -82,6 +92,9 @@ def convert(
         pack=pack,
         codec=codec,
         on_bad_row=on_bad_row,
+        format=format,
+        bits=bits,
+        items=items,
         threads=threads,
         progress=True,
         **given,
@@ -91,5 +104,7 @@ def convert(
         from drstream.cli.tables import reasons
 
         typer.echo(f"bad rows skipped: {reasons(result.skipped)}", err=True)
+        for reason, first in result.first.items():
+            typer.echo(f"  the first ({reason}): {first}", err=True)
     typer.echo(str(result))
     typer.echo(f"{result.rows:,} rows in {seconds:.2f} s: {result.rows / seconds / 1e6:.2f} M rows/s", err=True)

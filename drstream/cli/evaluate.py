@@ -25,6 +25,7 @@ from drstream.cli.options import (
     PropensityFloor,
     PropensityModel,
     RewardModel,
+    Rewards,
     SampleRate,
     SparseContext,
     Threads,
@@ -160,9 +161,7 @@ def evaluate(
     context: Context = None,
     sparse: SparseContext = None,
     action: Action = None,
-    reward: Annotated[
-        str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")
-    ] = None,
+    reward: Rewards = None,
     propensity: Propensity = None,
     propensities: Annotated[
         str | None,

@@ -22,12 +22,19 @@ LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or
 Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
 Action = Annotated[str | None, typer.Option(help="Column with the logged action.")]
 Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
+Rewards = Annotated[str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")]
 SampleRate = Annotated[
     str | None,
     typer.Option(help="For a down-sampled log: column with the probability with which each row was kept."),
 ]
 Propensity = Annotated[
     str | None, typer.Option(help="Column with the logged action's probability. 'none' if the log has no such column.")
+]
+Propensities = Annotated[
+    str | None,
+    typer.Option(
+        help="Column with lists of the probabilities of all actions, or a column for each action, separated by commas."
+    ),
 ]
 SparseContext = Annotated[
     str | None,

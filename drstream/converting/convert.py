@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from drstream import execution
 from drstream.converting.columns import Layout, plan_layout
-from drstream.converting.inputs import open_input
+from drstream.converting.readers import open_log
 from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
 from drstream.converting.text import TextSource
-from drstream.converting.writing import CODECS, opened_writer, regrouped, row_bytes
+from drstream.converting.writing import CODECS, opened_writer, row_bytes
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Reader
+from drstream.log.reader import exact
 from drstream.log.source import Part
 from drstream.parameters import one_of, whole
 from drstream.progress import reporter
@@ -42,14 +43,18 @@ def convert(
     pack: str | None = None,
     codec: str | None = None,
     on_bad_row: str | None = None,
+    format: str | None = None,
+    bits: int | None = None,
+    items: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Any = False,
     **options: Any,
 ) -> Conversion:
     """Write a log to a Parquet file, or to an Arrow IPC file that is not compressed. Every row is checked on the way.
 
-    log         A `Log`, or what `Log` takes, or the path of CSV or JSON lines: .csv, .tsv, .jsonl, .ndjson, .json, also
-                compressed (.gz, .bz2, .zst). Rows that a filter or a split leaves out are not written.
+    log         A `Log`, or what `Log` takes, or paths of text: CSV (.csv, .tsv), JSON lines (.jsonl, .ndjson, .json),
+                Vowpal Wabbit's text (.vw) and dsjson (.dsjson), or Open Bandit's CSV, also compressed (.gz, .bz2,
+                .zst). Rows that a filter or a split leaves out are not written.
     out         The file to write: .parquet, or .arrow, .ipc or .feather. It appears when it is complete, and replaces
                 a file of that name.
     row_group_rows
@@ -58,7 +63,11 @@ def convert(
     pack        Name of a column of lists that replaces the context columns. With the name "context" or "x", a log finds
                 it by itself.
     codec       Compression of Parquet: "snappy" (the default), "zstd" or "none".
-    on_bad_row  "error" or "skip", as in `Log`.
+    on_bad_row  "error" or "skip", as in `Log`. Malformed lines of a text are bad rows, too.
+    format      Format of a text: "csv", "tsv", "json", "vw", "dsjson" or "obp". By default, suffixes and beginnings of
+                the files tell.
+    bits        For Vowpal Wabbit's formats: features are hashed to 2^bits indices. By default 18.
+    items       For Open Bandit: the file item_context.csv. By default, the one beside the log.
     threads     Number of threads that read. By default, all cores.
     progress    As in `drs.evaluate`.
     options     Roles and other parameters of `Log`, e.g. action="item", if `log` is not a `Log` yet.
@@ -75,10 +84,13 @@ def convert(
     if row_group_rows is not None:
         whole("row_group_rows", row_group_rows, error=DrstreamError)
     workers = Workers.of(threads, progress=progress)
-    opened = _open(log, path, options, workers)
+    if isinstance(log, Log):
+        opened = _check_log(log, path, {**options, "format": format, "bits": bits, "items": items})
+        opened = opened if on_bad_row is None else opened.with_bad_rows(on_bad_row)
+    else:
+        options = options if on_bad_row is None else {**options, "on_bad_row": on_bad_row}
+        opened = _open(log, path, options, workers, format, bits, items)
     check_apart(path, [], opened.source.keys)
-    if on_bad_row is not None:
-        opened = opened.with_bad_rows(on_bad_row)
     layout = plan_layout(opened, columns, pack)
     _check_rounded(opened, layout)
     rows = row_group_rows or _default_rows(layout.schema)
@@ -96,13 +108,21 @@ def convert(
         ) from None
 
 
-def _open(log: Any, path: Path, options: dict[str, Any], workers: Workers) -> Log:
-    if isinstance(log, Log):
-        if options:
-            raise DrstreamError(f"{parameter(next(iter(options)))} is a parameter of drs.Log: pass it there")
-        check_apart(path, [log.source.name] if log.source.keys else [], ())
-        return log
-    known = set(inspect.signature(Log).parameters) - {"source", "on_bad_row"}
+def _check_log(log: Log, path: Path, options: dict[str, Any]) -> Log:
+    """Return a log that is open already, unless it cannot be written there. Options come too late."""
+    late = next((name for name, value in options.items() if value is not None), None)
+    if late in ("format", "bits", "items"):
+        raise DrstreamError(f"{parameter(late)} is about text, but this log is open: pass it to drs.read_...")
+    if late is not None:
+        raise DrstreamError(f"{parameter(late)} is a parameter of drs.Log: pass it there")
+    check_apart(path, [log.source.name] if log.source.keys else [], ())
+    return log
+
+
+def _open(
+    log: Any, path: Path, options: dict[str, Any], workers: Workers, form: str | None, bits: int | None, items: Any
+) -> Log:
+    known = set(inspect.signature(Log).parameters) - {"source"}
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         own = set(inspect.signature(convert).parameters) - {"log", "out", "options"}
@@ -110,7 +130,12 @@ def _open(log: Any, path: Path, options: dict[str, Any], workers: Workers) -> Lo
     names = [log] if isinstance(log, str | os.PathLike) else log if isinstance(log, list | tuple) else []
     texts = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
     check_apart(path, texts, texts)
-    return Log(open_input(log, workers.threads, workers.progress), **options)
+    found = open_log(log, form, options, workers, bits, items)
+    if found is not None:
+        return found
+    if bits is not None or items is not None:
+        raise DrstreamError(f"{parameter('bits' if bits is not None else 'items')} is about text of other systems only")
+    return Log(log, **options)
 
 
 def _check_rounded(log: Log, layout: Layout) -> None:
@@ -159,7 +184,7 @@ def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers:
     with atomic_path(path) as unfinished:
         with ExitStack() as stack:
             tables = stack.enter_context(closing(_tables(log, reader, layout, workers, skipped)))
-            for table in regrouped(tables, rows):
+            for table in exact(tables, rows, pa.concat_tables):
                 if not groups:
                     writer = stack.enter_context(opened_writer(unfinished, path.suffix, layout.schema, codec, table))
                 writer.write(table)
@@ -168,7 +193,8 @@ def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers:
             left_out = f", as all {skipped.total():,} rows are bad" if skipped else ""
             raise LogError(f"no row of the log is left to write{left_out}: {path} was not written")
         size = unfinished.stat().st_size
-    return Conversion(path, written, groups, size, dict(skipped))
+    first = dict(log.source.left_out) if isinstance(log.source, TextSource) else {}
+    return Conversion(path, written, groups, size, dict(skipped), first)
 
 
 def _tables(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc_csv
 
-from drstream.converting.text import NOT_UTF8, Malformed
+from drstream.converting.csv_quotes import records
+from drstream.converting.lines import MALFORMED, NOT_UTF8, Malformed, Parsed
 from drstream.errors import LogError
 from drstream.log.files import arrow_says
+from drstream.types import Ints
 
 OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # what else may separate fields
-QUOTE = b'"'
+QUOTE, BREAK, RETURN = b'"', ord("\n"), ord("\r")
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Csv:
 
     delimiter: str = ","
     name: str = "CSV"
+    typed: bool = False
 
     def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
         first = end = data.find(b"\n") + 1 or len(data)
@@ -58,23 +63,23 @@ class Csv:
         return pc_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
 
     def cut(self, data: bytes) -> int:
-        """Return the end of the last line that does not end within quotes; of the last line if there is none."""
-        last = end = data.rfind(b"\n") + 1
-        quotes = data.count(QUOTE, 0, end)
-        while end and quotes % 2:
-            stop, end = end, data.rfind(b"\n", 0, end - 1) + 1
-            quotes -= data.count(QUOTE, end, stop)
-        return end or last
+        """Return the end of the last record that is complete."""
+        ends = records(data, self.delimiter).ends
+        return int(ends[-1]) if len(ends) else 0
 
-    def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None) -> pa.Table:
+    def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
         types = None if schema is None else {column.name: column.type for column in schema}
         if not data.strip():
-            return pa.table({name: pa.nulls(0) for name in names}) if schema is None else schema.empty_table()
+            return Parsed(pa.table({name: pa.nulls(0) for name in names}) if schema is None else schema.empty_table())
+        bad: list[pc_csv.InvalidRow] = []
+        fields = self._fields
+        if skip:
+            fields.invalid_row_handler = partial(_remember, bad)
         try:
             table = pc_csv.read_csv(
                 pa.BufferReader(data),
                 read_options=pc_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
-                parse_options=self._fields,
+                parse_options=fields,
                 convert_options=pc_csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types) if types else None,
@@ -83,13 +88,43 @@ class Csv:
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise _malformed(error, names) from None
-        if data.count(QUOTE) % 2 and table.num_rows < sum(bool(line.strip()) for line in data.splitlines()):
-            raise Malformed('a field begins with a double quote (") that is never closed')
-        return table
+            raise self._malformed(error, data, names) from None
+        return self._located(table, data, bad)
+
+    def _located(self, table: pa.Table, data: bytes, bad: list[pc_csv.InvalidRow]) -> Parsed:
+        """Return the table with the lines of its rows, and those that were left out."""
+        if QUOTE not in data and not bad and table.num_rows == data.count(b"\n") + (not data.endswith(b"\n")):
+            return Parsed(table)
+        found = records(data, self.delimiter)
+        if found.open is not None:
+            line = data.count(b"\n", 0, found.open)
+            raise Malformed('a field begins with a double quote (") that is never closed', line, skippable=False)
+        lines = _filled(data, found.ends, found.lines(data))
+        out = Parsed(table, lines)
+        if bad:
+            places = np.array([row.number for row in bad]) - 1
+            out.lines = np.delete(lines, places)
+            for row, place in zip(bad, places, strict=True):
+                what = f"expected {row.expected_columns} fields, but got {row.actual_columns}: {row.text}"
+                out.leave_out(MALFORMED, int(lines[place]), what)
+        return out
 
     def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        return self.parse(data, names, pa.schema([(column, pa.string())])).column(0).to_pylist()
+        return self.parse(data, names, pa.schema([(column, pa.string())]), True).table.column(0).to_pylist()
+
+    def _malformed(self, error: pa.ArrowInvalid, data: bytes, names: tuple[str, ...]) -> Malformed:
+        """Return what Arrow says, with the name of the column instead of its number, and the line of the row."""
+        said = arrow_says(error)
+        row = re.search(r"Row #(\d+): ", said)
+        column = re.search(r"In CSV column #(\d+): ", said)
+        what = re.sub(r"^(In CSV column #\d+: )?(Row #\d+: )?(CSV parse error: )?(Row #\d+: )?", "", said)
+        what = re.sub(r"^Expected (\d+) columns, got (\d+)", r"expected \1 fields, but got \2", what)
+        if column is not None:
+            what = f"column {names[int(column[1])]!r}: {what}"
+        if row is None:
+            return Malformed(what, skippable=False)
+        found = records(data, self.delimiter)
+        return Malformed(what, int(_filled(data, found.ends, found.lines(data))[int(row[1]) - 1]))
 
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType:
         if one == other or pa.types.is_null(other):
@@ -105,13 +140,17 @@ class Csv:
         return pa.string()
 
 
-def _malformed(error: pa.ArrowInvalid, names: tuple[str, ...]) -> Malformed:
-    """Return what Arrow says, with the name of the column instead of its number."""
-    said = arrow_says(error)
-    row = re.search(r"Row #(\d+): ", said)
-    column = re.search(r"In CSV column #(\d+): ", said)
-    what = re.sub(r"^(In CSV column #\d+: )?(Row #\d+: )?(CSV parse error: )?(Row #\d+: )?", "", said)
-    what = re.sub(r"^Expected (\d+) columns, got (\d+)", r"expected \1 fields, but got \2", what)
-    if column is not None:
-        what = f"column {names[int(column[1])]!r}: {what}"
-    return Malformed(what if len(what) < 300 else f"{what[:300]} ...", int(row[1]) - 1 if row else None)
+def _remember(bad: list[pc_csv.InvalidRow], row: pc_csv.InvalidRow) -> str:
+    bad.append(row)
+    return "skip"
+
+
+def _filled(data: bytes, ends: Ints, lines: Ints) -> Ints:
+    """Return the lines of those records that are not empty, which Arrow leaves out."""
+    starts = np.concatenate([[0], ends])[: len(lines)]
+    text = np.frombuffer(data, np.uint8)
+    stops = np.append(ends, len(data))[: len(lines)]
+    size = stops - starts
+    empty = (size == 1) & (text[starts] == BREAK)
+    empty |= (size == 2) & (text[starts] == RETURN) & (text[stops - 1] == BREAK)
+    return lines[~empty]

@@ -14,7 +14,8 @@ class Conversion:
     rows: int  # written
     row_groups: int  # or record batches, of an Arrow IPC file
     bytes: int  # size of the file
-    skipped: dict[str, int] = field(default_factory=dict)  # rows that were left out, by reason
+    skipped: dict[str, int] = field(default_factory=dict)  # rows, and lines of a text, that were left out, by reason
+    first: dict[str, str] = field(default_factory=dict)  # the first line of a text that was left out, by reason
 
     def __str__(self) -> str:
         pieces = "record batch" if self.path.suffix != ".parquet" else "row group"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,23 +94,6 @@ class _Arrow:
 
     def close(self) -> None:
         self._file.close()
-
-
-def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of exactly `rows`; the last may be shorter."""
-    held: list[pa.Table] = []
-    count = 0
-    for table in tables:
-        while count + table.num_rows >= rows:
-            held.append(table.slice(0, rows - count))
-            yield pa.concat_tables(held)
-            table = table.slice(rows - count)
-            held, count = [], 0
-        if table.num_rows:
-            held.append(table)
-            count += table.num_rows
-    if held:
-        yield pa.concat_tables(held)
 
 
 def row_bytes(schema: pa.Schema) -> int:

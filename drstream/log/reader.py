@@ -6,7 +6,7 @@ The batch size does not depend on how the source was cut, so every bit of a resu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,7 @@ class Reader:
 
     def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
         """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
+        skipped.update(getattr(part, "dropped", {}))  # lines of a text that hold no row
         kept = self._select(part, skipped)
         first = 0
         for batch in exact(kept, ROWS) if self.unit is None else multiples(kept, self.unit):
@@ -355,8 +356,14 @@ SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
 REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+
+
 def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of a multiple of `unit`, but for the last one. Copies small batches only."""
+    """Yield the same rows in batches of a multiple of `unit`, which divides FEW. The last may have fewer. Copies small batches only."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -377,27 +384,24 @@ def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.Recor
         yield _join(held)
 
 
-def exact(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly `rows`; the last may be shorter. Copies only if batches do not fit."""
-    held: list[pa.RecordBatch] = []
+def exact(batches: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] = _join) -> Iterator[Any]:
+    """Yield the same rows in batches, or tables, of exactly `rows`; the last may be shorter.
+
+    Copies only if batches do not fit.
+    """
+    held: list[Any] = []
     count = 0
     for batch in batches:
         while count + batch.num_rows >= rows:
             held.append(batch.slice(0, rows - count))
-            yield _join(held)
+            yield join(held)
             batch = batch.slice(rows - count)
             held, count = [], 0
         if batch.num_rows:
             held.append(batch)
             count += batch.num_rows
     if held:
-        yield _join(held)
-
-
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+        yield join(held)
 
 
 def _check_finite(values: NDArray[Any], name: str, where: Where) -> None:

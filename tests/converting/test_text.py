@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.converting import inputs, text
+from drstream.converting import text
 from tests.helpers.logs import world
 
 HEAD = "action,reward,propensity,x0\n"
@@ -243,7 +243,7 @@ def test_labels_that_are_too_large(tmp_path, name):
         (HEAD + '0,1,0.5,3\n0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed"),
         (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 (line 3 of "),
         (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity must be in (0, 1]: got 0.0 at row 1 (line 3 of "),
-        (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (near line 3 of "),
+        (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (line 4 of "),
         (HEAD + "0,yes,0.5,3\n", "reward column 'reward' has type string"),
         (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
         (HEAD, "holds no row"),
@@ -319,10 +319,10 @@ def test_files_that_do_not_go_together(tmp_path):
 def test_a_file_that_changes_while_it_is_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(HEAD + "0,1,0.5,3\n")
-    source = inputs.open_input(path, 1, False)
+    log = drs.read_csv(path, actions=2)
     path.write_text(HEAD + "0,1,0.5,3\n" * 2)
     with pytest.raises(drs.LogError, match="changed while it was read"):
-        drs.convert(drs.Log(source, actions=2), tmp_path / "out.parquet")
+        drs.convert(log, tmp_path / "out.parquet")
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])

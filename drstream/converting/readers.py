@@ -1,0 +1,175 @@
+"""Logs of other systems: text that is read as it is, with the roles that its format gives the columns."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from drstream.converting.features import BITS, INDICES, VALUES, check_bits
+from drstream.converting.inputs import FORMATS, open_text
+from drstream.converting.obp import AFFINITY, describe_items, read_items
+from drstream.converting.text import TextSource
+from drstream.errors import DrstreamError, LogError, parameter, suggest
+from drstream.execution import Workers
+from drstream.log import Log, Sparse
+from drstream.log.labels import MOST
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def read_csv(
+    path: Paths, *, delimiter: str = ",", threads: int | None = None, progress: Any = False, **options: Any
+) -> Log:
+    """Open a log in CSV files.
+
+    path       A path, glob, directory or list. Files may be compressed: .gz, .bz2, .zst.
+    delimiter  What separates the fields: "," or a tab.
+    threads, progress
+               Of the first pass, which finds the types of the columns.
+    options    Parameters of `Log`. With on_bad_row="skip", lines with too many or too few fields are left out, too.
+
+    The log is read again for each pass. `drs.convert` writes it to a file that is faster to read.
+    """
+    if delimiter not in (",", "\t"):
+        raise LogError(f"delimiter={delimiter!r}: it must be a comma or a tab")
+    return _read(path, "csv" if delimiter == "," else "tsv", threads, progress, options)
+
+
+def read_json(path: Paths, *, threads: int | None = None, progress: Any = False, **options: Any) -> Log:
+    """Open a log in JSON lines: an object a line.
+
+    Parameters are those of `read_csv`. With on_bad_row="skip", lines that are no JSON object are left out, too.
+    """
+    return _read(path, "json", threads, progress, options)
+
+
+def read_vw(path: Paths, *, bits: int = BITS, threads: int | None = None, progress: Any = False, **options: Any) -> Log:
+    """Open a log in Vowpal Wabbit's text for contextual bandits: `action:cost:probability tag|namespace feature:value`.
+
+    bits     Features are hashed to 2^bits indices, by drstream's own hash.
+    threads, progress, options
+             As in `read_csv`. `actions=K` stands for the labels 1 to K; by default, K is the largest action.
+
+    The columns are action, reward (the negated cost), propensity, indices and values (the sparse context), and tag if
+    there are tags. Lines without a label are left out and counted. Malformed lines raise an error, or are left out
+    and counted with on_bad_row="skip".
+    """
+    return _read(path, "vw", threads, progress, options, bits)
+
+
+def read_dsjson(
+    path: Paths, *, bits: int = BITS, threads: int | None = None, progress: Any = False, **options: Any
+) -> Log:
+    """Open a log in Vowpal Wabbit's dsjson, with one context, or with candidates (adf).
+
+    Parameters are those of `read_vw`; `actions=K` stands for the positions 0 to K - 1.
+
+    The columns are action (the position of the chosen candidate, from 0), reward (the negated cost), propensity,
+    indices and values (the sparse context); and, where they occur, propensities (of all candidates), items (their
+    positions), item_features (their sparse features), sample_rate (1 - pdrop), event_id and timestamp. Lines without a
+    label, and those that are marked _skipLearn, are left out and counted.
+    """
+    return _read(path, "dsjson", threads, progress, options, bits)
+
+
+def read_obp(
+    path: Paths,
+    *,
+    items: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    progress: Any = False,
+    **options: Any,
+) -> Log:
+    """Open CSV files of the Open Bandit data set, e.g. the folder obd/random/all.
+
+    items    The file item_context.csv. By default, the one beside the log, if there is one. Its items are the actions;
+             its features become metadata of the schema.
+    threads, progress, options
+             As in `read_csv`.
+
+    Folders of both loggers may be given: the column `policy` says which one, "random" or "bts", logged an event.
+    """
+    return _read(path, "obp", threads, progress, options, items=items)
+
+
+def _read(
+    path: Paths,
+    form: str,
+    threads: int | None,
+    progress: Any,
+    options: dict[str, Any],
+    bits: int = BITS,
+    items: Any = None,
+) -> Log:
+    if not isinstance(path, str | os.PathLike | list | tuple):
+        raise LogError(f"cannot read {FORMATS[form].syntax(BITS).name} from {type(path).__name__}: pass a path")
+    known = set(inspect.signature(Log).parameters) - {"source"}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise DrstreamError(f"{unknown}= is no parameter of drs.Log: {suggest(unknown, sorted(known))}")
+    log = open_log(path, form, options, Workers.of(threads, progress=progress), bits, items)
+    assert log is not None
+    return log
+
+
+def open_log(
+    source: Any, form: str | None, options: dict[str, Any], workers: Workers, bits: int | None = None, items: Any = None
+) -> Log | None:
+    """Open a log that is text, with the roles of its format; return None if it is anything else.
+
+    form  The format. By default, the suffixes and beginnings of the files tell.
+    """
+    if bits is not None:
+        check_bits(bits)
+    skip = options.get("on_bad_row") == "skip"
+    found = open_text(source, form, skip, workers.threads, workers.progress, BITS if bits is None else bits)
+    if found is None:
+        return None
+    form, text = found
+    return Log(text, **{**options, **_roles(form, text, options, BITS if bits is None else bits, items)})
+
+
+def _roles(form: str, text: TextSource, options: dict[str, Any], bits: int, items: Any) -> dict[str, Any]:
+    """Return the parameters of `Log` that the format gives and the caller has not given, and labels in its own way."""
+    given = {name for name, value in options.items() if value is not None or name == "propensity"}
+    found: dict[str, Any] = {}
+    if form in ("vw", "dsjson"):
+        found = {"action": "action", "reward": "reward", "propensity": "propensity"}
+        found["context"] = Sparse(INDICES, VALUES, 2**bits)
+        if "sample_rate" in text.schema.names:
+            found["sample_rate"] = "sample_rate"
+        if "action" not in given:
+            found["actions"] = (_vw_labels if form == "vw" else _positions)(text, options.get("actions"))
+            given -= {"actions"}
+    elif form == "obp":
+        found = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
+        affinities = [name for name in text.schema.names if name.startswith(AFFINITY)]
+        if affinities:
+            found["context"] = affinities
+        table = read_items(text.paths, items)
+        if table is not None:
+            text.schema = text.schema.with_metadata(describe_items(table))
+            found["actions"] = sorted(table.column("item_id").to_pylist())
+    return {name: value for name, value in found.items() if name not in given}
+
+
+def _vw_labels(text: TextSource, actions: Any) -> Any:
+    """Return the labels 1 to K, if their number is given, or neither."""
+    most = text.extremes["action"][1] if actions is None else actions
+    if isinstance(most, bool) or not isinstance(most, int):
+        return actions
+    if actions is None and most > MOST:
+        raise LogError(
+            f"the largest action is {most:,}: actions are taken as 1 to K. Pass the labels themselves with "
+            f"{parameter('actions')}"
+        )
+    return list(range(1, most + 1))
+
+
+def _positions(text: TextSource, actions: Any) -> Any:
+    """Return the number of candidates, or of actions, if it is not given."""
+    if actions is not None:
+        return actions
+    return max(text.extremes["action"][1] + 1, text.extremes.get("items", (0, 0))[1])
