@@ -41,10 +41,11 @@ def records(data: bytes, delimiter: str) -> Records:
     begins = _begins_field(text, quotes, ord(delimiter))
     opened = quotes[::2]  # if none means nothing
     if (begins[::2] | (text[opened - 1] == QUOTE)).all():
-        closed = quotes[1::2]
+        closed, fields = quotes[1::2], opened[begins[::2]]  # two quotes within a field close it and open it again
     else:
-        opened, closed = _walk(text, quotes, begins)
-    last = None if len(opened) == len(closed) else int(opened[-1])
+        opened, closed = _walk(quotes, begins)
+        fields = opened
+    last = None if len(opened) == len(closed) else int(fields[-1])
     within = np.searchsorted(opened, breaks) != np.searchsorted(closed, breaks)
     return Records(breaks[~within] + 1, last)
 
@@ -54,7 +55,7 @@ def _begins_field(text: NDArray[np.uint8], quotes: Ints, delimiter: int) -> Bool
     return (quotes == 0) | (before == delimiter) | (before == BREAK)
 
 
-def _walk(text: NDArray[np.uint8], quotes: Ints, begins: Bools) -> tuple[Ints, Ints]:
+def _walk(quotes: Ints, begins: Bools) -> tuple[Ints, Ints]:
     """Return where quoted fields begin and end, field by field: some quotes mean nothing."""
     doubled = np.append(np.diff(quotes) == 1, False)
     opened, closed = [], []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,9 @@ import pyarrow.json as pj
 from drstream.converting.lines import MALFORMED, NOT_UTF8, Malformed, Parsed, filled
 from drstream.errors import LogError
 from drstream.log.files import arrow_says
+from drstream.types import Ints
+
+FILLED = re.compile(r"\S")
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class JsonLines:
             table = self.parse(good, names, schema, False).table
         found.table = table
         if found.lines is None and table.num_rows != data.count(b"\n") + (not data.endswith(b"\n")):
-            found.lines = filled(data)
+            found.lines = _lines_of(data, table.num_rows)
         return found
 
     def _read(self, data: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -65,11 +70,10 @@ class JsonLines:
         return table if schema is None else table.select(schema.names)
 
     def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).decode
         found = []
         for line in data.decode(errors="replace").split("\n"):
             with suppress(ValueError):  # of a line that is left out
-                found.append(decode(line).get(column))
+                found += [row.get(column) for row in _objects(line)]
         return found
 
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -91,6 +95,24 @@ def _check_utf8(data: bytes) -> None:
         raise Malformed(f"{found!r} is not UTF-8: {NOT_UTF8}", len(before) - 1) from None
 
 
+def _objects(line: str) -> Iterator[Any]:
+    """Yield the objects of a line. There is one, but Arrow takes several. Numbers stay as they are written."""
+    decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode
+    end = 0
+    while start := FILLED.search(line, end):
+        row, end = decode(line, start.start())
+        yield row
+
+
+def _lines_of(data: bytes, rows: int) -> Ints:
+    """Return the line of each row."""
+    found = filled(data)
+    if len(found) == rows:
+        return found
+    lines = data.decode(errors="replace").split("\n")
+    return np.repeat(np.arange(len(lines)), [sum(1 for _ in _objects(line)) for line in lines])
+
+
 def _good_lines(data: bytes) -> tuple[Parsed, bytes]:
     """Return the lines that hold an object, and which these are."""
     found, good, places = Parsed(None), [], []
@@ -98,20 +120,25 @@ def _good_lines(data: bytes) -> tuple[Parsed, bytes]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_constant=_refuse)
-            if not isinstance(row, dict):
-                raise ValueError(f"each line must be an object, but this is of type {type(row).__name__}")
-        except (ValueError, RecursionError) as error:
-            found.leave_out(MALFORMED, number, f"{error}: {line[:60].decode(errors='replace')}")
-        else:
+            rows = [json.loads(line, strict=False)]
+        except (ValueError, RecursionError):
+            rows = _arrow_rows(line)
+        if rows and all(isinstance(row, dict) for row in rows):
             good.append(line)
-            places.append(number)
+            places += [number] * len(rows)
+        else:
+            found.leave_out(MALFORMED, number, f"not an object of JSON: {line[:60].decode(errors='replace')}")
     found.lines = np.array(places, np.int64)
     return found, b"\n".join(good)
 
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
+def _arrow_rows(line: bytes) -> list[Any]:
+    """Return the rows that Arrow finds in a line, if it can read it. It takes several objects."""
+    try:
+        line.decode()
+        return pj.read_json(pa.BufferReader(line)).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return []
 
 
 def _malformed(error: Exception, data: bytes) -> Malformed:
@@ -123,5 +150,17 @@ def _malformed(error: Exception, data: bytes) -> Malformed:
     )
     other_type = re.search(r"^Column\(", what)
     what = re.sub(r"Column\(/([^)]*)\)", r"column '\1'", what)
-    line = int(filled(data)[int(row[1])]) if row else None
-    return Malformed(what, line, skippable=not other_type)
+    return Malformed(what, _line_of(data, int(row[1])) if row else None, skippable=not other_type)
+
+
+def _line_of(data: bytes, row: int) -> int | None:
+    """Return the line of a row, or the first line before it that is no JSON."""
+    count = 0
+    for number, line in enumerate(data.decode(errors="replace").split("\n")):
+        try:
+            count += sum(1 for _ in _objects(line))
+        except (ValueError, RecursionError):
+            return number
+        if count > row:
+            return number
+    return None

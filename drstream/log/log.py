@@ -375,6 +375,9 @@ class Log:
         lines += [f"  split       {split}" for split in self._splits]
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")
+        counts = getattr(self.source, "dropped", {})  # lines of a text that hold no row
+        for reason, first in getattr(self.source, "left_out", {}).items():
+            lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
         return "\n".join(lines)
 
 

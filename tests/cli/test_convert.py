@@ -159,3 +159,37 @@ def test_a_disk_that_is_too_small(folder, tmp_path, name):
         assert not list(disk.iterdir())
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+# Logs of other systems
+
+
+def test_text_of_vowpal_wabbit(tmp_path):
+    lines = [f"{k % 3 + 1}:{k % 2}:0.5 |u age:{k}" for k in range(50)]
+    lines[10], lines[20] = "1:1 | age:3", "| age:3"
+    (tmp_path / "log.txt").write_text("\n".join(lines))
+    words = ("convert", "log.txt", "out.parquet", "--from", "vw")
+    fails("but got '1:1', at line 11 of log.txt. Repair the line, or remove it, or pass --on-bad-row skip", *words,
+          cwd=tmp_path)  # fmt: skip
+    done = drstream(*words, "--bits", "10", "--on-bad-row", "skip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "out.parquet: 48 rows in 1 row group" in done.stdout
+    assert "bad rows skipped: 1 (malformed line), 1 (no label)" in done.stderr
+    assert "the first (no label): there is no label in '| age:3', at line 21 of log.txt" in done.stderr
+    options = ("--sparse", "indices,values,1024", "--actions", "1,2,3", "--policy", "constant:2")
+    done = drstream("evaluate", "out.parquet", *options, "--estimator", "ips", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("log.csv", "--from", "vww"), "did you mean 'vw'"),
+        (("log.csv", "--from", "vw"), "cannot read Vowpal Wabbit's text: there is no bar (|)"),
+        (("log.csv", "--from", "obp"), "has no column 'click'"),
+        (("log.parquet", "--bits", "10"), "--bits is about text of other systems only"),
+        (("log.parquet", "--from", "csv"), "holds bytes that are no text"),
+    ],
+)
+def test_formats_that_do_not_fit(folder, tmp_path, words, message):
+    fails(message, "convert", words[0], tmp_path / "out.parquet", *words[1:], cwd=folder)

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import drstream as drs
 from drstream.converting import text
+from drstream.converting.csv_quotes import records
 from tests.helpers.logs import world
 
 HEAD = "action,reward,propensity,x0\n"
@@ -137,6 +140,129 @@ def test_quotes_and_lines_within_them(tmp_path, blocks):
 def test_an_inch_is_no_quote(tmp_path):
     found = written(tmp_path, HEAD[:-1] + ',size\n0,1,0.5,3,5" tv\n1,1,0.5,3,small\n')
     assert found["size"].to_pylist() == ['5" tv', "small"]
+
+
+def naive_records(text):
+    """Where records end, byte by byte, and where a quote is that is never closed."""
+    ends, opened, fresh, k = [], None, True, 0
+    while k < len(text):
+        if opened is not None:
+            if text[k] == '"' and text[k + 1 : k + 2] == '"':
+                k += 1
+            elif text[k] == '"':
+                opened = None
+        elif text[k] == '"' and fresh:
+            opened = k
+        elif text[k] == "\n":
+            ends.append(k + 1)
+        fresh = opened is None and text[k] in ",\n"
+        k += 1
+    return ends, opened
+
+
+@given(st.text('a,"\n', max_size=30))
+@settings(max_examples=500)
+def test_records_are_those_of_a_walk_through_the_bytes(content):
+    ends, opened = records(content.encode(), ",")[:2]
+    assert (ends.tolist(), opened) == naive_records(content)
+
+
+@pytest.mark.parametrize("block", [50, 64, 100, 1 << 23])
+def test_a_stray_quote_beside_line_breaks_in_quotes(tmp_path, monkeypatch, block):
+    """Once, one stray quote turned the others inside out: a block ended within a field, and another line was blamed."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    lines = [f'{k % 2},1,0.5,{k},"two\nlines"\n' for k in range(40)]
+    lines[3] = '0,1,0.5,3,5" tv\n'
+    found = written(tmp_path, HEAD[:-1] + ",size\n" + "".join(lines))
+    assert found["x0"].to_pylist() == list(range(40))
+    assert found["size"].to_pylist() == ["two\nlines"] * 3 + ['5" tv'] + ["two\nlines"] * 36
+    (tmp_path / "out.parquet").unlink()
+    bad = [*lines[:30], "0,1,7,30,x\n", *lines[31:]]
+    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "got 7.0 at row 30 (line 61 of ")
+    bad = [*lines[:30], "0,1,7\n", *lines[31:]]
+    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "expected 5 fields, but got 3: 0,1,7, at line 61 of ")
+    bad = [*lines[:30], '0,1,0.5,30,"open\n', *(line.replace('"', "") for line in lines[31:])]
+    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "that is never closed, at line 61 of ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "left", "wanted"),
+    [
+        (
+            "log.csv",
+            HEAD[:-1] + ',size\n0,1,0.5,0,"a\nb"\n0,1\n\n0,1,0.5,1,"c"\n0,1,0.5,1,2,3,4\n1,1,1.5,2,d\n1,1,0.5,3,\n',
+            {"malformed line": 2, "propensity is not in (0, 1]": 1},
+            "expected 5 fields, but got 2: 0,1, at line 4 of ",
+        ),
+        (
+            "log.jsonl",
+            '{"action": 0, "reward": 1, "propensity": 0.5, "x0": 0}\n{"action": 0,\n\n[3]\n'
+            '{"action": 0, "reward": 1, "propensity": 0.5, "x0": 1}\n{"reward": NaN}\n'
+            '{"action": 0, "reward": 1, "propensity": 1.5, "x0": 2}\n'
+            '{"action": 1, "reward": 1, "propensity": 0.5, "x0": 3}\n',
+            {"malformed line": 2, "reward is not finite": 1, "propensity is not in (0, 1]": 1},
+            'not an object of JSON: {"action": 0,, at line 2 of ',
+        ),
+    ],
+)
+@pytest.mark.parametrize("block", [30, 1 << 23])
+def test_malformed_lines_are_skipped_and_counted(tmp_path, monkeypatch, name, content, left, wanted, block):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    (tmp_path / name).write_text(content)
+    done = drs.convert(tmp_path / name, tmp_path / "out.parquet", on_bad_row="skip")
+    assert (done.rows, done.skipped) == (3, left)
+    assert wanted in done.first["malformed line"]
+    assert pq.read_table(done.path)["x0"].to_pylist() == [0, 1, 3]
+    read = drs.read_csv if name == "log.csv" else drs.read_json
+    log = read(tmp_path / name, on_bad_row="skip")
+    assert drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"]).skipped == left
+    with pytest.raises(drs.LogError, match="or pass on_bad_row="):
+        read(tmp_path / name)
+
+
+def test_two_objects_in_a_line(tmp_path):
+    row = '{"action": 0, "reward": 1, "propensity": 0.5, "x0": %d}'
+    content = f"{row % 1} {row % 2}\n\n{row % 3}\n{(row % 4).replace('0.5', '7')}\n"
+    fails(tmp_path, content, "got 7.0 at row 3 (line 4 of ", "log.jsonl")
+    for more, bad in (("", 0), ("{\n", 1)):
+        (tmp_path / "log.jsonl").write_text(content + more)
+        log = drs.read_json(tmp_path / "log.jsonl", on_bad_row="skip")
+        assert log.head()["x0"].to_pylist() == [1, 2, 3, 4]
+        assert log.source.dropped == ({"malformed line": 1} if bad else {})
+
+
+def test_what_cannot_be_skipped(tmp_path):
+    fails(
+        tmp_path, '{"reward": 0}\n{"reward": "no"}\n', "changed from number to string", "log.jsonl", on_bad_row="skip"
+    )
+    fails(tmp_path, HEAD + '0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed, at line 2", on_bad_row="skip")
+    fails(tmp_path, "oops\n", "holds no row: there is nothing to read, but e.g.", "log.jsonl", on_bad_row="skip")
+
+
+def test_text_without_a_conversion(tmp_path):
+    """The same rows, roles and numbers as from the file that it is converted to, for several passes."""
+    table = world().table(300, seed=4)
+    table = table.cast(pa.schema([(f.name, pa.float64() if f.type == pa.float32() else f.type) for f in table.schema]))
+    (tmp_path / "log.csv").write_bytes(as_text(table, "log.csv"))
+    (tmp_path / "log.tsv").write_bytes(as_text(table, "log.csv").replace(b",", b"\t"))
+    (tmp_path / "log.jsonl").write_bytes(as_text(table, "log.jsonl"))
+    drs.convert(tmp_path / "log.csv", tmp_path / "log.parquet")
+    logs = [
+        drs.read_csv(tmp_path / "log.csv", threads=1),
+        drs.read_csv(tmp_path / "log.tsv", delimiter="\t", batch_size=11),
+        drs.read_json(tmp_path / "log.jsonl"),
+        drs.Log(tmp_path / "log.parquet"),
+    ]
+    found = []
+    for log in logs:
+        train, test = log.split(0.5)
+        result = drs.evaluate(test, drs.policies.Constant(1), drs.models.Ridge().fit(train))
+        found.append([estimate["value"] for estimate in result.rows()])
+    assert found[0] == found[1] == found[2] == found[3]
+    with pytest.raises(drs.LogError, match="it must be a comma or a tab"):
+        drs.read_csv(tmp_path / "log.csv", delimiter=";")
+    with pytest.raises(drs.LogError, match="cannot read JSON lines from Table: pass a path"):
+        drs.read_json(table)
 
 
 def test_one_stray_quote_takes_no_longer(tmp_path, monkeypatch):
