@@ -15,6 +15,7 @@ from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Sparse
 from drstream.log.labels import MOST
+from drstream.log.sparse import sparse_metadata
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -137,7 +138,7 @@ def _roles(form: str, text: TextSource, options: dict[str, Any], bits: int, item
     found: dict[str, Any] = {}
     if form in ("vw", "dsjson"):
         found = {"action": "action", "reward": "reward", "propensity": "propensity"}
-        found["context"] = Sparse(INDICES, VALUES, 2**bits)
+        text.schema = text.schema.with_metadata(sparse_metadata(Sparse(INDICES, VALUES, 2**bits)))
         if "sample_rate" in text.schema.names:
             found["sample_rate"] = "sample_rate"
         if "action" not in given:

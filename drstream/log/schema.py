@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter, suggest
-from drstream.log.sparse import Sparse, check_sparse
+from drstream.log.sparse import Sparse, check_sparse, stored_sparse
 
 
 class Find(enum.Enum):
@@ -63,6 +63,7 @@ def assign_roles(
 ) -> Roles:
     """Find each role's column and check its type."""
     of_all = _propensities(schema, propensities)
+    context = stored_sparse(schema) or context if context is FIND else context
     roles = _assign(schema, context, action, *_first_reward(reward), propensity, sample_rate, of_all)
     for name in of_all:
         if name in (*roles.context, roles.action, *roles.rewards):

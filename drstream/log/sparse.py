@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INDEX_NAMES = ("index", "indices", "idx", "key", "id", "feature", "i")
 VALUE_NAMES = ("value", "values", "val", "weight", "v")
+STORED = b"drstream.sparse"  # metadata of a schema that says which columns are the sparse context
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,19 @@ class Sparse:
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.indices,) if self.values is None else (self.indices, self.values)
+
+
+def stored_sparse(schema: pa.Schema) -> Sparse | None:
+    """Return the sparse context that the metadata of a schema names, if its columns are there."""
+    words = (schema.metadata or {}).get(STORED, b"").decode(errors="replace").split("\n")
+    if len(words) != 3 or not set(words[:2]) <= set(schema.names) or not words[2].isdigit():
+        return None
+    return Sparse(words[0], words[1], int(words[2]))
+
+
+def sparse_metadata(sparse: Sparse) -> dict[bytes, bytes]:
+    """Return metadata from which a log finds its sparse context by itself."""
+    return {STORED: "\n".join([*sparse.columns, str(sparse.dim)]).encode()}
 
 
 @dataclass(frozen=True)

@@ -176,9 +176,10 @@ def test_text_of_vowpal_wabbit(tmp_path):
     assert "out.parquet: 48 rows in 1 row group" in done.stdout
     assert "bad rows skipped: 1 (malformed line), 1 (no label)" in done.stderr
     assert "the first (no label): there is no label in '| age:3', at line 21 of log.txt" in done.stderr
-    options = ("--sparse", "indices,values,1024", "--actions", "1,2,3", "--policy", "constant:2")
-    done = drstream("evaluate", "out.parquet", *options, "--estimator", "ips", cwd=tmp_path)
+    options = ("--actions", "1,2,3", "--policy", "constant:2", "--model", "ridge")
+    done = drstream("evaluate", "out.parquet", *options, "--estimator", "dr", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert drs.Log(tmp_path / "out.parquet").n_features == 1024
 
 
 @pytest.mark.parametrize(

@@ -165,13 +165,13 @@ def test_lines_that_are_not_utf8(tmp_path):
 def test_results_do_not_depend_on_threads_or_on_the_file(tmp_path, monkeypatch):
     path = write(tmp_path / "log.vw", vw_lines(events(400)))
     (tmp_path / "log.vw.gz").write_bytes(gzip.compress(path.read_bytes()))
-    drs.convert(tmp_path / "log.vw.gz", tmp_path / "log.parquet")
+    drs.convert(tmp_path / "log.vw.gz", tmp_path / "log.parquet", bits=8)
     logs = [
-        drs.read_vw(path, threads=1),
-        drs.read_vw(path, threads=2, batch_size=7),
-        drs.Log(tmp_path / "log.parquet", context=drs.Sparse("indices", "values", 2**18), actions=[1, 2, 3]),
+        drs.read_vw(path, bits=8, threads=1),
+        drs.read_vw(path, bits=8, threads=2, batch_size=7),
+        drs.Log(tmp_path / "log.parquet", actions=[1, 2, 3]),  # its metadata says how contexts are stored
     ]
-    weights = np.random.default_rng(0).normal(size=(3, 2**18))
+    weights = np.random.default_rng(0).normal(size=(3, 2**8))
     policy = drs.policies.Softmax(weights)
     found = []
     for train, test in (log.split(0.5) for log in logs):

@@ -17,6 +17,7 @@ import drstream as drs
 from drstream.buffers import Weights
 from drstream.kernels.tiles import TILE
 from drstream.log import Block
+from drstream.log.sparse import STORED
 from drstream.replaying.chunks import by_event
 from tests.helpers import reference
 from tests.helpers.passes import not_plain
@@ -98,6 +99,17 @@ def test_values_of_every_number_type(kind, form):
     got = batches(drs.Log(table, context=context))[0].context.values.dtype
     assert got == (np.float32 if kind.bit_width <= 16 or kind == pa.float32() else np.float64)
     assert values(drs.Log(table, context=context)) == values(dense_log(rows))
+
+
+@pytest.mark.parametrize("stored", [b"", b"indices", b"indices\nvalues\nmany", b"indices\nother\n9", b"\xff\n\n"])
+def test_metadata_that_names_no_sparse_context(stored):
+    table = pa.table(
+        {"action": [0], "reward": [1.0], "propensity": [0.5], "indices": [[1]], "values": [[2.0]], "x0": [1]}
+    )
+    named = table.replace_schema_metadata({STORED: b"indices\nvalues\n9"})
+    assert drs.Log(named).roles.sparse == drs.Sparse("indices", "values", 9)
+    assert drs.Log(named, context=["x0"]).roles.sparse is None
+    assert drs.Log(table.replace_schema_metadata({STORED: stored})).roles.context == ("x0",)
 
 
 def test_values_keep_their_precision():
