@@ -363,7 +363,10 @@ def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of a multiple of `unit`, which divides FEW. The last may have fewer. Copies small batches only."""
+    """Yield the same rows in batches of a multiple of `unit`, a divisor of FEW. The last may have any number.
+
+    Copies small batches only.
+    """
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
