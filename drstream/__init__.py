@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Log": "drstream.log",
+    "Hashed": "drstream.log",
     "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation.evaluate",
     "replay": "drstream.replaying.replay",
@@ -57,6 +58,7 @@ __all__ = [
     "Explain",
     "Explanation",
     "Forecast",
+    "Hashed",
     "Log",
     "LogError",
     "ModelError",
@@ -102,7 +104,7 @@ if TYPE_CHECKING:
     from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation
     from drstream.intervals.statistic import Constants
-    from drstream.log import Log, Sparse
+    from drstream.log import Hashed, Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast
     from drstream.replaying.comparison import Replays

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drstream.errors import DrstreamError, suggest
+from drstream.log.encoding import Encoding
 from drstream.log.rows import Origin
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _about(model: Trained) -> dict[str, Any]:
         "parameters": model.kept_parameters(),
         "labels": [label if isinstance(label, str) else int(label) for label in model.labels_],
         "features": None if model.features_ is None else list(model.features_),
+        "encoding": None if model.encoding_ is None else model.encoding_.to_dict(),
         "n_features": model.n_features_,
         "reward": model.reward_,
         "n_events": model.n_events_,
@@ -145,6 +147,7 @@ class Shelf:
             setattr(model, key, values[key])
         model.labels_, model.n_actions = about["labels"], len(about["labels"])
         model.features_ = None if about["features"] is None else tuple(about["features"])
+        model.encoding_ = _encoding(about)
         model.n_features_, model.n_events_ = int(about["n_features"]), int(about["n_events"])
         model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
         model.skipped_, model.reward_ = about["skipped"], about["reward"]
@@ -169,6 +172,17 @@ class Shelf:
         if not isinstance(state, dict):
             raise self.error(f"{name} was not written by {self.sort}.save()")
         return state, unknown
+
+
+def _encoding(about: dict[str, Any]) -> Encoding | None:
+    """Return the encoding in a file. Older files have names of numeric columns instead."""
+    if about["features"] is None:
+        return None
+    found = about.get("encoding")
+    encoding = Encoding.of_numbers(about["features"]) if found is None else Encoding.from_dict(found)
+    if encoding.n_features != int(about["n_features"]):
+        raise ValueError(f"{encoding.n_features} features of the encoding for {about['n_features']} of the fit")
+    return encoding
 
 
 def untrusted(name: str, types: Sequence[str], kind: type[DrstreamError]) -> DrstreamError:

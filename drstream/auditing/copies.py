@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.kernels import audit as kernels
-from drstream.log import Batch, Csr
+from drstream.log import Batch, Coded, Csr
 from drstream.types import Floats, Ints
 
 Hashes = NDArray[np.uint64]
@@ -96,7 +96,7 @@ def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
     elif isinstance(context, np.ndarray):
         yield np.arange(len(context) + 1) * context.shape[1], float_keys(context.reshape(-1))
     else:
-        for column in context:
+        for column in context.columns if isinstance(context, Coded) else context:
             yield None, float_keys(column)
 
 

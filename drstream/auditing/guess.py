@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.execution import one_blas_thread
-from drstream.log import Batch, Csr
+from drstream.log import Batch, Coded, Csr
 from drstream.types import Floats, Ints
 
 FIRST_EVENTS = 16_384  # the guess is learned from half of so many events
@@ -47,6 +47,8 @@ def features(batch: Batch, most: int) -> NDArray[Any]:
     context = batch.context
     if isinstance(context, Csr) or not most:
         return np.empty((len(batch), 0))
+    if isinstance(context, Coded):
+        context = context.matrix(0, len(batch))
     if isinstance(context, np.ndarray):
         return np.ascontiguousarray(context[:, :most], np.float64)
     return np.column_stack([column.astype(np.float64) for column in context[:most]] or [np.empty((len(batch), 0))])

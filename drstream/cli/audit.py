@@ -10,8 +10,11 @@ from drstream.cli.options import (
     STOPPED,
     Action,
     Actions,
+    Categorical,
     Context,
+    HashedColumns,
     LogPath,
+    Missing,
     Propensity,
     Reward,
     SparseContext,
@@ -29,6 +32,9 @@ def audit(
     ] = None,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -39,7 +45,9 @@ def audit(
     """Check whether a log can be trusted. The exit code is 3 if it cannot."""
     from drstream.findings import STOP
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, "error")
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, "error", coded=(categorical, hashed, missing)
+    )
     result = opened.audit(event_id, time, threads, progress=True)
     if json:
         typer.echo(result.to_json())

@@ -11,7 +11,10 @@ import typer
 from drstream.cli.options import (
     Action,
     Actions,
+    Categorical,
     Context,
+    HashedColumns,
+    Missing,
     OnBadRow,
     Propensities,
     Propensity,
@@ -70,6 +73,9 @@ def convert(
     ] = None,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Rewards = None,
     propensity: Propensity = None,
@@ -82,7 +88,17 @@ def convert(
     """Write a log to a Parquet or Arrow IPC file, and check every row on the way."""
     from drstream.converting.convert import convert as run
 
-    given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities)
+    given = log_options(
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        sample_rate,
+        propensities,
+        coded=(categorical, hashed, missing),
+    )
     started = time.perf_counter()
     result = run(
         log[0] if len(log) == 1 else log,

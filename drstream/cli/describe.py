@@ -6,13 +6,28 @@ from typing import Annotated
 
 import typer
 
-from drstream.cli.options import Action, Actions, Context, LogPath, Propensity, Reward, SparseContext, open_log
+from drstream.cli.options import (
+    Action,
+    Actions,
+    Categorical,
+    Context,
+    HashedColumns,
+    LogPath,
+    Missing,
+    Propensity,
+    Reward,
+    SparseContext,
+    open_log,
+)
 
 
 def describe(
     log: LogPath,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -23,7 +38,9 @@ def describe(
     from drstream.errors import LogError
 
     try:
-        opened = open_log(log, context, sparse, action, reward, propensity, actions, "error")
+        opened = open_log(
+            log, context, sparse, action, reward, propensity, actions, "error", coded=(categorical, hashed, missing)
+        )
     except LogError:
         _show_columns(log)
         raise
@@ -36,7 +53,8 @@ def describe(
             "rows": opened.rows,
             "context": list(roles.context),
             "n_features": opened.n_features,
-            "sparse": roles.sparse is not None,
+            "sparse": opened.is_sparse,
+            "categories": opened.categories,
             "action": roles.action,
             "labels": list(opened.labels),
             "reward": roles.reward,

@@ -13,12 +13,15 @@ from drstream.cli.options import (
     STOPPED,
     Action,
     Actions,
+    Categorical,
     Clamp,
     Cluster,
     Context,
     Crossfit,
     FoldSeed,
+    HashedColumns,
     LogPath,
+    Missing,
     OnBadRow,
     Precision,
     Propensity,
@@ -160,6 +163,9 @@ def evaluate(
     ] = False,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Rewards = None,
     propensity: Propensity = None,
@@ -181,7 +187,19 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities)
+    opened = open_log(
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        sample_rate,
+        propensities,
+        coded=(categorical, hashed, missing),
+    )
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened.labels)

@@ -11,8 +11,11 @@ import typer
 from drstream.cli.options import (
     Action,
     Actions,
+    Categorical,
     Context,
+    HashedColumns,
     LogPath,
+    Missing,
     OnBadRow,
     Propensity,
     Reward,
@@ -47,6 +50,9 @@ def fit(
     ] = False,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -58,7 +64,9 @@ def fit(
     from drstream.cli import specs
     from drstream.errors import DrstreamError
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+    )
     if weights == "mrdr":
         raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')
     check_folder(output, opened)

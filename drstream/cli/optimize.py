@@ -11,9 +11,12 @@ import typer
 from drstream.cli.options import (
     Action,
     Actions,
+    Categorical,
     Clamp,
     Context,
+    HashedColumns,
     LogPath,
+    Missing,
     OnBadRow,
     Propensity,
     PropensityModel,
@@ -68,6 +71,9 @@ def optimize(
     c_max: Annotated[float | None, typer.Option(help="Largest multiplier in that replay. By default 1.")] = None,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -80,7 +86,9 @@ def optimize(
     from drstream.errors import DrstreamError
     from drstream.storage import check_savable
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+    )
     check_folder(output, opened)
     made = specs.learner(learner, horizon, q, c_max)
     suffix = ".skops" if made.estimators else ".npz"

@@ -13,9 +13,10 @@ import typer
 from drstream.errors import DrstreamError, LogError
 
 if TYPE_CHECKING:
-    from drstream.log import Log, Sparse
+    from drstream.log import Hashed, Log, Sparse
 
 
+Coded = tuple[list[str] | None, list[str] | None, str | None]  # --categorical, --hashed, --missing
 BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
@@ -39,6 +40,23 @@ Propensities = Annotated[
 SparseContext = Annotated[
     str | None,
     typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(help="Context column whose integers or booleans are categories, as strings are. Repeat for more."),
+]
+HashedColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hashed",
+        help="Context column with too many categories, hashed, as NAME[:BITS]: 2^BITS features, 2^18 unless given.",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        help="Nulls and NaN in the context: error, keep, or a number to put in their place. error by default."
+    ),
 ]
 RewardModel = Annotated[
     str | None,
@@ -98,10 +116,12 @@ def open_log(
     on_bad_row: str,
     sample_rate: str | None = None,
     propensities: str | None = None,
+    *,
+    coded: Coded = (None, None, None),
 ) -> Log:
     from drstream.log import Log
 
-    given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities)
+    given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities, coded=coded)
     return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given)
 
 
@@ -114,8 +134,13 @@ def log_options(
     actions: str | None,
     sample_rate: str | None = None,
     propensities: str | None = None,
+    *,
+    coded: Coded = (None, None, None),
 ) -> dict[str, Any]:
-    """Return the parameters of a log that the options give."""
+    """Return the parameters of a log that the options give.
+
+    coded  The options --categorical, --hashed and --missing.
+    """
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
@@ -130,6 +155,15 @@ def log_options(
         given["context"] = parse_sparse(sparse)
     if propensity == "none":
         given["propensity"] = None
+    categorical, hashed, missing = coded
+    if hashed:
+        if sparse:
+            raise LogError("--sparse and --hashed are two ways to name the context: give one of them")
+        given["context"] = [*(context or []), *map(parse_hashed, hashed)]
+    if categorical:
+        given["categorical"] = categorical
+    if missing is not None:
+        given["missing"] = parse_missing(missing)
     return {**given, "actions": parse_actions(actions)}
 
 
@@ -161,6 +195,26 @@ def parse_sparse(text: str) -> Sparse:
         raise LogError(f"--sparse {text!r}: write INDICES,VALUES,DIM or INDICES,DIM")
     names = [name.strip() for name in columns]
     return Sparse(names[0], names[1] if len(names) > 1 else None, int(dim))
+
+
+def parse_hashed(text: str) -> Hashed:
+    """Parse --hashed, e.g. `user_agent` or `user_agent:18`."""
+    from drstream.log import Hashed
+
+    name, colon, bits = text.rpartition(":")
+    if not colon:
+        return Hashed(text)
+    if not bits.isdigit():
+        raise LogError(f"--hashed {text!r}: write NAME or NAME:BITS, e.g. user_agent:18")
+    return Hashed(name, int(bits))
+
+
+def parse_missing(text: str) -> str | float:
+    """Parse --missing, e.g. `keep` or `0`."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
 
 
 def numbers(text: str, option: str, kind: Callable[[str], Any] = float, more: str = "") -> list[Any]:

@@ -11,13 +11,16 @@ from drstream.cli.options import (
     FIT_HELP,
     Action,
     Actions,
+    Categorical,
     Clamp,
     Cluster,
     Context,
     Crossfit,
     FoldSeed,
+    HashedColumns,
     Inflation,
     LogPath,
+    Missing,
     OnBadRow,
     Propensity,
     PropensityFloor,
@@ -102,6 +105,9 @@ def plan(
     fit_seed: Annotated[int, typer.Option(help="Random seed of the --fit split.")] = 0,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -116,7 +122,18 @@ def plan(
     from drstream.cli import specs
     from drstream.planning.plan import plan as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate)
+    opened = open_log(
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        sample_rate,
+        coded=(categorical, hashed, missing),
+    )
     if output is not None:
         check_output(output, opened)
     policies = specs.online_policies(policy, opened.labels, {})

@@ -16,13 +16,16 @@ from drstream.cli.options import (
     INTERRUPTED,
     Action,
     Actions,
+    Categorical,
     Clamp,
     Cluster,
     Context,
     Crossfit,
     FoldSeed,
+    HashedColumns,
     Inflation,
     LogPath,
+    Missing,
     OnBadRow,
     Precision,
     Propensity,
@@ -103,6 +106,9 @@ def replay(
     precision: Precision = None,
     context: Context = None,
     sparse: SparseContext = None,
+    categorical: Categorical = None,
+    hashed: HashedColumns = None,
+    missing: Missing = None,
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
@@ -119,7 +125,9 @@ def replay(
 
     levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
     targets = bias if bias == "auto" else numbers(bias, "--bias", more=", or auto")
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+    )
     for path in (output, curve):
         if path is not None:
             check_output(path, opened)

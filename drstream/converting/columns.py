@@ -83,6 +83,11 @@ def _packed_type(log: Log, pack: str, kept: Sequence[str]) -> pa.DataType:
     if not pack or pack in kept:
         what = f"the log has another column {pack!r}" if pack else "the packed column needs a name"
         raise LogError(f"{parameter('pack', pack)}: {what}. Choose another name, e.g. {_free_name(kept)}")
+    if roles.coded:
+        raise LogError(
+            f"{parameter('pack', pack)}: {roles.coded[0]!r} holds categories, and lists hold numbers. Leave it out of "
+            f"{parameter('context')}, or leave {parameter('pack')} out"
+        )
     kinds = [schema.field(name).type for name in roles.context]
     values = [kind.value_type if is_list(kind) else kind for kind in kinds]
     return pa.list_(pa.field("element", pa.from_numpy_dtype(number_type(values)), nullable=False), log.n_features)

@@ -178,6 +178,7 @@ def _default_rows(schema: pa.Schema) -> int:
 
 
 def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers: Workers) -> Conversion:
+    log = log.without_categories()  # a copy needs no features
     reader = log.reader(context=True, action=True, columns=layout.kept, propensities=bool(log.roles.propensities))
     skipped: Counter[str] = Counter()
     written = groups = 0

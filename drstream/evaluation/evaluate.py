@@ -242,7 +242,9 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     common = replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
     units = {reader.unit for reader in readers}
     checked = any(reader.checks_context for reader in readers)
-    return replace(common, checks_context=checked, unit=units.pop() if len(units) == 1 else None)
+    encoding = next((reader.encoding for reader in readers if reader.encoding is not None), None)
+    common = replace(common, checks_context=checked, encoding=encoding)
+    return replace(common, unit=units.pop() if len(units) == 1 else None)
 
 
 def _limit(name: str, value: Any, high: float = math.inf) -> float | None:

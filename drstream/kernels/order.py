@@ -42,6 +42,7 @@ def sort_by_group(group, starts, order):
     void(F4_IN, I8_IN, F4),
     void(F8_IN, I8_IN, F8),
     void(I4_IN, I8_IN, I4),
+    void(I4_IN, I4_IN, I4),
     void(I8_IN, I8_IN, I8),
     void(U8_IN, I8_IN, U8),
 )

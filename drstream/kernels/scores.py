@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel
-from drstream.kernels._types import F8_2, F8_IN, I4_IN, void
+from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, void
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 # exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
@@ -176,9 +176,9 @@ def argmax(scores, intercept):
                 row[i] = (1.0 if choice[i] == k else 0.0) + scratch[1, i]
 
 
-@kernel(void(I4_IN, F8_2))
+@kernel(void(I4_IN, F8_2), void(I4_IN, F4_2))
 def one_hot(choice, out):
-    """out (K, n) <- 1 where the action is the choice."""
+    """out (K, n) <- 1 where the action, or the category, is the choice; else 0."""
     actions, rows = out.shape
     for k in range(actions):
         row = out[k]

@@ -13,11 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.kernels import order
+from drstream.log.encoding import Coded, Encoding
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
 
 ROWS = 65_536
+Context = list[NDArray[Any]] | NDArray[Any] | Coded | Csr
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Batch:
     action: NDArray[np.int32]
     reward: Floats
     propensity: Floats  # empty if the log has none
-    context: list[NDArray[Any]] | NDArray[Any] | Csr  # d columns, one (n, d) array, or sparse rows
+    context: Context  # d columns, one (n, d) array, columns with categories, or sparse rows
     n_features: int
     columns: pa.RecordBatch  # columns that policies and models read
     fold: Ints | None = None  # fold of each event, if models are fitted by fold
@@ -38,7 +40,8 @@ class Batch:
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
-    scratch: dict[Any, NDArray[Any]] = field(default_factory=dict, repr=False)  # for features of a block, by type
+    scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
+    seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -83,7 +86,7 @@ class Batch:
             action=gathered(self.action, places),
             reward=gathered(self.reward, places),
             propensity=gathered(self.propensity, places),
-            context=context.take(places) if isinstance(context, Csr) else _gathered_context(context, places),
+            context=context.take(places) if isinstance(context, Csr | Coded) else _gathered_context(context, places),
             columns=self.columns.take(pa.array(places)) if self.columns.num_columns else self.columns,
             fold=None if self.fold is None else gathered(self.fold, places),
             keys=None if self.keys is None else gathered(self.keys, places),
@@ -92,6 +95,7 @@ class Batch:
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             fold_starts=None,
             scratch={},
+            seen={},
         )
 
 
@@ -187,6 +191,15 @@ class Block:
         """Return where event i is stored, for messages."""
         return self.batch.where(self.start + i)
 
+    def seen_by(self, encoding: Encoding) -> Block:
+        """Return the same events with contexts in this encoding. The batch must have the columns that it names."""
+        batch, key = self.batch, id(encoding)
+        if key not in batch.seen:
+            batch.seen[key] = encoding, encoding.read(batch.columns.column, batch.where)
+        scratch = batch.scratch.setdefault(("seen", key), {})
+        there = replace(batch, context=batch.seen[key][1], n_features=encoding.n_features, scratch=scratch)
+        return Block(there, self.start, self.stop)
+
     @property
     def sparse(self) -> Csr | None:
         """Sparse contexts; None if contexts are dense. `features` is for dense contexts only."""
@@ -202,6 +215,10 @@ class Block:
                 self._matrix = context.rows(self.start, self.stop).array()
             elif isinstance(context, np.ndarray):
                 self._matrix = context[self.start : self.stop]
+            elif isinstance(context, Coded):
+                matrix = context.matrix(self.start, self.stop)
+                matrix.flags.writeable = False
+                self._matrix = matrix
             else:
                 kind = np.result_type(*context) if context else np.float64
                 matrix = np.empty((len(context), len(self)), kind).T
@@ -227,6 +244,8 @@ class Block:
             found = scratch[kind][:size].reshape(-1, len(self))
             if isinstance(context, np.ndarray):
                 order.transpose(np.ascontiguousarray(context[self.start : self.stop]), found)
+            elif isinstance(context, Coded):
+                context.fill(self.start, self.stop, found)
             elif context:
                 columns = [column[self.start : self.stop] for column in context]
                 np.concatenate(columns, out=scratch[kind][:size])  # one call, half the time of one for each column

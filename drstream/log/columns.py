@@ -20,6 +20,15 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     return column.cast(pa.float32() if _fits_single(kind) else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
+def known_numbers(column: pa.Array, instead: Any = None) -> NDArray[Any]:
+    """Return the same, with NaN for nulls; or, if `instead` is a number, with it for nulls and NaN."""
+    kind = pa.float32() if _fits_single(column.type) else pa.float64()
+    values = numbers(column) if not has_nulls(column) else column.cast(kind, safe=False).to_numpy(zero_copy_only=False)
+    if isinstance(instead, float) and (unknown := np.isnan(values)).any():
+        values = np.where(unknown, values.dtype.type(instead), values)
+    return values
+
+
 def number_type(kinds: Sequence[pa.DataType]) -> np.dtype[Any]:
     """Return the type that `numbers` of such columns have together."""
     return np.dtype(np.float32 if kinds and all(map(_fits_single, kinds)) else np.float64)

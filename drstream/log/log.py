@@ -17,11 +17,14 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
-from drstream.log.columns import floats_or_nan, number_type
+from drstream.log.categories import Hashed
+from drstream.log.columns import floats_or_nan
+from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.opening import open_source
 from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
-from drstream.log.schema import FIND, Find, assign_roles, is_list, require_column
+from drstream.log.schema import FIND, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.types import Floats
@@ -29,19 +32,18 @@ from drstream.types import Floats
 if TYPE_CHECKING:
     from drstream.auditing.result import Audit
 
-PEEK_ROWS = 1024
-FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
-class Log:
+class Log(Contexts):
     """Logged events (x, a, r, p), streamed from wherever they are.
 
     source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a
                 pyarrow Table, Dataset or RecordBatchReader, or any object with __arrow_c_stream__ (polars, pandas,
                 duckdb).
-    context     Columns of the context: names or globs of numeric columns, the name of one column of lists, or
-                `Sparse(...)`. By default, the log looks for columns with usual names.
+    context     Columns of the context: names or globs of columns, the name of one column of lists, or `Sparse(...)`. By
+                default, the log looks for columns with usual names. Strings and dictionaries are categories, which are
+                one-hot encoded. `Hashed("column")` stands for a column that has too many of them.
     action, reward, propensity
                 Names of columns. By default, the log looks for columns with usual names, and `repr` says which it
                 found. Pass propensity=None if the log has no propensities. With reward=["visit", "spend"], `evaluate`
@@ -54,6 +56,9 @@ class Log:
     propensities
                 The propensities of all actions: a column of lists, or a column for each action, in the order of the
                 labels. Only the estimators that weigh stretches of time need them.
+    categorical Columns of the context whose integers or booleans are categories, too.
+    missing     What to do with nulls and NaN in the context. "error" makes them bad rows. "keep" hands NaN to functions
+                and models that take it. A number is put in their place. With "keep" or a number, null is a category.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -71,7 +76,7 @@ class Log:
     def __init__(
         self,
         source: Any,
-        context: str | Sequence[str] | Sparse | Find = FIND,
+        context: str | Sequence[str | Hashed] | Hashed | Sparse | Find = FIND,
         action: str | Find = FIND,
         reward: str | Sequence[str] | Find = FIND,
         propensity: str | Find | None = FIND,
@@ -80,6 +85,8 @@ class Log:
         filter: ds.Expression | None = None,
         sample_rate: str | None = None,
         propensities: str | Sequence[str] | None = None,
+        categorical: str | Sequence[str] | None = None,
+        missing: Missing = ERROR,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -87,10 +94,17 @@ class Log:
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
-        self.roles = assign_roles(self.source.schema, context, action, reward, propensity, sample_rate, propensities)
+        named = context, action, reward, propensity, sample_rate, propensities, categorical
+        self.roles = assign_roles(self.source.schema, *named)
+        self.missing = check_missing(missing)
+        if self.roles.sparse is not None and self.missing != ERROR:
+            raise LogError(
+                f"{parameter('missing', missing)}: a sparse context lists what is there, so nothing is missing"
+            )
         self.filter = filter
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
+        self._encodings = {}
         self._splits: tuple[Split, ...] = ()
         self._stop: int | None = None  # rows from this one on do not belong to the log
         self._filter_columns = _columns_of(filter, self.source.schema)
@@ -129,46 +143,6 @@ class Log:
     @property
     def n_actions(self) -> int:
         return len(self.labels)
-
-    @cached_property
-    def n_features(self) -> int:
-        if self.roles.sparse is not None:
-            return int(self.roles.sparse.dim)
-        if not self.roles.listed:
-            return len(self.roles.context)
-        kind = self.source.schema.field(self.roles.context[0]).type
-        if pa.types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        return _first_length(self)
-
-    @cached_property
-    def context_type(self) -> np.dtype[Any]:
-        """The type that scores of contexts have: float32 if all contexts are stored so, or smaller; else float64.
-
-        Sparse contexts have float64. So have contexts with a feature that is far from 0, compared with its spread over
-        the first rows: products in float32 would lose the digits that matter.
-        """
-        single = self.context_types == {np.dtype(np.float32)} and self._features_are_near_zero
-        return np.dtype(np.float32 if single else np.float64)
-
-    @property
-    def context_types(self) -> frozenset[np.dtype[Any]]:
-        """The types of the columns of dense contexts, as they are read."""
-        if self.roles.sparse is not None:
-            return frozenset()
-        kinds = [self.source.schema.field(name).type for name in self.roles.context]
-        return frozenset(number_type([kind.value_type if is_list(kind) else kind]) for kind in kinds)
-
-    @property
-    def _features_are_near_zero(self) -> bool:
-        names = list(self.roles.context)
-        for part in self.source.peek(PEEK_ROWS).parts(names):
-            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
-                columns = [batch.column(name) for name in names]
-                flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
-                width = self.n_features if self.roles.listed else 1
-                return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
-        return True
 
     @property
     def rows(self) -> int | None:
@@ -262,12 +236,6 @@ class Log:
             require_column(self.source.schema, cluster, "cluster")
             check_cluster(self.source.schema, cluster)
 
-    def _but(self, **changes: Any) -> Log:
-        """Return a copy with some attributes changed."""
-        other = object.__new__(Log)
-        other.__dict__ = {**self.__dict__, **changes}
-        return other
-
     def part_of(self, split: Split) -> Log:
         """Return the log of those rows that are in the split."""
         return self._but(_splits=(*self._splits, split))
@@ -338,17 +306,19 @@ class Log:
             start=start,
             stop=self._stop,
             all_propensities=propensities,
+            encoding=self.encoding if context and not self.reads_numbers else None,
+            missing=self.missing,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
-        text = [self.roles.action] if self.roles.action not in self._filter_columns else []
+        text = [name for name in (self.roles.action, *self.roles.coded) if name not in self._filter_columns]
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     def __repr__(self) -> str:
-        roles, d = self.roles, len(self.roles.context)
+        roles = self.roles
         rows = "rows not known before reading" if self.rows is None else f"{self.rows:,} rows"
-        context = "none" if not d else f"{d} feature{'s' * (d > 1)}: {', '.join(_abridged(roles.context))}"
+        context = self.describe_context()
         if roles.listed:
             context = f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
         if roles.sparse is not None:
@@ -373,22 +343,14 @@ class Log:
         if self._stop is not None:
             lines.append(f"  rows        those before row {self._stop:,}")
         lines += [f"  split       {split}" for split in self._splits]
+        if self.missing != ERROR:
+            lines.append(f"  missing     {'kept' if self.missing == KEEP else f'{self.missing:g} in their place'}")
         if self.on_bad_row == "skip":
             lines.append("  bad rows    skipped and counted")
         counts = getattr(self.source, "dropped", {})  # lines of a text that hold no row
         for reason, first in getattr(self.source, "left_out", {}).items():
             lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
         return "\n".join(lines)
-
-
-def _near_zero(x: Floats) -> bool:
-    """Whether the mean of each column is at most FAR_FEATURE standard deviations from 0; a constant may be so large."""
-    with np.errstate(all="ignore"):
-        known = np.where(np.isfinite(x), x, np.nan)
-        mean, spread = abs(np.nansum(known, axis=0)) / len(known), np.sqrt(np.nansum(known**2, axis=0) / len(known))
-        spread = np.sqrt(np.maximum(spread**2 - mean**2, 0))
-    constant = spread <= 1e-6 * mean
-    return bool((mean <= np.where(constant, FAR_FEATURE, FAR_FEATURE * spread)).all())
 
 
 def as_log(source: Any, *, propensities: bool = True) -> Log:
@@ -427,14 +389,3 @@ def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, .
         except pa.ArrowException:
             needed.append(name)
     return tuple(needed)
-
-
-def _first_length(log: Log) -> int:
-    """Return the length of the first context, for lists whose type does not fix the length."""
-    name = log.roles.context[0]
-    for part in log.source.peek(PEEK_ROWS).parts([name]):
-        for batch in part.batches(1024):
-            lengths = batch.column(0).value_lengths().drop_null()
-            if len(lengths):
-                return int(lengths[0].as_py())
-    raise LogError("the log is empty")

@@ -16,11 +16,12 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.errors import LogError, parameter, phrase
+from drstream.errors import LogError, parameter
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
-from drstream.log.batch import ROWS, Batch, Block
-from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.batch import ROWS, Batch, Block, Context
+from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
+from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
@@ -58,6 +59,8 @@ class Reader:
     all_propensities: bool = False  # whether to read the propensities of all actions
     checks_context: bool = True  # whether to look for numbers of contexts that are not finite
     unit: int | None = None  # batches have a multiple of it, as many as come; None: exactly 65,536 rows
+    encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
+    missing: Missing = ERROR  # what happens to missing values in contexts
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -199,12 +202,16 @@ class Reader:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
         elif self.with_context:
-            for name in roles.context:
-                for reason, bad in self._bad_contexts(batch.column(name)):
-                    yield reason, name, bad
+            for place, name in enumerate(roles.context):
+                column = batch.column(name)
+                if self.encoding is None or isinstance(self.encoding.columns[place], Number):
+                    yield from ((reason, name, bad) for reason, bad in self._bad_contexts(column))
+                elif self.missing == ERROR:
+                    yield "context is null", name, nulls(column)
 
     def _bad_contexts(self, column: pa.Array) -> Iterator[tuple[str, Bools]]:
-        bad = nulls(column)
+        kept = self.missing != ERROR and not self.roles.listed  # a list that is missing altogether stays bad
+        bad = np.zeros(len(column), bool) if kept else nulls(column)
         yield "context is null", bad
         if self.roles.listed:
             short = np.zeros(len(column), bool)
@@ -212,7 +219,8 @@ class Reader:
             yield "context has another length", short
             bad |= short
         values = floats_or_nan(_flat(column.filter(pa.array(~bad))))
-        finite = np.isfinite(values).reshape(int((~bad).sum()), -1).all(axis=1)
+        usable = np.isfinite(values) if self.missing == ERROR else ~np.isinf(values)
+        finite = usable.reshape(int((~bad).sum()), -1).all(axis=1)
         infinite = np.zeros(len(column), bool)
         infinite[~bad] = ~finite
         yield "context is not finite", infinite
@@ -238,15 +246,17 @@ class Reader:
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
-        context: list[NDArray[Any]] | NDArray[Any] | Csr = []
+        context: Context = []
         if self.with_context and roles.sparse is not None:
             context = self._sparse_context(batch, where)
+        elif self.with_context and self.encoding is not None:
+            context = self.encoding.read(batch.column, where)
         elif self.with_context:
             columns = []
             for name in roles.context:
                 values = self._context_values(self._whole(batch, name, "context", where), name, where)
                 if self.checks_context:
-                    _check_finite(values, name, where)
+                    check_finite(values, name, where, nan=self.missing == KEEP)
                 columns.append(values)
             context = columns[0] if roles.listed else columns
         extra = batch.select(list(self.extra))
@@ -295,7 +305,7 @@ class Reader:
         columns = [context] if isinstance(context, np.ndarray) else context
         assert isinstance(columns, list)
         for name, values in zip(self.roles.context, columns, strict=True):
-            _check_finite(values[block.start : block.stop], name, block.where)
+            check_finite(values[block.start : block.stop], name, block.where)
 
     def _sparse_context(self, batch: pa.RecordBatch, where: Where) -> Csr:
         sparse = self.roles.sparse
@@ -313,7 +323,8 @@ class Reader:
         column = batch.column(name)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
-            raise LogError(f"{role} is null at {where(i)}, column {name!r}. {REMEDY}")
+            hint = f", {KEEP_IT}" if role == "context" and self.missing == ERROR and not self.roles.sparse else ""
+            raise LogError(f"{role} is null at {where(i)}, column {name!r}. {REMEDY}{hint}")
         return column
 
     def _check(self, action: Any, reward: Floats, propensity: Floats, batch: pa.RecordBatch, where: Where) -> None:
@@ -341,19 +352,17 @@ class Reader:
             i = int(np.argmax(found != d))
             raise LogError(f"context {name!r} has {found[i]} numbers where others have {d}, at {where(i)}. {REMEDY}")
         values = _flat(column)
+        if self.missing != ERROR:
+            return known_numbers(values, None if self.missing == KEEP else self.missing).reshape(len(column), d)
         if has_nulls(values):
             i = int(np.argmax(nulls(values))) // d
-            raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}")
+            raise LogError(f"context {name!r} holds a null at {where(i)}. {REMEDY}, {KEEP_IT}")
         return numbers(values).reshape(len(column), d)
 
 
 def _flat(column: pa.Array) -> pa.Array:
     """Return the numbers of all lists. Unlike .values, .flatten() respects the offset of a sliced batch."""
     return column.flatten() if is_list(column.type) else column
-
-
-SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
-REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -405,14 +414,6 @@ def exact(batches: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] = 
             count += batch.num_rows
     if held:
         yield join(held)
-
-
-def _check_finite(values: NDArray[Any], name: str, where: Where) -> None:
-    flat = values.reshape(-1)
-    i = checks.first_not_finite(flat)
-    if i >= 0:
-        event = i // (len(flat) // len(values))
-        raise LogError(f"context {name!r} must be finite: got {flat[i]} at {where(event)}. {REMEDY}")
 
 
 def describe_labels(labels: Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter, suggest
+from drstream.log.categories import Hashed, choose_categories, is_category, separate
 from drstream.log.sparse import Sparse, check_sparse, stored_sparse
 
 
@@ -34,7 +35,7 @@ USUAL_FEATURES = re.compile(r"(x|f|feature|feat|context|ctx|user_feature)_?\d+|(
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a log. The context is several numeric columns, one column of lists, or sparse."""
+    """The columns of a log. The context is columns of numbers and categories, one column of lists, or sparse."""
 
     context: tuple[str, ...]
     listed: bool  # the context is one column of lists
@@ -46,6 +47,13 @@ class Roles:
     more_rewards: tuple[str, ...] = ()  # beside `reward`, for a log with several
     sample_rate: str | None = None  # the probability with which a row was kept, in a down-sampled log
     propensities: tuple[str, ...] = ()  # of all actions: one column of lists, or a column for each action
+    categories: tuple[str, ...] = ()  # columns of the context that are one-hot encoded
+    hashed: tuple[Hashed, ...] = ()  # and those that are hashed
+
+    @property
+    def coded(self) -> tuple[str, ...]:
+        """The columns of the context that are not numbers."""
+        return *self.categories, *(hashed.column for hashed in self.hashed)
 
     @property
     def rewards(self) -> tuple[str, ...]:
@@ -54,21 +62,24 @@ class Roles:
 
 def assign_roles(
     schema: pa.Schema,
-    context: str | Sequence[str] | Sparse | Find,
+    context: str | Sequence[str | Hashed] | Hashed | Sparse | Find,
     action: str | Find,
     reward: str | Sequence[str] | Find,
     propensity: str | Find | None,
     sample_rate: str | None = None,
     propensities: str | Sequence[str] | None = None,
+    categorical: str | Sequence[str] | None = None,
 ) -> Roles:
     """Find each role's column and check its type."""
     of_all = _propensities(schema, propensities)
     context = stored_sparse(schema) or context if context is FIND else context
-    roles = _assign(schema, context, action, *_first_reward(reward), propensity, sample_rate, of_all)
+    named, hashed = separate(context)
+    roles = _assign(schema, named, action, *_first_reward(reward), propensity, sample_rate, of_all)
     for name in of_all:
         if name in (*roles.context, roles.action, *roles.rewards):
             raise LogError(f"column {name!r} is one of the propensities: it cannot have another role")
-    roles = replace(roles, propensities=of_all)
+    categories = choose_categories(schema, roles.context, hashed, categorical)
+    roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:
@@ -155,9 +166,10 @@ def _assign(
         kind = schema.field(name).type
         if is_list(kind) and len(contexts) > 1:
             raise LogError(
-                f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers"
+                f"context column {name!r} holds lists: a context is one column of lists, or several columns of numbers "
+                "or categories"
             )
-        _check(schema, name, "context", lambda t: is_number(t.value_type if is_list(t) else t), "numbers or booleans")
+        _check(schema, name, "context", _is_context, "numbers, booleans, strings, or a dictionary of categories")
     return Roles(contexts, listed, *places, negated, sample_rate=sample_rate)
 
 
@@ -181,6 +193,10 @@ def is_number(kind: pa.DataType) -> bool:
         or pa.types.is_boolean(kind)
         or pa.types.is_decimal(kind)
     )
+
+
+def _is_context(kind: pa.DataType) -> bool:
+    return is_category(kind) or is_number(kind.value_type if is_list(kind) else kind)
 
 
 def _is_label(kind: pa.DataType) -> bool:

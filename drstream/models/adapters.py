@@ -18,6 +18,7 @@ from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
+from drstream.models.meeting import by_name
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import check_estimator, whole
@@ -227,6 +228,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
             out[:, a] = np.asarray(found).reshape(-1)
         return out
 
+    @by_name
     def bind(self, log: Log) -> RewardModel:
         self.check_fits(log)
         return super().bind(log)

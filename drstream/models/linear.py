@@ -10,6 +10,7 @@ from drstream.kernels.policies import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
 from drstream.models.base import RewardModel
+from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
 from drstream.types import Floats
 
@@ -34,8 +35,10 @@ class LinearModel(Trained, RewardModel):
         self.link(out)
         return out
 
+    @by_name
     def bind(self, log: Log) -> Self:
         self.check_fits(log)
+        log.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
         bound: Self = super().bind(log)  # type: ignore[assignment]
         bound.products = Weights(self.coef_)
         bound.single = not older(type(self), "fill_tiles", "fill")

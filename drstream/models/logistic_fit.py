@@ -146,6 +146,7 @@ class Problem:
     def __init__(
         self, log: Log, who: str, choice: bool, penalty: float, intercept: bool, workers: Workers, folds: Folds | None
     ) -> None:
+        log.refuse_nan(who, ModelError)
         self.log, self.who, self.choice, self.penalty, self.intercept = log, who, choice, penalty, intercept
         self.folds, self.workers = folds, workers
         reader = log.reader(context=True, action=True, folds=folds)
@@ -157,7 +158,7 @@ class Problem:
     def bytes(self) -> int:
         """About how much memory a fit takes, without its sample."""
         size = self.log.n_features + 1
-        curvature = 0 if self.log.roles.sparse else min(self.log.n_actions * size * size, MOST_CURVATURE)
+        curvature = 0 if self.log.is_sparse else min(self.log.n_actions * size * size, MOST_CURVATURE)
         return 8 * (self.log.n_actions * size * ARRAYS + 2 * curvature)
 
     def draw(self, counts: Sequence[Ints]) -> None:
@@ -206,12 +207,12 @@ class Problem:
         if self.choice and np.count_nonzero(count) == 2:
             penalty *= 2  # scikit-learn then fits one w = w_1 - w_0, and |w_0|² + |w_1|² = |w|² / 2 at the minimum
         unlogged = tuple(np.flatnonzero(count == 0).tolist())
-        sparse = log.roles.sparse is not None
+        sparse = log.is_sparse
         return Form(self.choice, log.n_actions, log.n_features, self.intercept, penalty, unlogged, sparse)
 
     def _share(self, count: Ints) -> float:
         """Return the share of events that the sample has; 1 if the log is hardly longer than the sample."""
-        size = 1 if self.log.roles.sparse else self.log.n_features + 1
+        size = 1 if self.log.is_sparse else self.log.n_features + 1
         share = float(min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * size)) / max(count.sum(), 1))
         return share if share < 0.5 else 1.0
 

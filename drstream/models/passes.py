@@ -12,7 +12,7 @@ import numpy as np
 
 from drstream import execution
 from drstream.execution import Workers
-from drstream.log import Batch, Csr, Log, Reader
+from drstream.log import Batch, Coded, Csr, Log, Reader
 from drstream.log.source import Part
 
 Result = TypeVar("Result")
@@ -111,7 +111,7 @@ def _bytes(batch: Batch) -> int:
     context = batch.context
     if isinstance(context, Csr):
         contexts = context.indptr.nbytes + context.indices.nbytes + context.values.nbytes
-    elif isinstance(context, np.ndarray):
+    elif isinstance(context, np.ndarray | Coded):
         contexts = context.nbytes
     else:
         contexts = sum(column.nbytes for column in context)

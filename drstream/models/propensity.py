@@ -14,6 +14,7 @@ from drstream.kernels.policies import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
 from drstream.models.logistic_fit import NEVER, Regression
+from drstream.models.meeting import by_name
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import number, whole
@@ -43,6 +44,7 @@ class PropensityModel(Trained, FixedPolicy):
         """Return μ̂(a|x) as (n, K), without inflation and floor."""
         return np.asarray(self.probabilities(X))
 
+    @by_name
     def bind(self, log: Log, name: str) -> Self:
         self.check_fits(log)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
@@ -81,6 +83,7 @@ class Propensity(Regression, PropensityModel):
         out[:, self.intercept_ == NEVER] = 0
         return out
 
+    @by_name
     def bind(self, log: Log, name: str) -> Self:
         bound = super().bind(log, name)
         bound.softmax = Softmax(self.coef_, self.intercept_).bind(log, name)

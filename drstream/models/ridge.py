@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class Ridge(LinearModel):
 
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=self.weights is not None)
-        if log.roles.sparse is not None:
+        if log.is_sparse:
             passes, weigher = self._passes(log, None, workers)
             self._finish_sparse(log, alone(self._solve_sparse(log, passes, weigher)))
         else:
@@ -83,7 +84,7 @@ class Ridge(LinearModel):
 
         On sparse contexts, the fits share their passes over the log.
         """
-        if log.roles.sparse is not None:
+        if log.is_sparse:
             return self._fit_sparse_folds(log, folds, workers)
         gram, rewards, skipped = self._gather(log, folds, workers)
         models = []
@@ -97,7 +98,7 @@ class Ridge(LinearModel):
 
         Sums over the rows so far are kept, and solved whenever a block ends.
         """
-        if log.roles.sparse is not None:
+        if log.is_sparse:
             return super().fit_forward(log, blocks, workers)
         models: list[Self | None] = []
         total = Gram(log.n_actions, log.n_features + 1)
@@ -137,11 +138,12 @@ class Ridge(LinearModel):
         return execution.run(partial(_gather, reader, weigher, log.n_actions), log, reader.columns, workers)
 
     def bind(self, log: Log) -> Self:
-        bound = super().bind(log)
+        bound = copy.copy(self)
         bound.policy = None  # for the fit only, and not always picklable
-        return bound
+        return LinearModel.bind(bound, log)
 
     def _weigher(self, log: Log) -> _Weigher:
+        log.refuse_nan("Ridge", ModelError)
         if self.weights == "mrdr" and self.policy is None:
             raise ModelError('Ridge: the policy of weights="mrdr" is not kept in files: make a new Ridge with policy=')
         if self.weights is not None and log.roles.propensity is None:

@@ -12,6 +12,7 @@ import numpy as np
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, warn_user
 from drstream.execution import Workers
 from drstream.log import Log
+from drstream.log.encoding import Encoding
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
 
@@ -24,7 +25,8 @@ class Trained:
     estimators = False  # whether `kept` holds estimators of scikit-learn
     kept: tuple[str, ...] = ("coef_", "intercept_")  # attributes that a file must hold beside the parameters
     labels_: Sequence[Any]
-    features_: tuple[str, ...] | None  # None for one column of lists, or sparse contexts
+    features_: tuple[str, ...] | None  # columns of the context; None for one column of lists, or `Sparse`
+    encoding_: Encoding | None = None  # how these columns become features
     n_features_: int
     reward_: str  # name of the column, with a minus if it is negated
     n_events_: int
@@ -90,6 +92,14 @@ class Trained:
                 models.append(model)
         return models
 
+    @property
+    def feature_names_(self) -> list[str]:
+        """Names of the features, in the order of the columns of coef_: age, country=DE, country=FR."""
+        self.require_fit()
+        if self.encoding_ is not None:
+            return self.encoding_.feature_names
+        return [f"feature {j}" for j in range(self.n_features_)]
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a file. `drs.models.load` reads models, `drs.optimize.load` policies. scikit-learn's need skops."""
         from drstream.storage import save
@@ -122,6 +132,7 @@ class Trained:
         roles = log.roles
         self.reward_ = _reward_of(log)
         self.features_ = None if roles.listed or roles.sparse else roles.context
+        self.encoding_ = log.encoding
         self.n_events_, self.reward_range_ = int(events), (float(rewards[0]), float(rewards[1]))
         self.skipped_ = dict(skipped or {})
         self.fitted_on, self.models_of = log.origin, models_of

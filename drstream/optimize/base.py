@@ -8,6 +8,7 @@ from drstream.errors import PolicyError
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.rows import Origin
+from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
 from drstream.policies.base import FixedPolicy
 
@@ -46,6 +47,7 @@ class Learned(Trained, FixedPolicy):
         self.require_fit()
         check_width(X, self.n_features_, "policy", PolicyError)
 
+    @by_name
     def bind(self, log: Log, name: str) -> Self:
         self.check_fits(log)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]

@@ -101,7 +101,7 @@ class Data:
 def look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> Data:
     """Make the first pass. Sparse features are not standardised, because that would blow up rare ones."""
     completion, features = losses.completion, losses.log.n_features
-    standardize = standardize and losses.log.roles.sparse is None and features > 0
+    standardize = standardize and not losses.log.is_sparse and features > 0
     layout = Layout(features if standardize else 0, tuple((j,) for j in range(features if standardize else 0)))
     state, low, high, count = layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64)
     for found in passes.run(partial(_look_at, layout, completion)):

@@ -10,9 +10,11 @@ import numpy as np
 
 from drstream import execution
 from drstream.buffers import Rule, Weights
+from drstream.errors import PolicyError
 from drstream.execution import Workers
 from drstream.kernels import dlm
-from drstream.log import Batch, Block, Log
+from drstream.log import Batch, Block, Csr, Log
+from drstream.models.meeting import by_name
 from drstream.models.passes import Passes
 from drstream.optimize.base import Learned
 from drstream.optimize.data import BLOCK_BYTES, Data, Sums, look
@@ -119,6 +121,7 @@ class DirectLossMinimizer(Learned):
     def _learn(self, log: Any, model: Any, workers: Workers) -> None:
         losses = as_losses(log, model, workers)
         log, completion = losses.log, losses.completion
+        log.refuse_nan(type(self).__name__, PolicyError)
         passes = Passes(log, losses.reader, workers)
         data = look(passes, losses, self.standardize, self.fit_intercept)
         warm = warm_start(passes, completion, data) if self.start == "warm" and data.choice else None
@@ -175,6 +178,7 @@ class DirectLossMinimizer(Learned):
         self.require_width(X)
         return Linear(self.coef_, self.intercept_).probabilities(X)
 
+    @by_name
     def bind(self, log: Log, name: str) -> Self:
         bound = super().bind(log, name)
         bound.linear = Linear(self.coef_, self.intercept_).bind(log, name)
@@ -217,7 +221,7 @@ def _epoch(
     sums = Sums.zeros(runs, features, actions)
     by_action = None  # moves of dense contexts, (R K, d)
     for batch in batches:
-        sparse = not isinstance(batch.context, np.ndarray | list)
+        sparse = isinstance(batch.context, Csr)
         rows = max(256, BLOCK_BYTES // (8 * (columns + actions + (0 if sparse else features))))
         for block in batch.blocks(rows):
             execution.raise_if_stopped()

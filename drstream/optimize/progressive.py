@@ -149,7 +149,7 @@ class ProgressivePolicy(Learned):
         self.least_propensity_, self.prediction_range_ = found.least_propensity, found.predictions
         length = run.events if self.horizon is None else log.rows  # with a horizon, the replay stops early
         self.length_ = math.nan if length is None else float(length)
-        self.sparse_ = log.roles.sparse is not None
+        self.sparse_ = log.is_sparse
         complete = self.horizon is not None
         self.notes_ = [str(note) for note in run.notes if complete or note.kind != "incomplete"]
         self.remember(log, found.events, found.rewards, run.skipped, origins_of(inputs))

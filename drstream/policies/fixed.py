@@ -89,11 +89,15 @@ class _Scored(FixedPolicy):
     def bind(self, log: Log, name: str) -> FixedPolicy:
         shape = (log.n_actions, log.n_features)
         if self.weights.shape != shape:
+            coded = bool(log.roles.coded)
+            which = f" ({log.encoding})" if coded else ""
             raise PolicyError(
                 f"policy {name!r} has weights of shape {self.weights.shape}; the log has {log.n_actions} actions and "
-                f"{log.n_features} features, so they must be {shape}. Pass {parameter('context')} and "
+                f"{log.n_features} features{which}, so they must be {shape}. Pass {parameter('context')} and "
                 f"{parameter('actions')} when you open the log"
+                f"{'; log.feature_names has the names of all features' * coded}"
             )
+        log.refuse_nan(f"policy {name!r}, a {type(self).__name__},", PolicyError)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.products = Weights(self.weights)
         return bound
@@ -167,7 +171,7 @@ class Epsilon(FixedPolicy):
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.base = self.base.bind(log, name)
-        bound.only_logged = bound.base.only_logged
+        bound.only_logged, bound.columns = bound.base.only_logged, bound.base.columns
         return bound
 
     def probabilities(self, X: NDArray[Any]) -> Floats:

@@ -122,7 +122,7 @@ class Retrained:
 
 def _as_in(log: Log, X: Any) -> Any:
     """Convert contexts to sparse or dense, as in the log."""
-    if log.roles.sparse is None:
+    if not log.is_sparse:
         return X.toarray() if scipy.sparse.issparse(X) else X
     return scipy.sparse.csr_array(X)
 

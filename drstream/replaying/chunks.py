@@ -13,7 +13,7 @@ from drstream.buffers import check_predictions, fill_by_pieces, read_only
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
-from drstream.log import Block, Csr
+from drstream.log import Block, Coded, Csr
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
@@ -164,6 +164,8 @@ def contexts_of(block: Block, spaces: Spaces) -> NDArray[Any] | Csr:
 def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
     """Dense contexts in tiles, in float32 if the log has float32, else in float64."""
     context, start, stop = block.batch.context, block.start, block.stop
+    if isinstance(context, Coded):
+        context, start, stop = list(block.matrix.T), 0, len(block)
     assert not isinstance(context, Csr)
     columns = [context] if isinstance(context, np.ndarray) else context
     whole, rest = divmod(len(block), TILE)

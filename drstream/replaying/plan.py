@@ -110,7 +110,7 @@ def make_plan(
     for_compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     for_python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
     models = bind_models(log, inputs, workers)
-    users: list[Any] = [*fixed, models]
+    users: list[Any] = [*(p.policy for p in bound.values() if isinstance(p, Fixed)), models]
     reader = log.reader(
         context=for_compiled or for_python or any(u.uses_context for u in users),
         action=True,
@@ -129,7 +129,7 @@ def make_plan(
         seeds=frozenset(lane.seed for lane in lanes),
         n_actions=log.n_actions,
         n_features=log.n_features if reader.with_context else 0,
-        sparse=reader.roles.sparse is not None,
+        sparse=reader.with_context and log.is_sparse,
         for_compiled=for_compiled,
         for_python=for_python,
         typical_reward=log.typical_reward,
@@ -151,6 +151,8 @@ def _bind(policy: Any, name: str, log: Log) -> Any:
                 f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
             )
         return bound
+    if isinstance(policy, Compiled) and policy.uses_context:
+        log.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
     if not isinstance(policy, Compiled) and hasattr(policy, "bind"):
         return policy.bind(log) or policy
     return policy

@@ -1,0 +1,178 @@
+"""The contexts of a log: how many features there are, what they are called, and how columns become features."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from drstream.errors import DrstreamError, LogError, parameter
+from drstream.log.columns import floats_or_nan, number_type
+from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Number, encoding_of
+from drstream.log.finding import Found, find_categories
+from drstream.log.reader import exact
+from drstream.log.schema import Roles, is_list
+from drstream.log.source import Source
+from drstream.types import Floats
+
+PEEK_ROWS = 1024
+FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven
+
+
+class Contexts:
+    """The part of a `Log` that is about its contexts."""
+
+    source: Source
+    roles: Roles
+    missing: Missing
+    _encodings: dict[Any, Encoding]  # shared by all parts of a log, so that categories are found once
+
+    def _but(self, **changes: Any) -> Self:
+        """Return a copy with some attributes changed."""
+        other = object.__new__(type(self))
+        other.__dict__ = {**self.__dict__, **changes}
+        return other
+
+    @cached_property
+    def encoding(self) -> Encoding | None:
+        """How columns become features; None for a column of lists, or `Sparse`. Categories take one pass over them."""
+        roles = self.roles
+        if roles.listed or roles.sparse is not None:
+            return None
+        key = roles.context, roles.categories, roles.hashed, self.missing
+        if key not in self._encodings:
+            found = find_categories(self.source, roles.categories) if roles.categories else {}
+            self._encodings[key] = encoding_of(self.source.schema, roles.context, found, roles.hashed, self.missing)
+        return self._encodings[key]
+
+    def seen_by(self, encoding: Encoding) -> Self:
+        """Return the same log with the context in another encoding, e.g. that of a model."""
+        other = self._but(roles=encoding.roles(self.roles), encoding=encoding, missing=encoding.missing)
+        for known in ("n_features", "context_type"):
+            other.__dict__.pop(known, None)
+        return other
+
+    def without_categories(self) -> Self:
+        """Return the same log with no category known, which need not be found. Its context is for checks only."""
+        roles = self.roles
+        if not roles.categories:
+            return self
+        none = dict.fromkeys(roles.categories, Found((), null=False))
+        return self.seen_by(encoding_of(self.source.schema, roles.context, none, roles.hashed, self.missing))
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column that is one-hot encoded."""
+        found = self.encoding.columns if self.encoding is not None else ()
+        return {column.name: list(column.values) for column in found if isinstance(column, Category)}
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether contexts are sparse: in `Sparse` columns, or one-hot with very many features."""
+        return self.roles.sparse is not None or (self.encoding is not None and self.encoding.sparse)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether contexts may hold NaN: missing="keep", and some of them are numbers."""
+        return self.missing == KEEP and (
+            self.encoding is None or any(isinstance(c, Number) for c in self.encoding.columns)
+        )
+
+    def refuse_nan(self, who: str, error: type[DrstreamError]) -> None:
+        """Raise an error if contexts may hold NaN, for who multiplies them with weights."""
+        if self.has_nan:
+            raise error(
+                f"{who} multiplies features with weights, so it takes no NaN, and the log keeps missing values: "
+                f"{parameter('missing', KEEP)}. Open the log with a number to put in their place, e.g. "
+                f"{parameter('missing', 0)}, or take a model that knows missing values, e.g. a tree"
+            )
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, in their order: age, country=DE, x[0]."""
+        if self.encoding is not None:
+            return self.encoding.feature_names
+        return [f"{self.roles.context[0]}[{j}]" for j in range(self.n_features)]
+
+    @cached_property
+    def n_features(self) -> int:
+        if self.roles.sparse is not None:
+            return int(self.roles.sparse.dim)
+        if self.encoding is not None:
+            return self.encoding.n_features
+        kind = self.source.schema.field(self.roles.context[0]).type
+        if pa.types.is_fixed_size_list(kind):
+            return int(kind.list_size)
+        return _first_length(self.source, self.roles.context[0])
+
+    @cached_property
+    def context_type(self) -> np.dtype[Any]:
+        """The type that scores of contexts have: float32 if all contexts are stored so, or smaller; else float64.
+
+        Sparse contexts have float64. So have contexts with a feature that is far from 0, compared with its spread over
+        the first rows: products in float32 would lose the digits that matter.
+        """
+        types = self._number_types or {np.dtype(np.float32)} if self.roles.coded else self._number_types
+        single = not self.is_sparse and types == {np.dtype(np.float32)} and self._features_are_near_zero
+        return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def context_types(self) -> frozenset[np.dtype[Any]]:
+        """The types of the columns of dense contexts that are read as they are; none if there are categories."""
+        return frozenset() if self.roles.sparse is not None or self.roles.coded else self._number_types
+
+    @property
+    def _number_types(self) -> frozenset[np.dtype[Any]]:
+        kinds = [self.source.schema.field(name).type for name in self._number_columns]
+        return frozenset(number_type([kind.value_type if is_list(kind) else kind]) for kind in kinds)
+
+    @property
+    def _number_columns(self) -> list[str]:
+        """The columns of the context that are not one-hot encoded."""
+        return [name for name in self.roles.context if name not in self.roles.coded]
+
+    @property
+    def _features_are_near_zero(self) -> bool:
+        names = self._number_columns
+        for part in self.source.peek(PEEK_ROWS).parts(names):
+            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
+                columns = [batch.column(name) for name in names]
+                flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
+                width = self.n_features if self.roles.listed else 1
+                return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
+        return True
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether contexts are numbers that are used as they are."""
+        return self.missing == ERROR and not self.roles.coded
+
+    def describe_context(self) -> str:
+        roles = self.roles
+        if not roles.context:
+            return "none"
+        if roles.categories and "encoding" not in self.__dict__ and self.source.rows is None:
+            return f"{', '.join(roles.context)}: categories not known before reading"
+        return str(self.encoding)
+
+
+def _near_zero(x: Floats) -> bool:
+    """Whether the mean of each column is at most FAR_FEATURE standard deviations from 0; a constant may be so large."""
+    with np.errstate(all="ignore"):
+        known = np.where(np.isfinite(x), x, np.nan)
+        mean, spread = abs(np.nansum(known, axis=0)) / len(known), np.sqrt(np.nansum(known**2, axis=0) / len(known))
+        spread = np.sqrt(np.maximum(spread**2 - mean**2, 0))
+    constant = spread <= 1e-6 * mean
+    return bool((mean <= np.where(constant, FAR_FEATURE, FAR_FEATURE * spread)).all())
+
+
+def _first_length(source: Source, name: str) -> int:
+    """Return the length of the first context, for lists whose type does not fix the length."""
+    for part in source.peek(PEEK_ROWS).parts([name]):
+        for batch in part.batches(1024):
+            lengths = batch.column(0).value_lengths().drop_null()
+            if len(lengths):
+                return int(lengths[0].as_py())
+    raise LogError("the log is empty")
