@@ -295,6 +295,22 @@ def sampled_model() -> Finding:
     return Finding(LOOK, "reward model", None, math.nan, text)
 
 
+def unknown_categories(others: Mapping[str, Mapping[str, int]], n: int) -> list[Finding]:
+    """Events with categories that a policy or model does not know, as it was fitted without them."""
+    return [
+        Finding(
+            LOOK,
+            "categories",
+            None,
+            count / n,
+            f"{count:,} of {n:,} events ({count / n:.2%}) have a category in {column!r} that {who} does not know. They "
+            "count as other, none of the known ones. Fit it again on a log that has them.",
+        )
+        for who, counts in others.items()
+        for column, count in counts.items()
+    ]
+
+
 ALL: tuple[Check, ...] = (
     unlogged_mass,
     mean_weight,

@@ -32,7 +32,7 @@ from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.rows import Folds
 from drstream.log.source import Part
-from drstream.models.binding import ModelInputs, no_propensities
+from drstream.models.binding import ModelInputs, no_propensities, others_of
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
 from drstream.policies.base import as_policies
@@ -327,6 +327,7 @@ def finish(
         explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
         forward=forward,
         precision=job.precision,
+        others=others_of(job.policies, job.models),
     )
     segments = {}
     if tally.segments is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from drstream import intervals
 from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
-from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model
+from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model, unknown_categories
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
@@ -53,6 +53,7 @@ class About:
     explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
     forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
     precision: str = "float64"  # of scores, probabilities and predictions of linear policies and models
+    others: dict[str, dict[str, int]] = field(default_factory=dict)  # events of unknown categories, by user and column
 
 
 class Evaluation(WithModels):
@@ -243,6 +244,7 @@ class Evaluation(WithModels):
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
         found += [*self._about_intervals(), *self._about_constants(), *self._about_segments()]
+        found += unknown_categories(self._about.others, self.n)
         if self._sums.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
@@ -374,7 +376,7 @@ class Evaluation(WithModels):
         return self._evaluation_of(key)
 
     def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
-        about = replace(self._about, skipped={})
+        about = replace(self._about, skipped={}, others={})
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
 
     # Explanations

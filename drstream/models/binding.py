@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -28,6 +29,7 @@ from drstream.models.crossfit import (
     make_folds,
     to_be_fitted,
 )
+from drstream.models.meeting import SeenModel, SeenPolicy
 from drstream.models.propensity import Logger, as_logger
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
@@ -194,6 +196,15 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
     bound = None if policy is None else _bind_logger(policy, log)
     of_rewards = [None if user is None else user.bind(log) for user in (model, second)]
     return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1])
+
+
+def others_of(policies: Sequence[FixedPolicy], models: BoundModels) -> dict[str, dict[str, int]]:
+    """Return the events whose categories bound policies and models do not know, by who does not, and by column."""
+    named: dict[str, Any] = {f"policy {policy.name!r}": getattr(policy, "base", policy) for policy in policies}
+    named |= {"the reward model": models.model, "the second reward model": models.second}
+    named["the propensity model"] = None if models.logger is None else models.logger.policy
+    seen = {who: user.others for who, user in named.items() if isinstance(user, SeenModel | SeenPolicy)}
+    return {who: others for who, others in seen.items() if others}
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
