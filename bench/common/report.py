@@ -12,6 +12,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from bench.categories import cases as category_cases
+from bench.categories import report as category_report
 from bench.common import history, main_table, plots
 from bench.common.markdown import Info
 from bench.evaluation import cases as evaluation_cases
@@ -37,6 +39,7 @@ TOPICS = [  # in the order of the page
     (model_cases, model_report),
     (optimize_cases, optimize_report),
     (sparse_cases, sparse_report),
+    (category_cases, category_report),
     (lock_cases, lock_report),
     (process_cases, process_report),
     (scaling_cases, scaling_report),

@@ -55,6 +55,7 @@ def describe(
             "n_features": opened.n_features,
             "sparse": opened.is_sparse,
             "categories": opened.categories,
+            "feature_names": opened.feature_names,
             "action": roles.action,
             "labels": list(opened.labels),
             "reward": roles.reward,

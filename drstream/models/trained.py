@@ -146,7 +146,7 @@ class Trained:
         if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
             raise self.error(
                 f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
-                f"{', '.join(roles.context)}: open it with {parameter('context')} in that order"
+                f"{', '.join(roles.context)}: open it with the same {parameter('context')}"
             )
         if self.role == "reward model" and self.reward_ != _reward_of(log):
             warn_user(
