@@ -7,7 +7,8 @@ from bench.common.markdown import Info, millions, spread, table, verdict
 CATEGORIES = (
     "Six string columns become one-hot features, dense up to 256 features and sparse beyond. drstream decodes them as "
     "dictionaries and writes the features of each block. The scans decode the same columns, and the reward, as text or "
-    "as dictionaries. Each side has 2 threads, and the two sides run in turns. The ratio is drstream's throughput over the scan's."
+    "as dictionaries. Each side has 2 threads, and the two sides run in turns. The ratio is drstream's throughput over "
+    "the scan's."
 )
 
 

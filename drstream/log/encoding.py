@@ -316,7 +316,11 @@ class Coded:
         return sum(column.nbytes for column in self.columns)
 
     def take(self, places: Ints) -> Coded:
-        return Coded(tuple(column[places] for column in self.columns), self.widths)
+        found = []
+        for column in self.columns:
+            found.append(np.empty(len(places), column.dtype))
+            gather(np.ascontiguousarray(column), places, found[-1])
+        return Coded(tuple(found), self.widths)
 
     def fill(self, start: int, stop: int, out: NDArray[Any]) -> None:
         """out (d, n) <- the features of the events start..stop-1; contiguous, float32 or float64."""

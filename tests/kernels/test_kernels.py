@@ -120,6 +120,9 @@ def test_one_hot_and_add_column():
     out = np.empty((3, 4))
     scores.one_hot(read_only(np.array([2, 0, 1, 2], np.int32)), out)
     assert (out == np.eye(3)[[2, 0, 1, 2]].T).all()
+    single = np.empty((3, 4), np.float32)  # of a feature of categories; -1 is none of them
+    scores.one_hot(read_only(np.array([2, -1, 1, 3], np.int32)), single)
+    assert single.T.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]]
     scores.add_column(out, read_only(np.array([1.0, 2.0, 3.0])))
     assert (out == np.eye(3)[[2, 0, 1, 2]].T + np.array([[1], [2], [3]])).all()
 

@@ -27,6 +27,12 @@ def test_gather(kind):
     np.testing.assert_array_equal(out, values[places])
 
 
+def test_gather_of_codes():
+    codes, places, out = np.array([7, -1, 9], np.int32), np.array([2, 2, 0, 1], np.int32), np.empty(4, np.int32)
+    order.gather(codes, places, out)
+    assert out.tolist() == [9, 9, 7, -1]
+
+
 def test_gather_columns():
     rng = np.random.default_rng(2)
     matrix, places = rng.random((3, 50)), rng.permutation(50)
