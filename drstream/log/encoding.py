@@ -220,7 +220,7 @@ class Encoding:
                 check_finite(found[-1], column.name, where, nan=self.missing == KEEP)
         if self.plain:
             return found
-        coded = Coded(tuple(found), tuple(0 if isinstance(c, Number) else c.width for c in self.columns))
+        coded = Coded(tuple(found), tuple(None if isinstance(c, Number) else c.width for c in self.columns))
         return coded.sparse() if self.sparse else coded
 
     def others(self, pick: Pick) -> Counter[str]:
@@ -296,19 +296,24 @@ class Coded:
     """Dense contexts with categories: columns of numbers, and columns of codes. Features are made a block at a time."""
 
     columns: tuple[NDArray[Any], ...]
-    widths: tuple[int, ...]  # number of categories of a column of codes; 0 for a column of numbers
+    widths: tuple[int | None, ...]  # number of categories of a column of codes; None for a column of numbers
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     @property
     def n_features(self) -> int:
-        return sum(width or 1 for width in self.widths)
+        return sum(self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Number of features of each column."""
+        return [1 if width is None else width for width in self.widths]
 
     @property
     def type(self) -> np.dtype[Any]:
         """The type of the features: that of the numbers."""
-        numbers = [c.dtype for c, width in zip(self.columns, self.widths, strict=True) if not width]
+        numbers = [c.dtype for c, width in zip(self.columns, self.widths, strict=True) if width is None]
         return np.result_type(np.float32, *numbers)
 
     @property
@@ -326,11 +331,11 @@ class Coded:
         """out (d, n) <- the features of the events start..stop-1; contiguous, float32 or float64."""
         first = 0
         for column, width in zip(self.columns, self.widths, strict=True):
-            if width:
-                one_hot(column[start:stop], out[first : first + width])
-            else:
+            if width is None:
                 out[first] = column[start:stop]
-            first += width or 1
+            else:
+                one_hot(column[start:stop], out[first : first + width])
+            first += 1 if width is None else width
 
     def matrix(self, start: int, stop: int) -> NDArray[Any]:
         """Return the features (n, d) of the events start..stop-1."""
@@ -341,15 +346,15 @@ class Coded:
     def sparse(self) -> Csr:
         """Return the same contexts as sparse rows. Numbers are stored even where they are 0."""
         rows, size = len(self), len(self.columns)
-        starts = list(itertools.accumulate((width or 1 for width in self.widths), initial=0))
+        starts = list(itertools.accumulate(self._sizes, initial=0))
         indices, values = np.empty((rows, size), np.int32), np.ones((rows, size), self.type)
         known = np.ones((rows, size), bool)
         for j, (column, width) in enumerate(zip(self.columns, self.widths, strict=True)):
-            if width:
+            if width is None:
+                indices[:, j], values[:, j] = starts[j], column
+            else:
                 np.add(column, starts[j], out=indices[:, j])
                 np.not_equal(column, OTHER, out=known[:, j])
-            else:
-                indices[:, j], values[:, j] = starts[j], column
         if known.all():
             return Csr(np.arange(rows + 1) * size, indices.reshape(-1), values.reshape(-1), starts[-1])
         indptr = np.concatenate([[0], np.cumsum(known.sum(axis=1))])

@@ -214,7 +214,7 @@ class StreamSource:
                 break
             if size > HOLD_BYTES:
                 raise LogError(
-                    f"the labels of a {self.name} are not known before it is read, and it is over "
+                    f"the labels and categories of a {self.name} are not known before it is read, and it is over "
                     f"{HOLD_BYTES >> 30} GiB: pass a new one and the labels with {parameter('actions')}, or pass a "
                     "Parquet path"
                 )

@@ -133,7 +133,7 @@ def make_plan(
         for_compiled=for_compiled,
         for_python=for_python,
         typical_reward=log.typical_reward,
-        single=precision is None and log.context_type.itemsize == 4,
+        single=precision is None and reader.with_context and log.context_type.itemsize == 4,
     )
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]

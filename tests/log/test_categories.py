@@ -162,6 +162,13 @@ def test_every_way_to_store_text_gives_the_same_features(tmp_path, kind, group):
             np.testing.assert_array_equal(features(drs.Log(source, context=["country"], batch_size=size)), wanted)
 
 
+def test_categories_are_not_looked_for_without_need(monkeypatch):
+    data = table(100).append_column("pi", pa.array([0.5] * 100))
+    monkeypatch.setattr("drstream.log.contexts.find_categories", None)
+    log = drs.Log(data, context=["age", "country"])
+    assert drs.evaluate(log, {"column": drs.policies.Column("pi"), "even": drs.policies.Uniform()}).n == 100
+
+
 # Hashes
 
 
@@ -257,3 +264,11 @@ def test_a_hashed_column_is_one_name():
     with pytest.raises(drs.LogError, match="name one column"):
         drs.Hashed(["agent"])
     assert drs.Log(table(10), context=drs.Hashed("agent", bits=3)).n_features == 8
+
+
+def test_a_column_without_a_category_has_no_feature():
+    columns = {"x0": pa.array([1.0, 2.0]), "c": pa.array([None, None], pa.string())}
+    known = encoding.Encoding((encoding.Number("x0"), encoding.Category("c", "text", ())), missing="keep")
+    found = known.read(lambda name: columns[name], str)
+    assert found.matrix(0, 2).tolist() == found.sparse().array().toarray().tolist() == [[1.0], [2.0]]
+    assert known.others(lambda name: columns[name]) == {"c": 2}
