@@ -71,7 +71,7 @@ def own_encoding(fitted: Trained, log: Log) -> Encoding | None:
     fitted.require_fit()
     mine, theirs = fitted.encoding_, log.encoding
     if mine is None or theirs is None:
-        _refuse_categories(fitted, log, mine, theirs)
+        _refuse_categories(fitted, mine, theirs)
         return None
     if set(mine.names) != set(theirs.names):
         if mine.plain and theirs.plain:
@@ -92,7 +92,7 @@ def own_encoding(fitted: Trained, log: Log) -> Encoding | None:
     return mine
 
 
-def _refuse_categories(fitted: Trained, log: Log, mine: Encoding | None, theirs: Encoding | None) -> None:
+def _refuse_categories(fitted: Trained, mine: Encoding | None, theirs: Encoding | None) -> None:
     """Raise an error where lists of numbers meet categories."""
     known = mine if theirs is None else theirs
     if known is None or known.plain:
