@@ -49,7 +49,7 @@ def test_missing_and_misnamed_columns():
         ({"action": [0.5, 1.0, 0.0, 1.0]}, r"action column 'action' has type double: it must hold integers"),
         ({"reward": ["a", "b", "c", "d"]}, r"reward column 'reward' has type string: it must hold numbers"),
         ({"propensity": ["a", "b", "c", "d"]}, r"propensity column 'propensity' has type string"),
-        ({"x0": ["a", "b", "c", "d"]}, r"context column 'x0' has type string"),
+        ({"x0": pa.array([0] * 4, pa.timestamp("s"))}, r"context column 'x0' has type timestamp"),
         ({"action": [-1, 0, 1, 1]}, r"runs from -1 to 1.*actions=\["),
         ({"action": [10**7, 0, 1, 1]}, r"runs from 0 to 10000000"),
     ],
