@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError
-from drstream.log.reader import SKIP
+from drstream.log.encoding import SKIP
 from drstream.log.source import Place
 from drstream.types import Ints
 
