@@ -11,6 +11,8 @@ from drstream.cli.options import (
     Action,
     Actions,
     Context,
+    Exclude,
+    Filter,
     LogPath,
     Propensity,
     Reward,
@@ -33,13 +35,17 @@ def audit(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Check whether a log can be trusted. The exit code is 3 if it cannot."""
     from drstream.findings import STOP
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, "error")
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, "error", filter=filter, exclude=exclude
+    )
     result = opened.audit(event_id, time, threads, progress=True)
     if json:
         typer.echo(result.to_json())

@@ -12,6 +12,8 @@ from drstream.cli.options import (
     Action,
     Actions,
     Context,
+    Exclude,
+    Filter,
     OnBadRow,
     Propensities,
     Propensity,
@@ -20,6 +22,7 @@ from drstream.cli.options import (
     SparseContext,
     Threads,
     log_options,
+    row_options,
 )
 
 
@@ -76,6 +79,8 @@ def convert(
     propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -98,6 +103,7 @@ def convert(
         threads=threads,
         progress=True,
         **given,
+        **row_options(filter, exclude),
     )
     seconds = time.perf_counter() - started
     if result.skipped:

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from drstream.cli.options import Action, Actions, Context, LogPath, Propensity, Reward, SparseContext, open_log
+from drstream.cli.options import (
+    Action,
+    Actions,
+    Context,
+    Exclude,
+    Filter,
+    LogPath,
+    Propensity,
+    Reward,
+    SparseContext,
+    Threads,
+    open_log,
+)
 
 
 def describe(
@@ -17,37 +29,28 @@ def describe(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
+    threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what a log holds: rows, roles of the columns, actions, and its first rows."""
+    """Show what a log holds: rows, roles of the columns, rewards, propensities, actions, and its first rows."""
     from drstream.errors import LogError
 
     try:
-        opened = open_log(log, context, sparse, action, reward, propensity, actions, "error")
+        opened = open_log(
+            log, context, sparse, action, reward, propensity, actions, "error", filter=filter, exclude=exclude
+        )
     except LogError:
         _show_columns(log)
         raise
-    roles = opened.roles
+    found = opened.describe(threads, progress=True)
     if json:
-        import json as js
-
-        about = {
-            "log": opened.source.name,
-            "rows": opened.rows,
-            "context": list(roles.context),
-            "n_features": opened.n_features,
-            "sparse": roles.sparse is not None,
-            "action": roles.action,
-            "labels": list(opened.labels),
-            "reward": roles.reward,
-            "negated": roles.negated,
-            "propensity": roles.propensity,
-        }
-        typer.echo(js.dumps(about, indent=2))
+        typer.echo(found.to_json())
         return
     from drstream.cli.tables import show_head
 
-    typer.echo(repr(opened))
+    typer.echo(repr(found))
     show_head(opened)
 
 

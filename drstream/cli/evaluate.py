@@ -17,6 +17,8 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    Exclude,
+    Filter,
     FoldSeed,
     LogPath,
     OnBadRow,
@@ -172,6 +174,8 @@ def evaluate(
     ] = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -181,10 +185,23 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities)
+    opened = open_log(
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        sample_rate,
+        propensities,
+        filter=filter,
+        exclude=exclude,
+    )
     if output is not None:
         check_output(output, opened)
-    policies = specs.policies(policy, opened.labels)
+    policies = specs.policies(policy, opened)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)

@@ -12,6 +12,8 @@ from drstream.cli.options import (
     Action,
     Actions,
     Context,
+    Exclude,
+    Filter,
     LogPath,
     OnBadRow,
     Propensity,
@@ -51,6 +53,8 @@ def fit(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -58,7 +62,9 @@ def fit(
     from drstream.cli import specs
     from drstream.errors import DrstreamError
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, on_bad_row, filter=filter, exclude=exclude
+    )
     if weights == "mrdr":
         raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')
     check_folder(output, opened)

@@ -13,6 +13,8 @@ from drstream.cli.options import (
     Actions,
     Clamp,
     Context,
+    Exclude,
+    Filter,
     LogPath,
     OnBadRow,
     Propensity,
@@ -72,6 +74,8 @@ def optimize(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -80,7 +84,9 @@ def optimize(
     from drstream.errors import DrstreamError
     from drstream.storage import check_savable
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row)
+    opened = open_log(
+        log, context, sparse, action, reward, propensity, actions, on_bad_row, filter=filter, exclude=exclude
+    )
     check_folder(output, opened)
     made = specs.learner(learner, horizon, q, c_max)
     suffix = ".skops" if made.estimators else ".npz"

@@ -15,6 +15,8 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    Exclude,
+    Filter,
     FoldSeed,
     Inflation,
     LogPath,
@@ -107,6 +109,8 @@ def plan(
     propensity: Propensity = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -116,10 +120,22 @@ def plan(
     from drstream.cli import specs
     from drstream.planning.plan import plan as run
 
-    opened = open_log(log, context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate)
+    opened = open_log(
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        sample_rate,
+        filter=filter,
+        exclude=exclude,
+    )
     if output is not None:
         check_output(output, opened)
-    policies = specs.online_policies(policy, opened.labels, {})
+    policies = specs.online_policies(policy, opened, {})
     opened = specs.without_training_rows(policies.values(), opened)
     share = fit if fit is not None else 0.5 if horizon is None else 0.2
     fitting = specs.Fitting(share, fit_seed, crossfit, cluster, fold_seed, threads)

@@ -145,7 +145,7 @@ def make_plan(
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
-        log = log.with_actions_up_to(max(inputs.n_actions, *(p.n_actions or 0 for p in policies.values())))
+        log = log.with_actions_of(*inputs.users, *policies.values())
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind(log, name) for name, policy in policies.items()]

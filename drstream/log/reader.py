@@ -16,11 +16,12 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.errors import LogError, parameter, phrase
+from drstream.errors import LogError, parameter
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch, Block
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.files import arrow_says
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
@@ -58,6 +59,7 @@ class Reader:
     all_propensities: bool = False  # whether to read the propensities of all actions
     checks_context: bool = True  # whether to look for numbers of contexts that are not finite
     unit: int | None = None  # batches have a multiple of it, as many as come; None: exactly 65,536 rows
+    constant: float | None = None  # the propensity of every row, if no column holds them
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ class Reader:
             names.append(roles.propensity)
         if self.all_propensities:
             names.extend(roles.propensities)
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             names.append(roles.action)
         if self.with_context:
             names.extend(roles.context)
@@ -98,7 +100,7 @@ class Reader:
         The reader must skip bad rows: one that does not may raise an error, and does not number its rows.
         """
         assert self.skip_bad_rows
-        return exact(self._chosen(part), ROWS)
+        return exact(self.chosen(part), ROWS)
 
     def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
         """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
@@ -106,11 +108,11 @@ class Reader:
 
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
-        for batch in self._chosen(part):
+        for batch in self.chosen(part):
             for good in self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]:
                 yield from self._drop_early(good, skipped) if self.start else [good]
 
-    def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
         numbered = (
@@ -123,7 +125,7 @@ class Reader:
             if numbered:
                 batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
             if self.filter is not None:
-                chunks = pa.Table.from_batches([batch]).filter(self.filter).combine_chunks().to_batches()
+                chunks = self._filtered(batch, part).combine_chunks().to_batches()
                 if not chunks:
                     continue
                 batch = chunks[0]
@@ -133,6 +135,16 @@ class Reader:
                 batch = batch.filter(pa.array(split.keep(u)))
             if batch.num_rows:
                 yield batch
+
+    def _filtered(self, batch: pa.RecordBatch, part: Part) -> pa.Table:
+        try:
+            return pa.Table.from_batches([batch]).filter(self.filter)
+        except pa.ArrowException as error:
+            where = part.place.of_row(part.first_row)
+            raise LogError(
+                f"{parameter('filter')} cannot be computed for rows of the part that begins at {where}: "
+                f"{arrow_says(error)}. Compare columns with values of their own type"
+            ) from None
 
     def _keys(self, batch: pa.RecordBatch, rows: Ints | int, cluster: str | None, part: Part) -> NDArray[np.uint64]:
         """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
@@ -183,7 +195,7 @@ class Reader:
             yield "propensity is not in (0, 1]", roles.propensity, ~((values > 0) & (values <= 1))
         for name in self.clusters:
             yield "cluster is null", name, nulls(batch.column(name))
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             column = batch.column(roles.action)
             missing = nulls(column)
             yield "action is null", roles.action, missing
@@ -194,6 +206,8 @@ class Reader:
                 listed, found = read_propensities(batch, roles.propensities, len(self.labels))
                 if roles.propensity is not None:
                     found[DIFFERENT] = differ(listed, index, floats_or_nan(batch.column(roles.propensity)))
+                elif self.constant is not None:
+                    found[DIFFERENT] = differ(listed, index, np.full(batch.num_rows, self.constant))
                 yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
@@ -231,8 +245,10 @@ class Reader:
         propensity = NO_NUMBERS
         if roles.propensity is not None:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
+        elif self.constant is not None:
+            propensity = np.full(batch.num_rows, self.constant)
         action = NO_ACTIONS
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
@@ -352,7 +368,7 @@ def _flat(column: pa.Array) -> pa.Array:
     return column.flatten() if is_list(column.type) else column
 
 
-SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
+SKIP = action_labels.SKIP
 REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from drstream.buffers import Rule, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
 from drstream.log import Block, Log
+from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
 from drstream.types import Floats
 
@@ -29,10 +30,16 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # columns of the log that the policy reads
     only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
+    direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
+
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        """Labels of the actions, if the policy itself knows them."""
+        return None
 
     def needs_actions(self, log: Log) -> bool:
         """Whether the policy must know all actions. If not, it knows probabilities of logged actions only."""
@@ -44,7 +51,7 @@ class FixedPolicy:
         bound.name = name
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(
-                f"policy {name!r} has {self.n_actions} actions, the log has {log.n_actions}: "
+                f"policy {name!r} has {self.n_actions} actions, the log has {describe_labels(log.labels)}: "
                 f"pass all labels with {parameter('actions')} when you open the log, or correct the policy"
             )
         bound.n_actions = log.n_actions
@@ -59,8 +66,11 @@ class FixedPolicy:
         """How a bound policy acts by linear scores. Such policies share one product a block; None if it is not one."""
         return None
 
-    def logged(self, block: Block) -> Floats:
-        """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged`."""
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged` or `direct`.
+
+        mass  If given, gains the sums of ν(a|x) over the events, by action; NaN if the policy does not know them.
+        """
         raise NotImplementedError
 
 
