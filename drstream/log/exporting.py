@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from drstream import sampling
 from drstream.errors import LogError, parameter, suggest
-
-PIECE = 1 << 20  # row numbers to look at, at a time
+from drstream.log.source import Part
 
 
 def names_of(log: Any, columns: Sequence[str] | str | None) -> list[str]:
@@ -91,19 +90,19 @@ def count_rows(log: Any) -> int | None:
     rows = log.source_rows
     if rows is None or (log.filter is None and not log._splits and log._stop is None):
         return rows
-    rows = rows if log._stop is None else min(rows, log._stop)
     reader = log.reader()
     if log.filter is None and not reader.clusters:
-        return sum(_kept(log, first, min(first + PIECE, rows)) for first in range(0, rows, PIECE))
+        return sum(_kept(log, part) for part in log.parts([log.roles.reward]))
     names = list(dict.fromkeys([*reader.filter_columns, *reader.clusters]))
     if not names:  # the filter is about no column
         names = log.source.schema.names[:1]
     return sum(batch.num_rows for part in log.parts(names) for batch in reader.chosen(part))
 
 
-def _kept(log: Any, first: int, last: int) -> int:
-    """Return how many of the rows first..last-1 splits by row number leave."""
-    rows = np.arange(first, last).view(np.uint64)
+def _kept(log: Any, part: Part) -> int:
+    """Return how many rows of a part splits by row number leave. Nothing is read."""
+    last = part.first_row + part.rows
+    rows = np.arange(part.first_row, last if log._stop is None else min(last, log._stop)).view(np.uint64)
     kept = np.ones(len(rows), bool)
     for split in log._splits:
         kept &= split.keep(sampling.at_rows(split.seed, rows))
