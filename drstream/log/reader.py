@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
@@ -137,8 +138,11 @@ class Reader:
                 yield batch
 
     def _filtered(self, batch: pa.RecordBatch, part: Part) -> pa.Table:
+        """Return the rows that satisfy the filter. Parts run in parallel already, so Arrow starts no threads."""
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
         try:
-            return pa.Table.from_batches([batch]).filter(self.filter)
+            kept = acero.Declaration("filter", acero.FilterNodeOptions(self.filter), inputs=[source])
+            return kept.to_table(use_threads=False)
         except pa.ArrowException as error:
             where = part.place.of_row(part.first_row)
             raise LogError(
