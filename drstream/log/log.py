@@ -314,7 +314,7 @@ class Log:
             return self
         for user in users:
             labels = getattr(user, "known_labels", None)
-            if labels is not None and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
+            if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
                 return self._but(labels=action_labels.as_labels(labels), _labels_given=True)
         return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
 
