@@ -192,8 +192,7 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
         return False
     if models.model is not None and (stack is None or not stack.has_model):
         return False
-    stacked = set() if stack is None else set(stack.policies.slots.tolist())
-    if any(j not in stacked and not policy.only_logged for j, policy in enumerate(job.policies)):
+    if any(j not in job.stacked and not policy.only_logged for j, policy in enumerate(job.policies)):
         return False
     # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
     return stack is None or (contexts == {stack.kind} and stack.rows > 1)

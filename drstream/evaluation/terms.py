@@ -210,14 +210,22 @@ class Job:
     @cached_property
     def direct(self) -> list[bool]:
         """For each policy, whether it gives ν of the logged actions alone: it knows no other, or none is needed."""
-        return [policy.only_logged or (policy.direct and self.models.model is None) for policy in self.policies]
+        without_model = self.models.model is None
+        return [
+            j not in self.stacked and (policy.only_logged or (policy.direct and without_model))
+            for j, policy in enumerate(self.policies)
+        ]
+
+    @cached_property
+    def stacked(self) -> frozenset[int]:
+        """The policies that are in the stack."""
+        return frozenset() if self.stack is None else frozenset(self.stack.policies.slots.tolist())
 
     @cached_property
     def others(self) -> list[Group | None]:
         """For each policy, how its probabilities are taken if it fills them in itself; None if it is in the stack."""
-        stacked = set() if self.stack is None else set(self.stack.policies.slots.tolist())
         return [
-            None if j in stacked or self.direct[j] else Group.ready(j, int(self.predicted[j]), self.n_actions)
+            None if j in self.stacked or self.direct[j] else Group.ready(j, int(self.predicted[j]), self.n_actions)
             for j in range(len(self.policies))
         ]
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from drstream.buffers import Rule, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
+from drstream.kernels.policies import ARGMAX
 from drstream.log import Block, Log
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
@@ -62,6 +63,11 @@ class FixedPolicy:
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
 
     @property
+    def steady(self) -> tuple[int, float] | None:
+        """Of a bound policy that looks at nothing: the action it takes, and how often a random one instead."""
+        return None
+
+    @property
     def rule(self) -> Rule | None:
         """How a bound policy acts by linear scores. Such policies share one product a block; None if it is not one."""
         return None
@@ -72,6 +78,16 @@ class FixedPolicy:
         mass  If given, gains the sums of ν(a|x) over the events, by action; NaN if the policy does not know them.
         """
         raise NotImplementedError
+
+
+def steady_rule(policy: FixedPolicy, actions: int, features: int) -> Rule | None:
+    """How a bound policy that looks at nothing acts, as one of linear scores with weights of 0; else None."""
+    if policy.steady is None or older(type(policy), "steady", "fill"):
+        return None
+    choice, epsilon = policy.steady
+    intercept = np.zeros(actions)
+    intercept[choice] = 1.0
+    return Rule(ARGMAX, np.zeros((actions, features)), intercept, epsilon)
 
 
 def rule_of(policy: FixedPolicy) -> Rule | None:

@@ -43,6 +43,10 @@ class Uniform(FixedPolicy):
             raise PolicyError("Uniform() does not know how many actions there are: Uniform(n_actions=...)")
         return np.full((X.shape[0], self.n_actions), 1 / self.n_actions)
 
+    @property
+    def steady(self) -> tuple[int, float]:
+        return 0, 1.0
+
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 1 / len(out)
 
@@ -79,6 +83,10 @@ class Constant(FixedPolicy):
         out = np.zeros((X.shape[0], self.n_actions))
         out[:, self.index] = 1
         return out
+
+    @property
+    def steady(self) -> tuple[int, float]:
+        return self.index, 0.0
 
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 0
