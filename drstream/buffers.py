@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError, ModelError, PolicyError
+from drstream.errors import DrstreamError, ModelError, PolicyError, parameter
 from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
@@ -119,10 +119,15 @@ def check_shape(
 ) -> None:
     """Raise an error unless a user's array holds numbers and has shape (events, actions)."""
     if values.shape != wanted:
-        raise error(
+        wider = values.ndim == 2 and values.shape[0] == wanted[0] and values.shape[1] > wanted[1]
+        actions = parameter("actions", values.shape[1]) if wider else ""
+        hint = f". If there are actions that were never logged, open the log with {actions}, say" if wider else ""
+        problem = error(
             f"{who} returned an array of shape {values.shape} for {wanted[0]} events and {wanted[1]} actions{where}: "
-            f"it must be {wanted}"
+            f"it must be {wanted}{hint}"
         )
+        problem.n_actions = values.shape[1] if wider else 0
+        raise problem
     if values.dtype.kind not in "fiub":
         raise error(f"{who} returned {values.dtype}{where}, where numbers are needed")
 

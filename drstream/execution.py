@@ -65,7 +65,7 @@ def run(
     stop = threading.Event()
     executor = workers.executor
     with ExitStack() as stack:
-        report = partial(stack.enter_context(reporter(workers.progress, log.rows)), text=text)
+        report = partial(stack.enter_context(reporter(workers.progress, log.source_rows)), text=text)
         stack.enter_context(one_blas_thread())
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
@@ -226,6 +226,15 @@ def _blas_libraries() -> ThreadpoolController:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_memory(needed: float, what: str, advice: str) -> None:
+    """Raise an error if so many bytes are more than the machine has."""
+    if needed > physical_memory():
+        raise DrstreamError(
+            f"{what} need about {needed / 1e9:.1f} GB in all, and the machine has {physical_memory() / 1e9:.1f} GB: "
+            f"{advice}"
+        )
 
 
 def physical_memory() -> float:

@@ -18,6 +18,8 @@ from bench.common import history, main_table, plots
 from bench.common.markdown import Info
 from bench.evaluation import cases as evaluation_cases
 from bench.evaluation import report as evaluation_report
+from bench.labels import cases as label_cases
+from bench.labels import report as label_report
 from bench.lock import cases as lock_cases
 from bench.lock import report as lock_report
 from bench.models import cases as model_cases
@@ -40,6 +42,7 @@ TOPICS = [  # in the order of the page
     (optimize_cases, optimize_report),
     (sparse_cases, sparse_report),
     (category_cases, category_report),
+    (label_cases, label_report),
     (lock_cases, lock_report),
     (process_cases, process_report),
     (scaling_cases, scaling_report),

@@ -69,7 +69,7 @@ def audit(
     if time is not None:
         check_time(schema, time)
     workers = Workers.of(threads, executor, progress)
-    plan = make_plan(_lenient(log), event_id, time)
+    plan = make_plan(lenient(log), event_id, time)
     total = plan.create()
     for tally in execution.run(partial(consume, plan), log, plan.reader.columns, workers):
         total.merge(tally)
@@ -78,7 +78,7 @@ def audit(
     return finish(log, plan, total)
 
 
-def _lenient(log: Log) -> Log:
+def lenient(log: Log) -> Log:
     """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
     lenient = log.with_bad_rows("skip")
     with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
@@ -90,7 +90,7 @@ def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
     columns = [name for name in dict.fromkeys((event_id, time)) if name is not None]
     reader = log.reader(context=True, action=True, columns=columns)
     clock = None if time is None else make_clock(log.source.schema, time, _first_times(log, time))
-    guess = None if log.roles.propensity is None else learn(_first_events(log, reader), log.n_actions)
+    guess = None if not log.roles.with_propensities else learn(_first_events(log, reader), log.n_actions)
     return Plan(reader, guess, log.typical_reward, event_id, clock)
 
 
@@ -202,7 +202,7 @@ def finish(log: Log, plan: Plan, total: Tally) -> Audit:
         tally=total,
         labels=list(plan.reader.labels),
         labels_given=log.labels_are_given,
-        with_propensities=log.roles.propensity is not None,
+        with_propensities=log.roles.with_propensities,
         with_context=bool(plan.reader.n_features),
         event_id=plan.event_id,
         clock=plan.clock,

@@ -12,6 +12,8 @@ from drstream.cli.options import (
     Actions,
     Categorical,
     Context,
+    Exclude,
+    Filter,
     HashedColumns,
     LogPath,
     Missing,
@@ -39,6 +41,8 @@ def audit(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -46,7 +50,17 @@ def audit(
     from drstream.findings import STOP
 
     opened = open_log(
-        log, context, sparse, action, reward, propensity, actions, "error", coded=(categorical, hashed, missing)
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        "error",
+        coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     result = opened.audit(event_id, time, threads, progress=True)
     if json:

@@ -13,6 +13,8 @@ from drstream.cli.options import (
     Actions,
     Categorical,
     Context,
+    Exclude,
+    Filter,
     HashedColumns,
     Missing,
     OnBadRow,
@@ -23,6 +25,7 @@ from drstream.cli.options import (
     SparseContext,
     Threads,
     log_options,
+    row_options,
 )
 
 
@@ -82,6 +85,8 @@ def convert(
     propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -114,6 +119,7 @@ def convert(
         threads=threads,
         progress=True,
         **given,
+        **row_options(filter, exclude),
     )
     seconds = time.perf_counter() - started
     if result.skipped:

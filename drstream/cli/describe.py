@@ -11,12 +11,15 @@ from drstream.cli.options import (
     Actions,
     Categorical,
     Context,
+    Exclude,
+    Filter,
     HashedColumns,
     LogPath,
     Missing,
     Propensity,
     Reward,
     SparseContext,
+    Threads,
     open_log,
 )
 
@@ -32,41 +35,38 @@ def describe(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
+    threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show what a log holds: rows, roles of the columns, actions, and its first rows."""
+    """Show what a log holds: rows, roles of the columns, rewards, propensities, actions, and its first rows."""
     from drstream.errors import LogError
 
     try:
         opened = open_log(
-            log, context, sparse, action, reward, propensity, actions, "error", coded=(categorical, hashed, missing)
+            log,
+            context,
+            sparse,
+            action,
+            reward,
+            propensity,
+            actions,
+            "error",
+            coded=(categorical, hashed, missing),
+            filter=filter,
+            exclude=exclude,
         )
     except LogError:
         _show_columns(log)
         raise
-    roles = opened.roles
+    found = opened.describe(threads, progress=True)
     if json:
-        import json as js
-
-        about = {
-            "log": opened.source.name,
-            "rows": opened.rows,
-            "context": list(roles.context),
-            "n_features": opened.n_features,
-            "sparse": opened.is_sparse,
-            "categories": opened.categories,
-            "feature_names": opened.feature_names,
-            "action": roles.action,
-            "labels": list(opened.labels),
-            "reward": roles.reward,
-            "negated": roles.negated,
-            "propensity": roles.propensity,
-        }
-        typer.echo(js.dumps(about, indent=2))
+        typer.echo(found.to_json())
         return
     from drstream.cli.tables import show_head
 
-    typer.echo(repr(opened))
+    typer.echo(repr(found))
     show_head(opened)
 
 

@@ -18,6 +18,8 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    Exclude,
+    Filter,
     FoldSeed,
     HashedColumns,
     LogPath,
@@ -178,6 +180,8 @@ def evaluate(
     ] = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -199,10 +203,12 @@ def evaluate(
         sample_rate,
         propensities,
         coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     if output is not None:
         check_output(output, opened)
-    policies = specs.policies(policy, opened.labels)
+    policies = specs.policies(policy, opened)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)

@@ -13,6 +13,8 @@ from drstream.cli.options import (
     Actions,
     Categorical,
     Context,
+    Exclude,
+    Filter,
     HashedColumns,
     LogPath,
     Missing,
@@ -57,6 +59,8 @@ def fit(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -65,7 +69,17 @@ def fit(
     from drstream.errors import DrstreamError
 
     opened = open_log(
-        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     if weights == "mrdr":
         raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')

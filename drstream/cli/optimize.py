@@ -14,6 +14,8 @@ from drstream.cli.options import (
     Categorical,
     Clamp,
     Context,
+    Exclude,
+    Filter,
     HashedColumns,
     LogPath,
     Missing,
@@ -78,6 +80,8 @@ def optimize(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
 ) -> None:
@@ -87,7 +91,17 @@ def optimize(
     from drstream.storage import check_savable
 
     opened = open_log(
-        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     check_folder(output, opened)
     made = specs.learner(learner, horizon, q, c_max)

@@ -21,7 +21,17 @@ BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
 Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
-Action = Annotated[str | None, typer.Option(help="Column with the logged action.")]
+Action = Annotated[
+    str | None, typer.Option(help="Column with the logged action. 'none' if the log has no such column.")
+]
+Filter = Annotated[
+    str | None,
+    typer.Option(help="Use only rows that satisfy this condition, e.g. \"country == 'DE' and day >= '2026-11-01'\"."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(help="Name or glob of columns that a glob of --context does not take. Repeat the option for more."),
+]
 Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
 Rewards = Annotated[str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")]
 SampleRate = Annotated[
@@ -29,7 +39,11 @@ SampleRate = Annotated[
     typer.Option(help="For a down-sampled log: column with the probability with which each row was kept."),
 ]
 Propensity = Annotated[
-    str | None, typer.Option(help="Column with the logged action's probability. 'none' if the log has no such column.")
+    str | None,
+    typer.Option(
+        help="Column with the logged action's probability; a number, such as 0.25 or 1/3, that holds for every row; "
+        "'uniform' for 1 / the number of actions; or 'none'."
+    ),
 ]
 Propensities = Annotated[
     str | None,
@@ -118,10 +132,13 @@ def open_log(
     propensities: str | None = None,
     *,
     coded: Coded = (None, None, None),
+    filter: str | None = None,
+    exclude: list[str] | None = None,
 ) -> Log:
     from drstream.log import Log
 
     given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities, coded=coded)
+    given |= row_options(filter, exclude)
     return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given)
 
 
@@ -153,8 +170,10 @@ def log_options(
         if context:
             raise LogError("--sparse and --context are two ways to name the context: give one of them")
         given["context"] = parse_sparse(sparse)
-    if propensity == "none":
-        given["propensity"] = None
+    if propensity:
+        given["propensity"] = parse_propensity(propensity)
+    if action == "none":
+        given["action"] = None
     categorical, hashed, missing = coded
     if hashed:
         if sparse:
@@ -165,6 +184,22 @@ def log_options(
     if missing is not None:
         given["missing"] = parse_missing(missing)
     return {**given, "actions": parse_actions(actions)}
+
+
+def row_options(filter: str | None, exclude: list[str] | None) -> dict[str, Any]:
+    """Return the parameters of a log about rows and left-out columns that the options give."""
+    return {name: value for name, value in (("filter", filter), ("exclude", exclude)) if value is not None}
+
+
+def parse_propensity(text: str) -> str | float | None:
+    """Parse --propensity, e.g. `pscore`, `0.25`, `1/3`, `uniform` or `none`."""
+    if text == "none":
+        return None
+    number = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?)(?:/([0-9.]+))?", text)
+    try:
+        return text if number is None else float(number[1]) / float(number[2] or 1)
+    except (ValueError, ZeroDivisionError):
+        raise LogError(f"--propensity {text}: it is no number") from None
 
 
 def parse_actions(text: str | None) -> int | list[Any] | None:

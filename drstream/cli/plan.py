@@ -16,6 +16,8 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    Exclude,
+    Filter,
     FoldSeed,
     HashedColumns,
     Inflation,
@@ -113,6 +115,8 @@ def plan(
     propensity: Propensity = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -133,10 +137,12 @@ def plan(
         on_bad_row,
         sample_rate,
         coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     if output is not None:
         check_output(output, opened)
-    policies = specs.online_policies(policy, opened.labels, {})
+    policies = specs.online_policies(policy, opened, {})
     opened = specs.without_training_rows(policies.values(), opened)
     share = fit if fit is not None else 0.5 if horizon is None else 0.2
     fitting = specs.Fitting(share, fit_seed, crossfit, cluster, fold_seed, threads)

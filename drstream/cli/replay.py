@@ -21,6 +21,8 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    Exclude,
+    Filter,
     FoldSeed,
     HashedColumns,
     Inflation,
@@ -113,6 +115,8 @@ def replay(
     reward: Reward = None,
     propensity: Propensity = None,
     actions: Actions = None,
+    filter: Filter = None,
+    exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -126,7 +130,17 @@ def replay(
     levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
     targets = bias if bias == "auto" else numbers(bias, "--bias", more=", or auto")
     opened = open_log(
-        log, context, sparse, action, reward, propensity, actions, on_bad_row, coded=(categorical, hashed, missing)
+        log,
+        context,
+        sparse,
+        action,
+        reward,
+        propensity,
+        actions,
+        on_bad_row,
+        coded=(categorical, hashed, missing),
+        filter=filter,
+        exclude=exclude,
     )
     for path in (output, curve):
         if path is not None:
@@ -138,7 +152,7 @@ def replay(
     given = {name: value for name, value in parameters.items() if value is not None}
     from drstream.replaying.replay import replay as run
 
-    policies = specs.online_policies(policy, opened.labels, given)
+    policies = specs.online_policies(policy, opened, given)
     opened = specs.without_training_rows(policies.values(), opened)
     fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp

@@ -74,7 +74,7 @@ def _parameters_of(kind: type) -> list[str]:
     return [p.name for p in found if isinstance(p.default, int | float | str) or "float" in str(p.annotation)]
 
 
-def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+def policies(texts: Sequence[str], labels: Log | Sequence[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for text in texts:
         name, spec = _name(text)
@@ -83,7 +83,7 @@ def policies(texts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
     return named
 
 
-def online_policies(texts: Sequence[str], labels: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+def online_policies(texts: Sequence[str], labels: Log | Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
     """Parse online policies, e.g. `epsilon-greedy` or `a=linucb:alpha=0.5,ridge=2`, and fixed policies.
 
     `given` are parameters for every policy that has them, e.g. from --epsilon.
@@ -153,7 +153,7 @@ def _name(text: str) -> tuple[str, str]:
     return (name, spec) if equals and ":" not in name and name and spec else (text, text)
 
 
-def _policy(spec: str, labels: Sequence[Any], all_forms: Sequence[str] = POLICIES) -> Any:
+def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = POLICIES) -> Any:
     kind, _, rest = spec.partition(":")
     made: dict[str, Callable[[], Any]] = {
         "uniform": kinds.Uniform,
@@ -190,8 +190,9 @@ def _learned(path: str) -> Any:
         raise error from None
 
 
-def _label(text: str, labels: Sequence[Any]) -> Any:
-    """Return the label that this text stands for."""
+def _label(text: str, labels: Log | Sequence[Any]) -> Any:
+    """Return the label that this text stands for. Only here does a log have to find its labels."""
+    labels = labels.labels if isinstance(labels, Log) else labels
     for label in labels if not isinstance(labels, range) else ():
         if str(label) == text:
             return label

@@ -141,11 +141,6 @@ def _open(
 def _check_rounded(log: Log, layout: Layout) -> None:
     """Refuse a column of ids that would become the same: only roles that are computed with may be rounded."""
     roles = log.roles
-    if isinstance(log.source, TextSource) and log.source.schema.field(roles.action).type == pa.uint64():
-        raise LogError(
-            f"action column {roles.action!r} holds whole numbers beyond 2^63 - 1, which cannot be labels. Write its "
-            "values as text, e.g. with a letter in front"
-        )
     computed = {*roles.context, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities}
     rounded = log.source.rounded if isinstance(log.source, TextSource) else {}
     name = next((name for name in layout.kept if name in rounded and name not in computed), None)
@@ -179,7 +174,9 @@ def _default_rows(schema: pa.Schema) -> int:
 
 def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers: Workers) -> Conversion:
     log = log.without_categories()  # a copy needs no features
-    reader = log.reader(context=True, action=True, columns=layout.kept, propensities=bool(log.roles.propensities))
+    with_actions = log.roles.action is not None
+    of_all = with_actions and bool(log.roles.propensities)
+    reader = log.reader(context=True, action=with_actions, columns=layout.kept, propensities=of_all)
     skipped: Counter[str] = Counter()
     written = groups = 0
     with atomic_path(path) as unfinished:
@@ -211,7 +208,7 @@ def _tables(
 
     parts = log.parts(reader.columns)
     with (
-        reporter(workers.progress, log.rows) as report,
+        reporter(workers.progress, log.source_rows) as report,
         closing(execution.stream(produce, parts, workers.threads, AHEAD)) as items,
     ):
         for row, table, count in items:

@@ -32,6 +32,7 @@ from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.rows import Folds
 from drstream.log.source import Part
+from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities, others_of
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
@@ -39,6 +40,7 @@ from drstream.policies.base import as_policies
 from drstream.types import Ints
 
 
+@with_all_actions
 def evaluate(
     log: Any,
     policies: Any,
@@ -134,7 +136,7 @@ def evaluate(
         "inflation": None if inflation is None else number("inflation", inflation, 1, error=DrstreamError),
         "lambda_": None if auto == grids.LAMBDA else _limit("lambda_", lambda_),
     }
-    with_propensities = propensity is not None or log.roles.propensity is not None
+    with_propensities = propensity is not None or log.roles.with_propensities
     several = list(model.values()) if isinstance(model, Mapping) else [model]
     forward = is_forward(crossfit) and any(map(to_be_fitted, several))
     of_all = bool(log.roles.propensities)

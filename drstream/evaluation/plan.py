@@ -145,7 +145,7 @@ def make_plan(
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
     if with_actions:
-        log = log.with_actions_up_to(max(inputs.n_actions, *(p.n_actions or 0 for p in policies.values())))
+        log = log.with_actions_of(*inputs.users, *policies.values())
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind(log, name) for name, policy in policies.items()]
@@ -192,8 +192,7 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
         return False
     if models.model is not None and (stack is None or not stack.has_model):
         return False
-    pairs = zip(job.policies, job.others, strict=True)
-    if any(group is not None and not policy.only_logged for policy, group in pairs):
+    if any(j not in job.stacked and not policy.only_logged for j, policy in enumerate(job.policies)):
         return False
     # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
     return stack is None or (contexts == {stack.kind} and stack.rows > 1)

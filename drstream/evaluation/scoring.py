@@ -17,7 +17,7 @@ from drstream.log import Block
 from drstream.models.base import RewardModel
 from drstream.models.crossfit import CrossFitted
 from drstream.models.linear import LinearModel
-from drstream.policies.base import FixedPolicy, rule_of
+from drstream.policies.base import FixedPolicy, rule_of, steady_rule
 from drstream.types import Floats, Ints
 
 Matrix = NDArray[Any]  # float32 or float64
@@ -84,11 +84,14 @@ class Stack:
     def of(
         cls, policies: Sequence[FixedPolicy], places: Ints, model: RewardModel | None, kind: np.dtype[Any]
     ) -> Stack | None:
-        """Stack what is linear. None if nothing is."""
+        """Stack what is linear, and beside it policies that look at nothing. None if nothing is linear."""
         rules = {j: rule for j, policy in enumerate(policies) if (rule := rule_of(policy)) is not None}
         models = linear_models(model)
         if not rules and not models:
             return None
+        shape = (next(iter(rules.values())).weights if rules else models[0].coef_).shape
+        steady = {j: rule for j, policy in enumerate(policies) if (rule := steady_rule(policy, *shape)) is not None}
+        rules = dict(sorted((rules | steady).items()))
         own = [rule.weights for rule in rules.values()]
         stacked = [np.concatenate([*own, m.coef_]) for m in models] or [np.concatenate(own)]
         numbers = [*stacked, *(rule.intercept for rule in rules.values()), *(m.intercept_ for m in models)]

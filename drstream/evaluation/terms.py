@@ -208,11 +208,24 @@ class Job:
         return self.first + j * len(self.terms) if self.terms.predicted else self.variables + j
 
     @cached_property
+    def direct(self) -> list[bool]:
+        """For each policy, whether it gives ν of the logged actions alone: it knows no other, or none is needed."""
+        without_model = self.models.model is None
+        return [
+            j not in self.stacked and (policy.only_logged or (policy.direct and without_model))
+            for j, policy in enumerate(self.policies)
+        ]
+
+    @cached_property
+    def stacked(self) -> frozenset[int]:
+        """The policies that are in the stack."""
+        return frozenset() if self.stack is None else frozenset(self.stack.policies.slots.tolist())
+
+    @cached_property
     def others(self) -> list[Group | None]:
         """For each policy, how its probabilities are taken if it fills them in itself; None if it is in the stack."""
-        stacked = set() if self.stack is None else set(self.stack.policies.slots.tolist())
         return [
-            None if j in stacked else Group.ready(j, int(self.predicted[j]), self.n_actions)
+            None if j in self.stacked or self.direct[j] else Group.ready(j, int(self.predicted[j]), self.n_actions)
             for j in range(len(self.policies))
         ]
 
@@ -229,7 +242,8 @@ class Job:
     def own_buffers(self) -> tuple[bool, bool, bool]:
         """Whether a policy, the model and the second model fill in (K, n) of their own."""
         stack, models = self.stack, self.models
-        own = models.logger is not None or any(group is not None for group in self.others)
+        own = models.logger is not None and not models.logger.policy.direct
+        own = own or any(group is not None for group in self.others)
         return own, models.model is not None and not (stack and stack.has_model), models.second is not None
 
     @property
@@ -379,9 +393,8 @@ def _observe(job: Job, block: Block, space: Workspace, tally: Tally, rhat: Any) 
         assert space.scores is not None
         _observe_group(job, job.stack.policies, space.scores[: job.stack.split], block, space, tally, rhat)
     for j, (policy, group) in enumerate(zip(job.policies, job.others, strict=True)):
-        if policy.only_logged:
-            tally.mass[j] = np.nan
-            space.logged[j] = policy.logged(block)
+        if job.direct[j]:
+            space.logged[j] = policy.logged(block, tally.mass[j])
         elif group is not None:
             policy.fill(block, space.pi)
             _observe_group(job, group, space.pi, block, space, tally, rhat)

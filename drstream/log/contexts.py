@@ -33,6 +33,8 @@ class Contexts:
         """Return a copy with some attributes changed."""
         other = object.__new__(type(self))
         other.__dict__ = {**self.__dict__, **changes}
+        if not changes.keys().isdisjoint(("_splits", "_stop", "source")):
+            other.__dict__.pop("rows", None)
         return other
 
     @cached_property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -13,17 +15,108 @@ from numpy.typing import NDArray
 
 from drstream.errors import LogError, parameter, phrase
 from drstream.log.columns import floats_or_nan
+from drstream.log.distinct import find_distinct
 from drstream.log.parquet import ParquetSource
 from drstream.log.schema import Roles, is_string
-from drstream.log.source import Source
+from drstream.log.source import Part, Source
 
 MOST = 1_000_000  # a column with more values is an identifier, not a set of actions
-SCAN_ROWS = 1 << 16
+SCAN_ROWS = 1 << 16  # at a time, if rewards and propensities are looked at, too
+SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
+TABLE = 1 << 22  # integers within such a range are encoded with a table, of 16 MB at most
 
 
-def given_labels(actions: Any, kind: pa.DataType) -> Sequence[Any]:
-    """Check `actions=` of a log, a number K or the labels, and return the labels."""
-    text = is_string(_values(kind))
+class Labels(list[Any]):
+    """Labels that are not simply 0..K-1. The index of a label is found without a search through all of them."""
+
+    def __init__(self, labels: Iterable[Any]) -> None:
+        super().__init__(labels)
+        self._lookup: Lookup | None = None
+
+    @property
+    def lookup(self) -> Lookup:
+        if self._lookup is None:
+            self._lookup = Lookup(self)
+        return self._lookup
+
+    def __contains__(self, label: object) -> bool:
+        try:
+            return label in self.lookup.places
+        except TypeError:  # it cannot be hashed
+            return False
+
+    def index(self, label: Any, *range: Any) -> int:
+        return super().index(label, *range) if range else self.lookup.places[label]
+
+    def __reduce__(self) -> tuple[type[Labels], tuple[list[Any]]]:
+        return Labels, (list(self),)
+
+
+class Lookup:
+    """From the values of a column to indices of labels, which stay as they are."""
+
+    def __init__(self, labels: Sequence[Any]) -> None:
+        self.labels = list(labels)
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @cached_property
+    def text(self) -> pa.Array:
+        return pa.array([label if isinstance(label, str) else None for label in self.labels], pa.large_string())
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the labels are integers."""
+        return all(isinstance(label, Integral) for label in self.labels)
+
+    @cached_property
+    def ordered(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """The labels, which are integers, from the smallest to the largest, and their indices."""
+        kind = np.uint64 if max(self.labels) >= 2**63 else np.int64
+        values = np.array(self.labels, kind)
+        order = np.argsort(values, kind="stable")
+        return values[order], order.astype(np.int32)
+
+    @cached_property
+    def table(self) -> tuple[Any, NDArray[np.int32]] | None:
+        """The smallest label, and the index of each integer from it on, -1 for one that is no label. None if large."""
+        values, order = self.ordered
+        size = int(values[-1]) - int(values[0]) + 1
+        if size > TABLE:
+            return None
+        out = np.full(size, -1, np.int32)
+        out[values - values[0]] = order
+        return values[0], out
+
+    def integers(self, values: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the index of each integer, -1 for one that is no label."""
+        if not self.whole:
+            return np.full(len(values), -1, np.int32)
+        known, order = self.ordered
+        strange = np.zeros(len(values), bool)
+        if known.dtype == np.int64 and values.dtype == np.uint64:
+            strange = values > np.uint64(2**63 - 1)
+        elif known.dtype == np.uint64 and values.dtype.kind == "i":
+            strange = values < 0
+        values = values.astype(known.dtype, copy=False)
+        strange = strange | (values < known[0]) | (values > known[-1])
+        if strange.any():
+            values = np.where(strange, known[0], values)
+        if self.table is not None:
+            low, places = self.table
+            found = places[values - low]
+        else:
+            at = np.searchsorted(known, values)
+            found = np.where(known[at] == values, order[at], np.int32(-1))
+        found[strange] = -1
+        return found
+
+
+def given_labels(actions: Any, kind: pa.DataType | None) -> Sequence[Any]:
+    """Check `actions=` of a log, a number K or the labels, and return the labels. kind: that of the action column."""
+    text = kind is not None and is_string(_values(kind))
     if isinstance(actions, str):
         raise LogError(f"{parameter('actions', actions)}: pass a list of labels, or their number")
     if isinstance(actions, Integral):
@@ -32,58 +125,117 @@ def given_labels(actions: Any, kind: pa.DataType) -> Sequence[Any]:
             raise LogError(f"{parameter('actions', actions)}: {why}")
         return range(int(actions))
     labels = [str(x) if text else x for x in actions]
-    wrong = next((x for x in labels if not text and not isinstance(x, Integral)), None)
+    wrong = next((x for x in labels if not text and kind is not None and not isinstance(x, Integral)), None)
     if wrong is not None:
         raise LogError(f"{parameter('actions')} holds {wrong!r}, but the action column holds {kind}")
     if not labels or len(set(labels)) < len(labels):
-        twice = next((x for x in labels if labels.count(x) > 1), None)
+        twice = next((x for x, count in Counter(labels).items() if count > 1), None)
         raise LogError(f"{parameter('actions')} holds {'no label' if not labels else f'{twice!r} more than once'}")
-    return labels
+    if kind is not None and not text:
+        numbers = [int(x) for x in labels]
+        if min(numbers) < -(2**63) or max(numbers) >= 2**64 or (min(numbers) < 0 and max(numbers) >= 2**63):
+            raise LogError(
+                f"{parameter('actions')} runs from {min(numbers)} to {max(numbers)}: no column can hold both"
+            )
+        return Labels(numbers)
+    return Labels(labels)
 
 
 def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
-    """Return all labels of a log: 0..max for integers, else the distinct labels.
+    """Return the distinct labels of a log.
 
     Labels are sorted, except those of an ordered dictionary, which keep its order. Rows that will be skipped for a bad
     reward or propensity do not count.
     """
+    if roles.action is None:
+        raise no_actions()
     kind = source.schema.field(roles.action).type
     if not is_string(_values(kind)):
-        low, high = _range(source, roles, skip_bad_rows)
-        if low < 0 or high >= MOST:
-            raise LogError(
-                f"action column {roles.action!r} runs from {low} to {high}: integers are taken as 0..K-1. "
-                f"Pass the labels themselves with {phrase('actions=[...]', '--actions LABEL,LABEL,...')}"
-            )
-        return range(high + 1)
+        return _find_integers(source, roles, skip_bad_rows)
     found: dict[Any, None] = {}
-    for column in _columns(source, roles, skip_bad_rows):
-        found |= dict.fromkeys(_distinct(column))
-        if len(found) > MOST:
-            raise LogError(f"action column {roles.action!r} holds over {MOST} different values: is it an identifier?")
+    for part in source.peek().parts(_names(roles, skip_bad_rows), text=[roles.action]):
+        for column in _columns(part, roles, skip_bad_rows):
+            found |= dict.fromkeys(_distinct(column))
+            if len(found) > MOST:
+                raise _too_many(roles.action)
     if not found:
         raise _empty(skip_bad_rows)
-    return list(found) if pa.types.is_dictionary(kind) and kind.ordered else sorted(found)
+    return Labels(found if pa.types.is_dictionary(kind) and kind.ordered else sorted(found))
+
+
+def as_labels(labels: Sequence[Any]) -> Sequence[Any]:
+    """Return labels in the form that a log has."""
+    return range(len(labels)) if list(labels) == list(range(len(labels))) else Labels(labels)
+
+
+def widened(labels: Sequence[Any], n_actions: int) -> Sequence[Any]:
+    """Return 0..n_actions-1 if the labels are some of these integers, else the labels themselves."""
+    if n_actions <= len(labels) or not all(isinstance(label, Integral) for label in labels):
+        return labels
+    return range(n_actions) if min(labels) >= 0 and max(labels) < n_actions else labels
+
+
+def no_actions() -> LogError:
+    return LogError(
+        f"the log was opened with {parameter('action', None)}, and this needs the actions. Without them, only "
+        "estimators without a reward model can be used, for policies that are a column with the probability of the "
+        f"logged action. Name the column of actions with {parameter('action')}"
+    )
+
+
+def _find_integers(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
+    assert roles.action is not None
+    parquet = isinstance(source, ParquetSource)
+    ranges = source.ranges(roles.action) if isinstance(source, ParquetSource) and not skip_bad_rows else {}
+    values = find_distinct(
+        source.peek().parts(_names(roles, skip_bad_rows)),
+        lambda part: _columns(part, roles, skip_bad_rows),
+        lambda part: ranges.get(part.first_row),
+        _values(source.schema.field(roles.action).type),
+        MOST,
+        threads=parquet,
+    )
+    if not len(values):
+        raise _empty(skip_bad_rows)
+    if len(values) > MOST:
+        raise _too_many(roles.action)
+    if len(values) > 1 and values[0] < 0 <= values[1]:
+        if not skip_bad_rows:
+            raise LogError(
+                f"action column {roles.action!r} runs from {values[0]} to {values[-1]}: does {values[0]} mean that "
+                f"there was no action? Then remove such rows, or pass {SKIP}. If it is an action, pass all labels with "
+                f"{phrase('actions=[...]', '--actions LABEL,LABEL,...')}"
+            )
+        values = values[1:]  # rows with the label of no action will be skipped, and counted
+    if values[0] == 0 and int(values[-1]) == len(values) - 1:
+        return range(len(values))
+    return Labels(values.tolist())
+
+
+def _too_many(action: str) -> LogError:
+    return LogError(f"action column {action!r} holds over {MOST} different values: is it an identifier?")
 
 
 def _values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _columns(source: Source, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array]:
+def _names(roles: Roles, skip_bad_rows: bool) -> list[str]:
+    """The columns that decide on the labels."""
+    wanted = [roles.action, *([roles.reward, roles.propensity] if skip_bad_rows else [])]
+    return [name for name in wanted if name is not None]
+
+
+def _columns(part: Part, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array]:
     """Yield the action column, batch by batch, less rows with a bad reward or propensity if these are skipped."""
-    names = [roles.action]
-    if skip_bad_rows:
-        names += [roles.reward] if roles.propensity is None else [roles.reward, roles.propensity]
-    for part in source.peek().parts(names, text=[roles.action]):
-        for batch in part.batches(SCAN_ROWS):
-            if skip_bad_rows:
-                good = np.isfinite(floats_or_nan(batch.column(roles.reward)))
-                if roles.propensity is not None:
-                    p = floats_or_nan(batch.column(roles.propensity))
-                    good &= (p > 0) & (p <= 1)
-                batch = batch.filter(pa.array(good))
-            yield batch.column(roles.action)
+    for batch in part.batches(SCAN_ROWS if skip_bad_rows else None):
+        if skip_bad_rows:
+            good = np.isfinite(floats_or_nan(batch.column(roles.reward)))
+            if roles.propensity is not None:
+                p = floats_or_nan(batch.column(roles.propensity))
+                good &= (p > 0) & (p <= 1)
+            batch = batch.filter(pa.array(good))
+        yield batch.column(roles.action)
 
 
 def _distinct(column: pa.Array) -> list[Any]:
@@ -92,28 +244,6 @@ def _distinct(column: pa.Array) -> list[Any]:
         used = set(values.dictionary_decode().to_pylist())
         return [v for v in values.dictionary.to_pylist() if v is not None and v in used]
     return [v for v in values.to_pylist() if v is not None]
-
-
-def _range(source: Source, roles: Roles, skip_bad_rows: bool) -> tuple[int, int]:
-    if isinstance(source, ParquetSource) and not skip_bad_rows:
-        known = source.minimum_maximum(roles.action)
-        if known is not None:
-            return int(known[0]), int(known[1])
-    lows, highs = [], []
-    for column in _columns(source, roles, skip_bad_rows):
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_boolean(column.type):
-            column = column.cast(pa.int8())
-        if skip_bad_rows:
-            column = column.filter(pc.greater_equal(column, 0))  # rows with a negative label will be skipped
-        extremes = pc.min_max(column).as_py()
-        if extremes["min"] is not None:
-            lows.append(extremes["min"])
-            highs.append(extremes["max"])
-    if not lows:
-        raise _empty(skip_bad_rows)
-    return min(lows), max(highs)
 
 
 def _empty(skip_bad_rows: bool) -> LogError:
@@ -126,13 +256,15 @@ def encode(column: pa.Array, labels: Sequence[Any]) -> NDArray[np.int32]:
     if pa.types.is_dictionary(kind):
         of_dictionary = encode(column.dictionary.fill_null("" if is_string(kind.value_type) else 0), labels)
         return of_dictionary[column.indices.to_numpy(zero_copy_only=False)]
-    if isinstance(labels, range):
+    if isinstance(labels, range) and not is_string(kind):
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype == np.int32:
             return values
         if values.dtype.itemsize > 4 or values.dtype == np.uint32:
             values = np.clip(values, -1 if values.dtype.kind == "i" else 0, len(labels))
         return values.astype(np.int32)
-    common = pa.large_string() if is_string(kind) else pa.int64()
-    index = pc.index_in(column.cast(common, safe=False), value_set=pa.array(labels, type=common))
-    return pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
+    lookup = labels.lookup if isinstance(labels, Labels) else Lookup(labels)
+    if is_string(kind):
+        index = pc.index_in(column.cast(pa.large_string()), value_set=lookup.text)
+        return pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
+    return lookup.integers(column.to_numpy(zero_copy_only=False))

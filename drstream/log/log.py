@@ -21,15 +21,19 @@ from drstream.log.categories import Hashed
 from drstream.log.columns import floats_or_nan
 from drstream.log.contexts import PEEK_ROWS, Contexts
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
+from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
+from drstream.log.filters import parse_filter
 from drstream.log.opening import open_source
+from drstream.log.propensities import width
 from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
-from drstream.log.schema import FIND, Find, assign_roles, require_column
+from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.types import Floats
 
 if TYPE_CHECKING:
+    from drstream.auditing.description import Description
     from drstream.auditing.result import Audit
 
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
@@ -46,11 +50,16 @@ class Log(Contexts):
                 one-hot encoded. `Hashed("column")` stands for a column that has too many of them.
     action, reward, propensity
                 Names of columns. By default, the log looks for columns with usual names, and `repr` says which it
-                found. Pass propensity=None if the log has no propensities. With reward=["visit", "spend"], `evaluate`
-                evaluates both rewards in one pass; everything else uses the first.
+                found. Pass propensity=None if the log has no propensities, a number such as 1/3 if all are the same,
+                or "uniform" for 1 / the number of actions. With action=None, only what needs no actions can be
+                evaluated. With reward=["visit", "spend"], `evaluate` evaluates both rewards in one pass; everything
+                else uses the first.
     actions     Labels of the actions, in the order of a policy's probabilities, or the number of actions. By default,
-                the log finds them itself.
-    filter      A pyarrow expression. Only rows that satisfy it belong to the log.
+                the log finds them itself: they are the distinct values of the column, sorted.
+    filter      Only rows that satisfy it belong to the log: text such as "country == 'DE' and day >= '2026-11-01'", or
+                a pyarrow expression.
+    exclude     Names or globs of columns that are not taken as contexts, with globs such as context="*". That one also
+                leaves out what looks like an id or a time.
     sample_rate For a down-sampled log: a column with the probability with which each row was kept. In `evaluate`, a row
                 then counts as 1 / sample_rate rows.
     propensities
@@ -77,12 +86,13 @@ class Log(Contexts):
         self,
         source: Any,
         context: str | Sequence[str | Hashed] | Hashed | Sparse | Find = FIND,
-        action: str | Find = FIND,
+        action: str | Find | None = FIND,
         reward: str | Sequence[str] | Find = FIND,
-        propensity: str | Find | None = FIND,
+        propensity: str | float | Find | None = FIND,
         *,
         actions: int | Sequence[Any] | None = None,
-        filter: ds.Expression | None = None,
+        filter: ds.Expression | str | None = None,
+        exclude: str | Sequence[str] | None = None,
         sample_rate: str | None = None,
         propensities: str | Sequence[str] | None = None,
         categorical: str | Sequence[str] | None = None,
@@ -94,28 +104,38 @@ class Log(Contexts):
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self.source = open_source(source)
+        schema = self.source.schema
         named = context, action, reward, propensity, sample_rate, propensities, categorical
-        self.roles = assign_roles(self.source.schema, *named)
+        self.roles = assign_roles(schema, *named, exclude)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:
             raise LogError(
                 f"{parameter('missing', missing)}: a sparse context lists what is there, so nothing is missing"
             )
-        self.filter = filter
+        self.filter_text = filter if isinstance(filter, str) else None
+        self.filter = parse_filter(filter, schema) if isinstance(filter, str) else filter
         self.on_bad_row = on_bad_row
         self.batch_size = batch_size
         self._encodings = {}
         self._splits: tuple[Split, ...] = ()
         self._stop: int | None = None  # rows from this one on do not belong to the log
-        self._filter_columns = _columns_of(filter, self.source.schema)
+        self._filter_columns = _columns_of(self.filter, schema)
         self._labels_given = actions is not None
         if actions is not None:
-            self.labels = action_labels.given_labels(actions, self.source.schema.field(self.roles.action).type)
+            kind = None if self.roles.action is None else schema.field(self.roles.action).type
+            self.labels = action_labels.given_labels(actions, kind)
 
     @cached_property
     def labels(self) -> Sequence[Any]:
         """Labels of the actions, in the order of a policy's probabilities."""
-        return action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
+        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
+        return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
+
+    @property
+    def constant_propensity(self) -> float | None:
+        """The propensity of every row, if no column holds them."""
+        constant = self.roles.constant
+        return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
     @cached_property
     def pivot(self) -> float:
@@ -144,8 +164,16 @@ class Log(Contexts):
     def n_actions(self) -> int:
         return len(self.labels)
 
-    @property
+    @cached_property
     def rows(self) -> int | None:
+        """Number of rows of this log, those with bad values included; None if only reading a stream would tell.
+
+        After a filter, or a split by cluster, the first call reads the columns that decide on the rows.
+        """
+        return count_rows(self)
+
+    @property
+    def source_rows(self) -> int | None:
         """Number of rows of the source, before filters and splits; None if only reading the source would tell."""
         return self.source.rows
 
@@ -185,11 +213,83 @@ class Log(Contexts):
 
         return audit(self, event_id, time, threads, executor, progress)
 
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of this log, by default with all columns of its source, in record batches.
+
+        Bad rows raise an error, or are left out, as `on_bad_row` says.
+        """
+        return batches_of(self, columns)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of this log as a table, by default with all columns of its source; bad rows as in `batches`.
+
+        >>> import pyarrow as pa
+        >>> table = pa.table({"action": [0, 1] * 50, "reward": [1.0, 0.0] * 50, "propensity": [0.5] * 100})
+        >>> train, test = Log(table).split(0.5)
+        >>> train.to_arrow().num_rows + test.to_arrow(["reward"]).num_rows
+        100
+        """
+        return table_of(self, columns)
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
+        """Return the rows of this log as a pandas frame. See `to_arrow`."""
+        return frame_of(self, columns, "pandas")
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> Any:
+        """Return the rows of this log as a polars frame. See `to_arrow`."""
+        return frame_of(self, columns, "polars")
+
+    def describe(self, threads: int | None = None, executor: Any = None, progress: Any = False) -> Description:
+        """Say what the log holds, in one pass over actions, rewards and propensities. Bad rows do not stop it.
+
+        `print` shows the roles and the unused columns, the mean reward, the smallest propensity and the counts of
+        actions. `to_dict()` has all of it.
+
+        >>> import pyarrow as pa
+        >>> columns = {"action": [3, 5] * 5, "reward": [1.0, 0.0] * 5, "propensity": [0.5] * 10, "day": [1] * 10}
+        >>> print(Log(pa.table(columns)).describe())
+        Log of table: 10 rows
+          context     none
+          action      action: 2 actions 3, 5
+          reward      reward
+          propensity  propensity
+          unused      day
+          rewards     mean 0.5, from 0 to 1
+          smallest p  0.5
+          3                        5   50.000%
+          5                        5   50.000%
+        """
+        from drstream.auditing.description import describe
+
+        return describe(self, threads, executor, progress)
+
+    @property
+    def filter_columns(self) -> tuple[str, ...]:
+        """The columns that the filter looks at."""
+        return self._filter_columns
+
     def with_actions_up_to(self, n_actions: int) -> Log:
-        """Return the same log with actions 0..n_actions-1, if it has fewer. Labels that are text or given stay."""
-        if self._labels_given or not isinstance(self.labels, range) or n_actions <= self.n_actions:
+        """Return the same log with actions 0..n_actions-1, if it has fewer, all of them among these.
+
+        Labels that are text or given stay.
+        """
+        if self._labels_given:
             return self
-        return self._but(labels=range(n_actions))
+        labels = action_labels.widened(self.labels, n_actions)
+        return self if labels is self.labels else self._but(labels=labels, _labels_given=True)
+
+    def with_actions_of(self, *users: Any) -> Log:
+        """Return the same log with the actions that policies and models know, if it has fewer and they were found.
+
+        Something fitted brings its labels. Weights with K rows say that the actions are 0..K-1.
+        """
+        if self._labels_given:
+            return self
+        for user in users:
+            labels = getattr(user, "known_labels", None)
+            if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
+                return self._but(labels=action_labels.as_labels(labels), _labels_given=True)
+        return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
 
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""
@@ -200,7 +300,7 @@ class Log(Contexts):
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
-        return self._but(roles=replace(self.roles, propensity=None, propensities=()))
+        return self._but(roles=replace(self.roles, propensity=None, propensities=(), constant=None))
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
@@ -308,38 +408,37 @@ class Log(Contexts):
             all_propensities=propensities,
             encoding=self.encoding if context and not self.reads_numbers else None,
             missing=self.missing,
+            constant=self.constant_propensity,
         )
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
-        text = [name for name in (self.roles.action, *self.roles.coded) if name not in self._filter_columns]
+        named = [name for name in (self.roles.action, *self.roles.coded) if name is not None]
+        text = [name for name in named if name not in self._filter_columns]
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     def __repr__(self) -> str:
         roles = self.roles
-        rows = "rows not known before reading" if self.rows is None else f"{self.rows:,} rows"
-        context = self.describe_context()
-        if roles.listed:
-            context = f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
-        if roles.sparse is not None:
-            context = f"sparse, {roles.sparse.dim:,} features: {', '.join(roles.context)}"
-        known = "labels" in self.__dict__ or self.rows is not None
-        labels = describe_labels(self.labels) if known else "labels not known before reading"
+        known = "labels" in self.__dict__ or self.source_rows is not None
+        labels = describe_labels(self.labels) if known and roles.action else "labels not known before reading"
         lines = [
-            f"Log of {self.source.name}: {rows}",
-            f"  context     {context}",
-            f"  action      {roles.action}: {labels}",
+            f"Log of {self.source.name}: {self._shown_rows()}",
+            f"  context     {self._shown_context()}",
+            f"  action      {f'{roles.action}: {labels}' if roles.action else 'none'}",
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
-            f"  propensity  {'none' if roles.propensity is None else roles.propensity}",
+            f"  propensity  {self._shown_propensity(known)}",
         ]
-        if roles.propensities:
-            lines[4] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
+        if roles.left_out:
+            names = ", ".join(roles.left_out)
+            lines.insert(2, f"  left out    {names}: like ids, times or other roles. Name them to use them as contexts")
         if roles.more_rewards:
-            lines[3] += f"; also {', '.join(roles.more_rewards)}"
+            lines[-2] += f"; also {', '.join(roles.more_rewards)}"
+        if roles.propensities:
+            lines[-1] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
         if roles.sample_rate is not None:
             lines.append(f"  sample rate {roles.sample_rate}")
         if self.filter is not None:
-            lines.append(f"  filter      {self.filter}")
+            lines.append(f"  filter      {self.filter_text or self.filter}")
         if self._stop is not None:
             lines.append(f"  rows        those before row {self._stop:,}")
         lines += [f"  split       {split}" for split in self._splits]
@@ -351,6 +450,30 @@ class Log(Contexts):
         for reason, first in getattr(self.source, "left_out", {}).items():
             lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
         return "\n".join(lines)
+
+    def _shown_rows(self) -> str:
+        whole, rows = self.source_rows, self.rows
+        if whole is None:
+            return "rows not known before reading"
+        return f"{whole:,} rows" if rows == whole else f"{rows:,} of {whole:,} rows"
+
+    def _shown_context(self) -> str:
+        roles = self.roles
+        if roles.sparse is not None:
+            return f"sparse, {roles.sparse.dim:,} features: {', '.join(roles.context)}"
+        if roles.listed:
+            return f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
+        if roles.starred and not roles.coded and roles.context:
+            return f"{len(roles.context)} feature{'s' * (len(roles.context) > 1)}: {', '.join(roles.context)}"
+        return self.describe_context()
+
+    def _shown_propensity(self, known: bool) -> str:
+        roles = self.roles
+        if roles.constant == UNIFORM:
+            return f"1/{self.n_actions} in every row: uniform" if known else "uniform, in every row"
+        if roles.constant is not None:
+            return f"{roles.constant:.6g} in every row"
+        return "none" if roles.propensity is None else roles.propensity
 
 
 def as_log(source: Any, *, propensities: bool = True) -> Log:
@@ -374,7 +497,10 @@ def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, .
     if filter is None:
         return ()
     if not isinstance(filter, pc.Expression):
-        raise LogError(f"filter={filter!r}: pass a pyarrow expression, e.g. pyarrow.compute.field('age') > 30")
+        raise LogError(
+            f'{parameter("filter", filter)}: pass text, e.g. "age > 30", or a pyarrow expression, e.g. '
+            "pyarrow.compute.field('age') > 30"
+        )
     if "FieldPath(" in str(filter):
         raise LogError(f"filter={filter}: name its columns; their positions change with what is read")
     empty = schema.empty_table()

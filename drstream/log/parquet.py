@@ -127,6 +127,17 @@ class ParquetSource:
                     yield RowGroup(*where, *form, fragment.metadata, *size)
                 first_row += rows
 
+    def ranges(self, column: str) -> dict[int, tuple[int, int]]:
+        """Return the range of a column of integers in each row group, by the group's first row, where it is known."""
+        found, first_row = {}, 0
+        for fragment in self.fragments if self._row_groups else []:
+            for group in fragment.row_groups:
+                statistics = (group.statistics or {}).get(column) or {}
+                if "min" in statistics and "max" in statistics:
+                    found[first_row] = int(statistics["min"]), int(statistics["max"])
+                first_row += group.num_rows
+        return found
+
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
         """Return the range of a column from the row groups' statistics; None if a row group has none."""
         lows, highs = [], []

@@ -46,6 +46,14 @@ def read_propensities(batch: pa.RecordBatch, names: Sequence[str], n_actions: in
     return out, {NULL: null, LENGTH: short, IMPROPER: ~(proper | null | short)}
 
 
+def width(schema: pa.Schema, names: Sequence[str]) -> int:
+    """Return the number of actions that the columns are for; 0 if only reading them would tell, or there are none."""
+    kinds = [schema.field(name).type for name in names]
+    if len(names) == 1:
+        return int(kinds[0].list_size) if pa.types.is_fixed_size_list(kinds[0]) else 0
+    return len(names)
+
+
 def differ(propensities: Floats, action: np.ndarray, propensity: Floats) -> Bools:
     """Return the rows whose logged propensity is not the one in the list."""
     places = np.clip(action, 0, propensities.shape[1] - 1)

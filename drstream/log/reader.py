@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
@@ -22,6 +23,7 @@ from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch, Block, Context
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
 from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
+from drstream.log.files import arrow_says
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
@@ -61,6 +63,7 @@ class Reader:
     unit: int | None = None  # batches have a multiple of it, as many as come; None: exactly 65,536 rows
     encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
     missing: Missing = ERROR  # what happens to missing values in contexts
+    constant: float | None = None  # the propensity of every row, if no column holds them
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,7 +76,7 @@ class Reader:
             names.append(roles.propensity)
         if self.all_propensities:
             names.extend(roles.propensities)
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             names.append(roles.action)
         if self.with_context:
             names.extend(roles.context)
@@ -101,7 +104,7 @@ class Reader:
         The reader must skip bad rows: one that does not may raise an error, and does not number its rows.
         """
         assert self.skip_bad_rows
-        return exact(self._chosen(part), ROWS)
+        return exact(self.chosen(part), ROWS)
 
     def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
         """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
@@ -109,11 +112,11 @@ class Reader:
 
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
-        for batch in self._chosen(part):
+        for batch in self.chosen(part):
             for good in self._drop_bad(batch, skipped) if self.skip_bad_rows else [batch]:
                 yield from self._drop_early(good, skipped) if self.start else [good]
 
-    def _chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def chosen(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter or the splits exclude."""
         row = part.first_row
         numbered = (
@@ -126,7 +129,7 @@ class Reader:
             if numbered:
                 batch = batch.append_column(ROW, pa.array(np.arange(first, row)))
             if self.filter is not None:
-                chunks = pa.Table.from_batches([batch]).filter(self.filter).combine_chunks().to_batches()
+                chunks = self._filtered(batch, part).combine_chunks().to_batches()
                 if not chunks:
                     continue
                 batch = chunks[0]
@@ -136,6 +139,19 @@ class Reader:
                 batch = batch.filter(pa.array(split.keep(u)))
             if batch.num_rows:
                 yield batch
+
+    def _filtered(self, batch: pa.RecordBatch, part: Part) -> pa.Table:
+        """Return the rows that satisfy the filter. Parts run in parallel already, so Arrow starts no threads."""
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
+        try:
+            kept = acero.Declaration("filter", acero.FilterNodeOptions(self.filter), inputs=[source])
+            return kept.to_table(use_threads=False)
+        except pa.ArrowException as error:
+            where = part.place.of_row(part.first_row)
+            raise LogError(
+                f"{parameter('filter')} cannot be computed for rows of the part that begins at {where}: "
+                f"{arrow_says(error)}. Compare columns with values of their own type"
+            ) from None
 
     def _keys(self, batch: pa.RecordBatch, rows: Ints | int, cluster: str | None, part: Part) -> NDArray[np.uint64]:
         """Return the keys for the random numbers of splits and folds: row numbers, or keys of clusters."""
@@ -186,7 +202,7 @@ class Reader:
             yield "propensity is not in (0, 1]", roles.propensity, ~((values > 0) & (values <= 1))
         for name in self.clusters:
             yield "cluster is null", name, nulls(batch.column(name))
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             column = batch.column(roles.action)
             missing = nulls(column)
             yield "action is null", roles.action, missing
@@ -197,6 +213,8 @@ class Reader:
                 listed, found = read_propensities(batch, roles.propensities, len(self.labels))
                 if roles.propensity is not None:
                     found[DIFFERENT] = differ(listed, index, floats_or_nan(batch.column(roles.propensity)))
+                elif self.constant is not None:
+                    found[DIFFERENT] = differ(listed, index, np.full(batch.num_rows, self.constant))
                 yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
@@ -239,8 +257,10 @@ class Reader:
         propensity = NO_NUMBERS
         if roles.propensity is not None:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
+        elif self.constant is not None:
+            propensity = np.full(batch.num_rows, self.constant)
         action = NO_ACTIONS
-        if self.with_action:
+        if self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None

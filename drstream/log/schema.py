@@ -7,12 +7,15 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
 
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter, suggest
 from drstream.log.categories import Hashed, choose_categories, is_category, separate
 from drstream.log.sparse import Sparse, check_sparse, stored_sparse
+from drstream.log.starred import STAR, excluded, is_glob, looks_like
 
 
 class Find(enum.Enum):
@@ -29,6 +32,8 @@ USUAL = {
     "propensity": ("propensity", "pscore", "propensity_score", "probability", "action_prob", "p_log", "prob", "p"),
 }
 COSTS = ("cost",)  # a column that is found by this name is negated
+OTHER_ROLES = tuple(name for names in USUAL.values() for name in names if len(name) > 1)
+UNIFORM = "uniform"  # as a propensity: 1/K in every row
 USUAL_LISTS = ("context", "contexts", "x", "X", "features")
 USUAL_FEATURES = re.compile(r"(x|f|feature|feat|context|ctx|user_feature)_?\d+|(context|feature|user_feature)_.+")
 
@@ -39,14 +44,17 @@ class Roles:
 
     context: tuple[str, ...]
     listed: bool  # the context is one column of lists
-    action: str
+    action: str | None  # None if the log was opened without actions
     reward: str
-    propensity: str | None  # None if the log has none
+    propensity: str | None  # None if the log has no such column
     negated: bool  # the reward column holds costs
     sparse: Sparse | None = None  # how to read a sparse context
     more_rewards: tuple[str, ...] = ()  # beside `reward`, for a log with several
     sample_rate: str | None = None  # the probability with which a row was kept, in a down-sampled log
     propensities: tuple[str, ...] = ()  # of all actions: one column of lists, or a column for each action
+    constant: float | str | None = None  # the propensity of every row, or UNIFORM for 1/K, instead of a column
+    left_out: tuple[str, ...] = ()  # columns that context="*" did not take
+    starred: bool = False  # whether context="*" chose columns
     categories: tuple[str, ...] = ()  # columns of the context that are one-hot encoded
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
 
@@ -56,6 +64,10 @@ class Roles:
         return *self.categories, *(hashed.column for hashed in self.hashed)
 
     @property
+    def with_propensities(self) -> bool:
+        return self.propensity is not None or self.constant is not None
+
+    @property
     def rewards(self) -> tuple[str, ...]:
         return self.reward, *self.more_rewards
 
@@ -63,18 +75,22 @@ class Roles:
 def assign_roles(
     schema: pa.Schema,
     context: str | Sequence[str | Hashed] | Hashed | Sparse | Find,
-    action: str | Find,
+    action: str | Find | None,
     reward: str | Sequence[str] | Find,
-    propensity: str | Find | None,
+    propensity: str | float | Find | None,
     sample_rate: str | None = None,
     propensities: str | Sequence[str] | None = None,
     categorical: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
 ) -> Roles:
     """Find each role's column and check its type."""
     of_all = _propensities(schema, propensities)
     context = stored_sparse(schema) or context if context is FIND else context
     named, hashed = separate(context)
-    roles = _assign(schema, named, action, *_first_reward(reward), propensity, sample_rate, of_all)
+    constant = constant_propensity(schema, propensity)
+    column: Any = propensity if constant is None else None
+    roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, of_all, exclude)
+    roles = replace(roles, constant=constant)
     for name in of_all:
         if name in (*roles.context, roles.action, *roles.rewards):
             raise LogError(f"column {name!r} is one of the propensities: it cannot have another role")
@@ -122,21 +138,21 @@ def _first_reward(reward: str | Sequence[str] | Find) -> tuple[str | Find, tuple
 def _assign(
     schema: pa.Schema,
     context: str | Sequence[str] | Sparse | Find,
-    action: str | Find,
+    action: str | Find | None,
     reward: str | Find,
     more_rewards: tuple[str, ...],
     propensity: str | Find | None,
     sample_rate: str | None,
     propensities: tuple[str, ...],
+    exclude: str | Sequence[str] | None,
 ) -> Roles:
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
         raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
-    wanted = {"action": action, "reward": reward}
-    if propensity is not None:
-        wanted["propensity"] = propensity
-    found = {role: _find(schema, role, name) for role, name in wanted.items()}
-    _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
+    wanted = {"action": action, "reward": reward, "propensity": propensity}
+    found = {role: _find(schema, role, name) for role, name in wanted.items() if name is not None}
+    if action is not None:
+        _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
     if propensity is not None:
         _check(schema, found["propensity"], "propensity", is_number, "numbers")
@@ -145,18 +161,19 @@ def _assign(
         require_column(schema, sample_rate, "sample_rate")
         _check(schema, sample_rate, "sample_rate", is_number, "numbers")
         taken.add(sample_rate)
+    left_out: tuple[str, ...] = ()
     if isinstance(context, Sparse):
         for name in context.columns:
             require_column(schema, name, "context")
         check_sparse(schema, context)
         contexts = context.columns
     else:
-        contexts = _find_context(schema, context, taken)
+        contexts, left_out = _find_context(schema, context, taken, excluded(schema, exclude))
     for role, name in found.items():
         if name in contexts:
             raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
     negated = reward is FIND and found["reward"].lower() in COSTS
-    places = found["action"], found["reward"], found.get("propensity")
+    places = found.get("action"), found["reward"], found.get("propensity")
     if sample_rate is not None and sample_rate in (*contexts, *found.values()):
         raise LogError(f"column {sample_rate!r} is the sample rate: it cannot have another role")
     if isinstance(context, Sparse):
@@ -170,7 +187,8 @@ def _assign(
                 "or categories"
             )
         _check(schema, name, "context", _is_context, "numbers, booleans, strings, or a dictionary of categories")
-    return Roles(contexts, listed, *places, negated, sample_rate=sample_rate)
+    starred = context is not FIND and STAR in ([context] if isinstance(context, str) else context)
+    return Roles(contexts, listed, *places, negated, sample_rate=sample_rate, left_out=left_out, starred=starred)
 
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
@@ -222,28 +240,52 @@ def _find(schema: pa.Schema, role: str, wanted: str | Find) -> str:
         if name in lower:
             require_column(schema, lower[name], role)
             return lower[name]
-    hint = f"Without one, open the log with {parameter('propensity', None)}. " if role == "propensity" else ""
+    hint = f"Without one, open the log with {parameter(role, None)}. " if role != "reward" else ""
     raise LogError(
         f"no column of the log has a usual name for the {role} ({', '.join(USUAL[role])}): "
         f"name it with {parameter(role)}. {hint}{suggest(role, schema.names)}"
     )
 
 
-def _find_context(schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: set[str]) -> tuple[str, ...]:
+def _find_context(
+    schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: set[str], without: set[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of the context, and those that "*" left out."""
     if wanted is FIND:
-        free = [name for name in schema.names if name not in taken]
+        free = [name for name in schema.names if name not in taken | without]
         for name in USUAL_LISTS:
             if name in free and is_list(schema.field(name).type):
-                return (name,)
-        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and is_number(schema.field(n).type))
+                return (name,), ()
+        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and is_number(schema.field(n).type)), ()
+    patterns = [wanted] if isinstance(wanted, str) else list(wanted)
+    named = {p for p in patterns if p in schema.names or not is_glob(p)}
+    if both := named & without:
+        raise LogError(f"column {min(both)!r} is named with {parameter('context')} and with {parameter('exclude')}")
     names: list[str] = []
-    for pattern in [wanted] if isinstance(wanted, str) else wanted:
-        if pattern in schema.names or not set("*?[") & set(pattern):
+    left_out: list[str] = []
+    for pattern in patterns:
+        if pattern in named:
             require_column(schema, pattern, "context")
             matches = [pattern]
         else:
-            matches = [n for n in schema.names if fnmatch.fnmatchcase(n, pattern) and n not in taken]
-            if not matches:
+            free = [n for n in schema.names if n not in taken | without]
+            matches = [n for n in free if fnmatch.fnmatchcase(n, pattern)]
+            if pattern == STAR:
+                unlike = {n for n in matches if n not in named and looks_like(schema.field(n), OTHER_ROLES)}
+                left_out = [n for n in matches if n in unlike]
+                matches = [n for n in matches if n not in unlike]
+            if not matches and not left_out:
                 raise LogError(f"no column matches {pattern!r} for the context: {suggest(pattern, schema.names)}")
         names += [n for n in matches if n not in names]
-    return tuple(names)
+    return tuple(names), tuple(n for n in left_out if n not in names)
+
+
+def constant_propensity(schema: pa.Schema, propensity: Any) -> float | str | None:
+    """Return the propensity of every row, or UNIFORM; None if there is a column instead, or none at all."""
+    if propensity == UNIFORM and UNIFORM not in schema.names:
+        return UNIFORM
+    if not isinstance(propensity, Real) or isinstance(propensity, bool):
+        return None
+    if not 0 < float(propensity) <= 1:
+        raise LogError(f"{parameter('propensity', propensity)}: a propensity for every row must be in (0, 1]")
+    return float(propensity)

@@ -99,8 +99,9 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'
             )
         by_batches, rewards = self.partial, None
-        if by_batches is None:  # log.rows is an upper bound on the number of events
-            by_batches = hasattr(self.estimator, "partial_fit") and (log.rows is None or log.rows > self.sample)
+        if by_batches is None:
+            most = log.source_rows  # an upper bound on the number of events
+            by_batches = hasattr(self.estimator, "partial_fit") and (most is None or most > self.sample)
         if by_batches and (self.classifier or self.partial is None):
             rewards = self._look_at_rewards(log, workers)
             by_batches = self.partial is True or rewards.events > self.sample
@@ -173,7 +174,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         parts = log.parts(reader.columns)
         produce = partial(_blocks, reader, self._whole)
         stream = execution.stream(produce, parts, workers.threads, AHEAD)
-        with reporter(workers.progress, log.rows) as report, closing(stream):
+        with reporter(workers.progress, log.source_rows) as report, closing(stream):
             for item in stream:
                 if isinstance(item, Counter):
                     skipped += item

@@ -15,6 +15,7 @@ from drstream.errors import ModelError, parameter
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
+from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy
@@ -44,7 +45,8 @@ class RewardModel:
         """Check that the model fits the log, and return a copy of the model for it."""
         if self.n_actions not in (None, log.n_actions):
             raise ModelError(
-                f"the reward model knows {self.n_actions} actions, the log and the policies have {log.n_actions}: "
+                f"the reward model knows {self.n_actions} actions, the log and the policies have "
+                f"{describe_labels(log.labels)}: "
                 f"open the logs that it is fitted on and used on with the same {parameter('actions')}"
             )
         bound = copy.copy(self)
@@ -121,10 +123,12 @@ class Column(RewardModel):
             found = lengths(columns[0])
             if (found != len(out)).any():
                 i = int(np.argmax(found != len(out)))
-                raise ModelError(
+                problem = ModelError(
                     f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.where(i)}; "
                     f"there are {len(out)} actions"
                 )
+                problem.n_actions = int(found[i]) if found[i] > len(out) else 0
+                raise problem
             values = columns[0].flatten()
             if has_nulls(values):
                 i = int(np.argmax(nulls(values))) // len(out)

@@ -66,12 +66,12 @@ class ModelInputs:
     @property
     def given(self) -> bool:
         """Whether there is any model."""
-        return any(user is not None for user in (self.model, self.propensity, self.second))
+        return any(user is not None for user in self.users)
 
     @property
     def waits(self) -> bool:
         """Whether some model is not yet fitted."""
-        return any(map(to_be_fitted, (self.model, self.propensity, self.second)))
+        return any(map(to_be_fitted, self.users))
 
     @property
     def forward(self) -> bool:
@@ -79,9 +79,9 @@ class ModelInputs:
         return is_forward(self.crossfit) and to_be_fitted(self.model)
 
     @property
-    def n_actions(self) -> int:
-        """K if a model knows it, else 0."""
-        return max(getattr(user, "n_actions", None) or 0 for user in (self.model, self.propensity, self.second))
+    def users(self) -> tuple[Any, ...]:
+        """All models, as they were given."""
+        return self.model, self.propensity, self.second
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,8 @@ class BoundModels:
         out = np.empty(len(block))
         for piece in block.pieces(PIECE):
             place = slice(piece.start - block.start, piece.stop - block.start)
-            self.logger.fill(piece, np.empty((n_actions, len(piece))), out[place])
+            needed = 0 if self.logger.policy.direct else n_actions
+            self.logger.fill(piece, np.empty((needed, len(piece))), out[place])
         return out
 
     def summary(self, calibration: Calibration) -> ModelSummary:

@@ -61,7 +61,7 @@ def _make_blocks(log: Log, crossfit: str, seed: int, cluster: str | None) -> Blo
                 f"{parameter(name, given)} is about folds, and {parameter('crossfit', crossfit)} has none: it cuts the "
                 f"log into blocks of rows. Leave {parameter(name)} out"
             )
-    rows = log.rows
+    rows = log.source_rows
     if rows is None:  # of a stream that can be read again
         rows = max((part.first_row + part.rows for part in log.parts([log.roles.reward])), default=0)
     return Blocks(int(first), rows)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from drstream import sampling
+from drstream import execution, sampling
 from drstream.buffers import Weights
 from drstream.errors import ModelError, NoEventsError
 from drstream.execution import Workers
@@ -26,7 +26,7 @@ from drstream.log.rows import Folds, Split
 from drstream.models.lbfgs import Preconditioner, lbfgs
 from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
-from drstream.models.trained import Trained
+from drstream.models.trained import Trained, for_matrices
 from drstream.parameters import number
 from drstream.types import Floats, Ints
 
@@ -153,6 +153,7 @@ class Problem:
         self.passes = Passes(log, reader, workers, by_fold=folds is not None)
         self.samples: dict[float, Passes] = {}  # by share, if there are no folds
         self.of_folds: FoldSamples | None = None
+        execution.check_memory(self.bytes, **for_matrices(log.n_actions, log.n_features))
 
     @property
     def bytes(self) -> int:

@@ -168,12 +168,15 @@ class Logger:
         return self.policy.uses_context
 
     def fill(self, block: Block, pi: Floats, out: Floats) -> None:
-        """out[i] <- the propensity of event i; `pi` is space for (K, n)."""
-        self.policy.fill(block, pi)
-        first_bad = first_improper(pi, np.zeros(len(pi)))
-        if first_bad >= 0:
-            raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
-        logged_probability(pi, block.action, out)
+        """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct."""
+        if self.policy.direct:
+            out[:] = self.policy.logged(block)
+        else:
+            self.policy.fill(block, pi)
+            first_bad = first_improper(pi, np.zeros(len(pi)))
+            if first_bad >= 0:
+                raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
+            logged_probability(pi, block.action, out)
         out *= self.inflation
         np.maximum(out, self.floor, out=out)
         if not out.min() > 0:

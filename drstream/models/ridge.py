@@ -25,6 +25,7 @@ from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
+from drstream.models.trained import for_matrices
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
@@ -135,6 +136,10 @@ class Ridge(LinearModel):
         """Yield what each part has, in order."""
         weigher = self._weigher(log)
         reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
+        sums = log.n_actions * (folds.count if isinstance(folds, Folds) else 1) * (log.n_features + 1) ** 2
+        execution.check_memory(
+            8 * sums * (execution.AHEAD * workers.threads + 1), **for_matrices(log.n_actions, log.n_features)
+        )
         return execution.run(partial(_gather, reader, weigher, log.n_actions), log, reader.columns, workers)
 
     def bind(self, log: Log) -> Self:
@@ -146,7 +151,7 @@ class Ridge(LinearModel):
         log.refuse_nan("Ridge", ModelError)
         if self.weights == "mrdr" and self.policy is None:
             raise ModelError('Ridge: the policy of weights="mrdr" is not kept in files: make a new Ridge with policy=')
-        if self.weights is not None and log.roles.propensity is None:
+        if self.weights is not None and not log.roles.with_propensities:
             raise ModelError(
                 f"Ridge: weights={self.weights!r} needs propensities in a column of the log, and it has none, or they "
                 "are not read because others were given instead: fit it on a log that has them"

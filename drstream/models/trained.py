@@ -64,6 +64,11 @@ class Trained:
     def fitted(self) -> bool:
         return hasattr(self, "labels_")
 
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        """Labels of the actions that it was fitted on; None before the fit."""
+        return self.labels_ if self.fitted else None
+
     def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
         """Fit to a log, or to anything that a log can be read from. The other parameters are those of `evaluate`."""
         self._fit(log, Workers.of(threads, executor, progress))
@@ -173,6 +178,14 @@ class Trained:
 
 def _reward_of(log: Log) -> str:
     return f"-{log.roles.reward}" if log.roles.negated else log.roles.reward
+
+
+def for_matrices(n_actions: int, n_features: int) -> dict[str, str]:
+    """Return the words about memory that matrices of all actions need, for `execution.check_memory`."""
+    return {
+        "what": f"{n_actions:,} actions and {n_features:,} features",
+        "advice": "fit on fewer features, or put rare actions together",
+    }
 
 
 def check_width(X: Any, features: int, role: str = "model", error: type[DrstreamError] = ModelError) -> None:

@@ -227,12 +227,12 @@ def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, wor
     if estimator != "ips" and model is None:
         raise DrstreamError(f'estimator="{estimator}" needs a reward model: pass model=drs.models.Ridge(), say')
     log = as_log(log, propensities=propensity is None and estimator != "dm")
-    if estimator != "dm" and log.roles.propensity is None and propensity is None:
+    if estimator != "dm" and not log.roles.with_propensities and propensity is None:
         raise LogError(f"{estimator} needs propensities, {no_propensities()}")
     inputs = inputs.needed(model=estimator != "ips", propensity=estimator != "dm")
     if not inputs.waits:
         inputs = replace(inputs, crossfit=None, cluster=None)
-    log = log.with_actions_up_to(inputs.n_actions)
+    log = log.with_actions_of(*inputs.users)
     models = bind_models(log, inputs, workers, use="completing the rewards of")
     reader = log.reader(context=True, action=True, columns=models.columns, folds=models.folds)
     return Losses(log, reader, Completion(models, estimator, sign, log.n_actions), origins_of(inputs))
@@ -257,7 +257,7 @@ def as_losses(log: Any, model: Any, workers: Workers) -> Losses:
     """Make costs from a log and perhaps a model, or from `Losses`."""
     if not isinstance(log, Losses):
         log = as_log(log)
-        if log.roles.propensity is None:
+        if not log.roles.with_propensities:
             raise LogError(
                 "a policy is learned from completed losses, which need propensities, and the log has none: name their "
                 "column with "

@@ -137,8 +137,7 @@ class ProgressivePolicy(Learned):
         inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
         refuse_forward(inputs)
         inputs = inputs if inputs.waits else replace(inputs, crossfit=None, cluster=None)
-        most = getattr(self.policy, "n_actions", None) or 0
-        log = as_log(log, propensities=propensity is None).with_actions_up_to(max(inputs.n_actions, most))
+        log = as_log(log, propensities=propensity is None).with_actions_of(*inputs.users, self.policy)
         options = ReplayOptions.once(self.horizon, self.q, self.c_max, self.seed, self.snapshots)
         workers = Workers.of(threads, executor, progress)
         run, found = record(log, self.policy, options, inputs, workers, to_the_end=self.horizon is None)
@@ -147,7 +146,7 @@ class ProgressivePolicy(Learned):
         self.value_, self.weight_ = found.value, found.weight
         self.steps_, self.events_ = found.steps, found.events
         self.least_propensity_, self.prediction_range_ = found.least_propensity, found.predictions
-        length = run.events if self.horizon is None else log.rows  # with a horizon, the replay stops early
+        length = run.events if self.horizon is None else log.source_rows  # with a horizon, the replay stops early
         self.length_ = math.nan if length is None else float(length)
         self.sparse_ = log.is_sparse
         complete = self.horizon is not None

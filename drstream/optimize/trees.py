@@ -216,7 +216,7 @@ class OffsetTree(Tournament):
         if isinstance(log, Losses):
             raise PolicyError("OffsetTree learns from logged rewards: pass the log itself, or pass these to FilterTree")
         log = as_log(log)
-        if log.roles.propensity is None:
+        if not log.roles.with_propensities:
             raise LogError(
                 f"OffsetTree needs propensities, and the log has none: name their column with {parameter('propensity')}"
             )

@@ -51,7 +51,7 @@ def take_sample(log: Log, sample: Any = None) -> Sample:
     sample  Share of the rows.
     """
     share = check_share(sample)
-    if log.rows is None:
+    if log.source_rows is None:
         raise LogError(
             f"the number of rows of a {log.source.name} is not known before it is read, so no sample of it can be "
             "taken. Pass a Parquet path, or a pyarrow Table, e.g. reader.read_all()"
@@ -59,7 +59,9 @@ def take_sample(log: Log, sample: Any = None) -> Sample:
     parts = list(log.source.parts([log.roles.reward], log.filter))
     total = sum(part.rows for part in parts)
     if not total:
-        raise LogError(f"the log is empty{', after its filter' if log.rows else ''}: there is nothing to plan with")
+        raise LogError(
+            f"the log is empty{', after its filter' if log.source_rows else ''}: there is nothing to plan with"
+        )
     log.labels, log.encoding  # noqa: B018  # of the whole log: the sample may lack an action or a category
     rows = share * total if share is not None else min(max(SHARE * total, LEAST_ROWS), MOST_ROWS)
     runs = choose_runs([part.rows for part in parts], max(math.ceil(rows), 1))

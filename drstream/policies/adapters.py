@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,10 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
             raise PolicyError(f"{type(classifier).__name__} has no classes_: fit it before you make it a policy")
         self.classifier = classifier
         self.places = np.arange(len(classifier.classes_))
+
+    @property
+    def known_labels(self) -> Sequence[Any]:
+        return np.asarray(self.classifier.classes_).tolist()
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]

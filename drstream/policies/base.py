@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from drstream.buffers import Rule, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
+from drstream.kernels.policies import ARGMAX
 from drstream.log import Block, Log
+from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
 from drstream.types import Floats
 
@@ -29,10 +31,16 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # columns of the log that the policy reads
     only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
+    direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
+
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        """Labels of the actions, if the policy itself knows them."""
+        return None
 
     def needs_actions(self, log: Log) -> bool:
         """Whether the policy must know all actions. If not, it knows probabilities of logged actions only."""
@@ -44,7 +52,7 @@ class FixedPolicy:
         bound.name = name
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(
-                f"policy {name!r} has {self.n_actions} actions, the log has {log.n_actions}: "
+                f"policy {name!r} has {self.n_actions} actions, the log has {describe_labels(log.labels)}: "
                 f"pass all labels with {parameter('actions')} when you open the log, or correct the policy"
             )
         bound.n_actions = log.n_actions
@@ -55,13 +63,31 @@ class FixedPolicy:
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
 
     @property
+    def steady(self) -> tuple[int, float] | None:
+        """Of a bound policy that looks at nothing: the action it takes, and how often a random one instead."""
+        return None
+
+    @property
     def rule(self) -> Rule | None:
         """How a bound policy acts by linear scores. Such policies share one product a block; None if it is not one."""
         return None
 
-    def logged(self, block: Block) -> Floats:
-        """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged`."""
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged` or `direct`.
+
+        mass  If given, gains the sums of ν(a|x) over the events, by action; NaN if the policy does not know them.
+        """
         raise NotImplementedError
+
+
+def steady_rule(policy: FixedPolicy, actions: int, features: int) -> Rule | None:
+    """How a bound policy that looks at nothing acts, as one of linear scores with weights of 0; else None."""
+    if policy.steady is None or older(type(policy), "steady", "fill"):
+        return None
+    choice, epsilon = policy.steady
+    intercept = np.zeros(actions)
+    intercept[choice] = 1.0
+    return Rule(ARGMAX, np.zeros((actions, features)), intercept, epsilon)
 
 
 def rule_of(policy: FixedPolicy) -> Rule | None:

@@ -33,6 +33,7 @@ class Uniform(FixedPolicy):
     """
 
     uses_context = False
+    direct = True
 
     def __init__(self, n_actions: int | None = None) -> None:
         self.n_actions = n_actions
@@ -42,14 +43,25 @@ class Uniform(FixedPolicy):
             raise PolicyError("Uniform() does not know how many actions there are: Uniform(n_actions=...)")
         return np.full((X.shape[0], self.n_actions), 1 / self.n_actions)
 
+    @property
+    def steady(self) -> tuple[int, float]:
+        return 0, 1.0
+
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 1 / len(out)
+
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        assert self.n_actions is not None
+        if mass is not None:
+            mass += len(block) / self.n_actions
+        return np.full(len(block), 1 / self.n_actions)
 
 
 class Constant(FixedPolicy):
     """Always takes the same action, given by its label."""
 
     uses_context = False
+    direct = True
 
     def __init__(self, action: Any) -> None:
         self.action = action
@@ -59,7 +71,8 @@ class Constant(FixedPolicy):
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         if self.action not in log.labels:
             raise PolicyError(
-                f"policy {name!r} takes action {self.action!r}, which is not among the {describe_labels(log.labels)}"
+                f"policy {name!r} takes action {self.action!r}, which is not among the {describe_labels(log.labels)}: "
+                f"take one of them or, if it was never logged, pass all labels with {parameter('actions')}"
             )
         bound.index = log.labels.index(self.action)
         return bound
@@ -71,9 +84,18 @@ class Constant(FixedPolicy):
         out[:, self.index] = 1
         return out
 
+    @property
+    def steady(self) -> tuple[int, float]:
+        return self.index, 0.0
+
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 0
         out[self.index] = 1
+
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        if mass is not None:
+            mass[self.index] += len(block)
+        return (block.action == self.index).astype(np.float64)
 
 
 class _Scored(FixedPolicy):
@@ -168,10 +190,15 @@ class Epsilon(FixedPolicy):
         self.columns = self.base.columns
         self.learned_on = self.base.learned_on
 
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        return self.base.known_labels
+
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.base = self.base.bind(log, name)
-        bound.only_logged, bound.columns = bound.base.only_logged, bound.base.columns
+        bound.only_logged, bound.direct = bound.base.only_logged, bound.base.direct
+        bound.columns = bound.base.columns
         return bound
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
@@ -188,9 +215,13 @@ class Epsilon(FixedPolicy):
         base = rule_of(self.base)
         return None if base is None else replace(base, epsilon=1 - (1 - self.epsilon) * (1 - base.epsilon))
 
-    def logged(self, block: Block) -> Floats:
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
         assert self.n_actions is not None
-        return (1 - self.epsilon) * self.base.logged(block) + self.epsilon / self.n_actions
+        of_base = None if mass is None else np.zeros_like(mass)
+        found = self.base.logged(block, of_base)
+        if mass is not None and of_base is not None:
+            mass += (1 - self.epsilon) * of_base + self.epsilon * len(block) / self.n_actions
+        return (1 - self.epsilon) * found + self.epsilon / self.n_actions
 
 
 class Column(FixedPolicy):
@@ -219,7 +250,7 @@ class Column(FixedPolicy):
             raise PolicyError(f"policy {name!r}: column {self.column!r} has type {kind}: lists must hold numbers")
         if self.needs_actions(log):
             bound: Self = super().bind(log, name)  # type: ignore[assignment]
-            bound.labels = log.labels
+            bound.labels, bound.direct = log.labels, not is_list(kind)
         else:
             bound = copy.copy(self)
             bound.name, bound.only_logged = name, True
@@ -228,29 +259,40 @@ class Column(FixedPolicy):
     def fill(self, block: Block, out: Floats) -> None:
         column = self._whole(block)
         if not is_list(column.type):
-            self._fill_choice(column, block, out)
+            one_hot(self._choice(column, block), out)
             return
         found = lengths(column)
         if (found != len(out)).any():
             i = int(np.argmax(found != len(out)))
-            raise PolicyError(
+            problem = PolicyError(
                 f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.where(i)}; "
                 f"there are {len(out)} actions"
             )
+            problem.n_actions = int(found[i]) if found[i] > len(out) else 0
+            raise problem
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
-    def _fill_choice(self, column: pa.Array, block: Block, out: Floats) -> None:
+    def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:
         choice = encode(column, self.labels)
-        if len(choice) and not 0 <= choice.min() <= choice.max() < len(out):
-            i = int(np.argmax((choice < 0) | (choice >= len(out))))
+        if len(choice) and not 0 <= choice.min() <= choice.max() < len(self.labels):
+            i = int(np.argmax((choice < 0) | (choice >= len(self.labels))))
             raise PolicyError(
                 f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.where(i)}, "
-                f"which is not among the {describe_labels(self.labels)}"
+                f"which is not among the {describe_labels(self.labels)}. If it is an action that was never logged, "
+                f"pass all labels with {parameter('actions')} when you open the log"
             )
-        one_hot(choice, out)
+        return choice
 
-    def logged(self, block: Block) -> Floats:
-        pi = self._whole(block).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        column = self._whole(block)
+        if self.direct:
+            choice = self._choice(column, block)
+            if mass is not None:
+                np.add.at(mass, choice, 1.0)
+            return (choice == block.action).astype(np.float64)
+        if mass is not None:
+            mass[:] = np.nan
+        pi = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         if not (pi.min() >= 0 and pi.max() <= 1):
             i = int(np.argmax(~((pi >= 0) & (pi <= 1))))
             raise PolicyError(

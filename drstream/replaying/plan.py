@@ -25,6 +25,8 @@ from drstream.replaying.lanes import Lane, make_lane
 from drstream.replaying.options import LaneOptions, ReplayOptions
 
 PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows
+LEAST_CHUNK = 256  # rows
+WAITING = 3  # chunks for each thread, at least: two wait, and one is made
 CHUNK_BYTES = 1 << 24  # of the contexts, probabilities and predictions in a chunk
 
 
@@ -62,8 +64,18 @@ class Plan:
     @property
     def chunk_rows(self) -> int:
         """Rows of a chunk. They depend on the log and the parameters only, so every run has the same chunks."""
-        rows = CHUNK_BYTES // self.preparation.event_bytes
-        return min(max(256, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
+        rows = max(CHUNK_BYTES // self.preparation.event_bytes, 1)
+        return min(max(LEAST_CHUNK, 1 << (rows.bit_length() - 1)), BATCH_ROWS)
+
+    def check_memory(self, threads: int) -> None:
+        """Raise an error if the chunks that wait at the same time need more memory than the machine has."""
+        event, actions = self.preparation.event_bytes, self.preparation.n_actions
+        execution.check_memory(
+            WAITING * threads * self.chunk_rows * event,
+            f"{actions:,} actions need about {event / 1e6:.3g} MB for each event, with {parameter('model')} and each "
+            "policy that does not learn; chunks of events that are ready to be replayed",
+            f"take fewer {parameter('threads')} or fewer such policies, or leave {parameter('model')} out",
+        )
 
     def chunks(self, spaces: Spaces, part: Part) -> Iterator[Chunk | Counter[str]]:
         """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
@@ -96,7 +108,7 @@ def make_plan(
             f"{parameter('method', 'dm')} is r̂ alone, and with {parameter('crossfit', inputs.crossfit)} the first "
             f"events have none: choose another method, or a number of folds, e.g. {parameter('crossfit', 5)}"
         )
-    if log.roles.propensity is None and inputs.propensity is None:
+    if not log.roles.with_propensities and inputs.propensity is None:
         raise LogError(f"replay needs propensities, {no_propensities()}")
     if log.roles.sample_rate is not None:
         raise LogError(
@@ -104,8 +116,7 @@ def make_plan(
         )
     log = log.for_reward(log.roles.reward) if log.roles.more_rewards else log
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
-    most = [getattr(p, "n_actions", None) or 0 for p in (*fixed, *policies.values())]
-    log = log.with_actions_up_to(max(inputs.n_actions, *most))
+    log = log.with_actions_of(*inputs.users, *fixed, *policies.values())
     bound = {name: _bind(policy, name, log) for name, policy in policies.items()}
     for_compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
     for_python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
@@ -138,7 +149,9 @@ def make_plan(
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
     shape = grids, int(options.shards), log.share
-    return Plan(bound, lanes, preparation, reader, *shape, debug, preparation.precision)
+    plan = Plan(bound, lanes, preparation, reader, *shape, debug, preparation.precision)
+    plan.check_memory(workers.threads)
+    return plan
 
 
 def _bind(policy: Any, name: str, log: Log) -> Any:
@@ -177,6 +190,8 @@ def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: 
     """
     everything = log.filter is None and not log._splits and log.on_bad_row == "error"
     column = log.roles.propensity
+    if models.logger is None and log.constant_propensity is not None:
+        return log.constant_propensity
     if everything and column is not None and isinstance(log.source, ParquetSource):
         known = log.source.minimum_maximum(column)
         if known is not None and known[0] > 0:

@@ -18,6 +18,7 @@ from drstream import parameters
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
+from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
 from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
@@ -88,6 +89,7 @@ def replay(
     seed: int = ...,
     **options: Unpack[Keywords],
 ) -> Replay: ...
+@with_all_actions
 def replay(
     log: Any,
     policies: Any,

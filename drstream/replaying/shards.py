@@ -47,7 +47,7 @@ class Sums:
 
 def run(plan: Plan, log: Log, workers: Workers) -> tuple[list[Outcome], Sums]:
     """Replay the log. Return the outcome of each lane, and the sums over all events."""
-    with reporter(workers.progress, log.rows) as report, execution.one_blas_thread():
+    with reporter(workers.progress, log.source_rows) as report, execution.one_blas_thread():
         return _run(plan, log, workers, report)
 
 
@@ -55,8 +55,8 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
     parts = log.parts(plan.reader.columns)
     executor = workers.executor
     if plan.shards == 1 and executor is None:
-        return _replay(plan, parts, log.rows, workers.threads, threading.Event(), report, 0)
-    if log.rows is None and plan.shards > 1:
+        return _replay(plan, parts, log.source_rows, workers.threads, threading.Event(), report, 0)
+    if log.source_rows is None and plan.shards > 1:
         raise LogError(
             f"{parameter('shards', plan.shards)}: a {log.source.name} cannot be cut into shards; pass a Parquet path "
             "or a Table"

@@ -352,10 +352,12 @@ def test_large_numbers_that_are_no_ids(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
-def test_labels_that_are_too_large(tmp_path, name):
-    content = of_users(name, IDS[:2] * 3).replace("action", "side")
-    message = "action column 'user' holds whole numbers beyond 2^63 - 1"
-    fails(tmp_path, content, message, name, action="user", actions=IDS[:2])
+def test_labels_beyond_signed_integers(tmp_path, name):
+    (tmp_path / name).write_text(of_users(name, IDS[:2] * 3).replace("action", "side"))
+    drs.convert(tmp_path / name, tmp_path / "log.parquet", action="user")
+    log = drs.Log(tmp_path / "log.parquet", action="user")
+    assert log.labels == sorted(IDS[:2])
+    assert drs.evaluate(log, drs.policies.Constant(IDS[0]), estimators="ips").labels == sorted(IDS[:2])
 
 
 # Mistakes

@@ -22,6 +22,8 @@ POLICIES = {
     "soft": drs.policies.Softmax(WORLD.taste, [0.1, -0.2, 0.3, 0.0]),
     "best": drs.policies.Linear(WORLD.taste),
     "mixed": drs.policies.Epsilon(drs.policies.Softmax(WORLD.taste), 0.2),
+    "uniform": drs.policies.Uniform(),
+    "always": drs.policies.Constant(2),
 }
 ESTIMATORS = ["dm", "ips", "snips", "dr", "ips-capped", "dr-capped"]
 
@@ -92,6 +94,16 @@ def test_contexts_of_many_numbers_are_multiplied_as_they_are(monkeypatch):
     fast, slow, taken = both_ways(monkeypatch, lambda: drs.evaluate(drs.Log(table), policy, estimators=["ips"]))
     assert taken
     assert fast == slow
+
+
+def test_policies_that_look_at_nothing_are_exact_beside_linear_ones():
+    table, context = table_of("float32", listed=False, rows=2_000)
+    log = drs.Log(table, context=context)
+    alone = {name: POLICIES[name] for name in ("uniform", "always")}
+    found, wanted = drs.evaluate(log, POLICIES, interval="normal"), drs.evaluate(log, alone, interval="normal")
+    for name in alone:
+        assert found[name, "ips"].value == wanted[name, "ips"].value
+        assert found[name, "ips"].stderr == wanted[name, "ips"].stderr
 
 
 def test_policies_that_are_columns_go_the_fast_way(monkeypatch):

@@ -78,7 +78,7 @@ def test_events_are_those_of_the_whole_log(tmp_path, stored):
     log = drs.Log(source, filter=pc.field("x0") > 0).split(0.6)[0]
     whole, sample = events_of(log), take_sample(log, 0.1)
     some = events_of(sample.log)
-    assert sample.rows == sample.log.rows == 3000
+    assert sample.rows == sample.log.source_rows == 3000
     assert some.items() <= whole.items()
     assert sample.whole_events(len(some)) == pytest.approx(len(whole), rel=0.1)
     assert sample.log.labels == log.labels
@@ -110,7 +110,7 @@ def test_labels_that_the_sample_lacks_are_kept():
     action = np.zeros(50_000, np.int32)
     action[25_000] = 7
     table = pa.table({"action": action, "reward": np.ones(50_000), "propensity": np.full(50_000, 0.5)})
-    assert take_sample(drs.Log(table), 0.01).log.n_actions == 8
+    assert take_sample(drs.Log(table), 0.01).log.labels == [0, 7]
 
 
 @pytest.mark.parametrize("sample", [0, 0.0, -0.1, 1.5, float("nan"), "2%", True])

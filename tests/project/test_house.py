@@ -82,6 +82,7 @@ EXCEPTIONS = {  # not at the top of the file
     ("drstream.storage", "models.trained"),  # for types only: a file holds what was fitted, which saves itself
     ("drstream.log.log", "auditing.result"),  # for types only, as the next one
     ("drstream.log.log", "auditing.audit"),  # log.audit() opens the room above, when it is called
+    ("drstream.log.log", "auditing.description"),  # and so does log.describe()
 }
 
 

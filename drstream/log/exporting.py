@@ -1,0 +1,109 @@
+"""The rows of a log as record batches, tables and frames, and their number."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from drstream import sampling
+from drstream.errors import LogError, parameter, suggest
+from drstream.log.source import Part
+
+
+def names_of(log: Any, columns: Sequence[str] | str | None) -> list[str]:
+    """Check `columns=` and return the names, by default those of all columns."""
+    known = log.source.schema.names
+    if columns is None:
+        return list(known)
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in known:
+            raise LogError(
+                f"{parameter('columns')} names {name!r}, which is not a column of the log: {suggest(str(name), known)}"
+            )
+    return list(dict.fromkeys(names))
+
+
+def batches_of(
+    log: Any, columns: Sequence[str] | None, skipped: Counter[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """See `Log.batches`. `skipped` counts the bad rows that are left out."""
+    names = names_of(log, columns)
+    kinds = pa.schema([log.source.schema.field(name) for name in names], log.source.schema.metadata)
+    reader = log.reader(context=True, action=log.roles.action is not None, columns=names)
+    counts: Counter[str] = Counter() if skipped is None else skipped
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in log.parts(reader.columns):
+            for batch in reader.batches(part, counts):
+                yield _cast(batch.columns, kinds)
+
+    return batches()
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the types of the log. Text may have been read as a dictionary."""
+    columns = [
+        batch.column(i) if batch.column(i).type == field.type else batch.column(i).cast(field.type)
+        for i, field in enumerate(schema)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def table_of(log: Any, columns: Sequence[str] | None) -> pa.Table:
+    """See `Log.to_arrow`. If bad rows were left out, the metadata of the table counts them."""
+    skipped: Counter[str] = Counter()
+    names = names_of(log, columns)
+    batches = list(batches_of(log, names, skipped))
+    empty = log.source.schema.empty_table().select(names)
+    table = pa.Table.from_batches(batches, batches[0].schema) if batches else empty
+    if not skipped:
+        return table
+    about = {**(table.schema.metadata or {}), b"drstream": json.dumps({"skipped": dict(skipped)}).encode()}
+    return table.replace_schema_metadata(about)
+
+
+def frame_of(log: Any, columns: Sequence[str] | None, library: str) -> Any:
+    """Return a frame of pandas or polars. If bad rows were left out, attrs of a pandas frame count them."""
+    try:
+        module = importlib.import_module(library)
+    except ImportError:
+        raise LogError(f"to_{library}() needs {library}: pip install {library}") from None
+    table = table_of(log, columns)
+    if library == "polars":
+        return module.from_arrow(table)
+    frame = table.to_pandas()
+    about = (table.schema.metadata or {}).get(b"drstream")
+    if about is not None:
+        frame.attrs |= json.loads(about)
+    return frame
+
+
+def count_rows(log: Any) -> int | None:
+    """Return the number of rows of a log, after its filter and splits. None if the source does not tell its own."""
+    rows = log.source_rows
+    if rows is None or (log.filter is None and not log._splits and log._stop is None):
+        return rows
+    reader = log.reader()
+    if log.filter is None and not reader.clusters:
+        return sum(_kept(log, part) for part in log.parts([log.roles.reward]))
+    names = list(dict.fromkeys([*reader.filter_columns, *reader.clusters]))
+    if not names:  # the filter is about no column
+        names = log.source.schema.names[:1]
+    return sum(batch.num_rows for part in log.parts(names) for batch in reader.chosen(part))
+
+
+def _kept(log: Any, part: Part) -> int:
+    """Return how many rows of a part splits by row number leave. Nothing is read."""
+    last = part.first_row + part.rows
+    rows = np.arange(part.first_row, last if log._stop is None else min(last, log._stop)).view(np.uint64)
+    kept = np.ones(len(rows), bool)
+    for split in log._splits:
+        kept &= split.keep(sampling.at_rows(split.seed, rows))
+    return int(kept.sum())
