@@ -8,12 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, ModelError, PolicyError, parameter
 from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
+from drstream.log.columns import floats_or_nan, lengths
+from drstream.log.schema import is_list
 from drstream.types import Floats
 
 PIECE = 2048  # events to fill in at a time, so that their numbers stay in cache
@@ -101,17 +104,48 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 # A user's functions
 
 
-def fill_from(
-    function: Callable[[NDArray[Any]], Any], who: str, error: type[DrstreamError], block: Block, out: Floats
-) -> None:
-    """Call a user's function, which returns (n, K), and store the result as (K, n)."""
+def answer(function: Callable[[Any], Any], given: Any, who: str, block: Block) -> Any:
+    """Call a user's function for a block. If it raises an error, a note says for which events."""
     try:
-        values = np.asarray(function(block.matrix))
+        return function(given)
     except Exception as problem:
         problem.add_note(f"raised by {who} for {len(block)} events from {block.where(0)} on")
         raise
-    check_shape(values, (len(block), len(out)), who, error)
-    out[:] = values.T
+
+
+def fill_from(function: Callable[[Any], Any], who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:
+    """Call a user's function of contexts, which returns (n, K), and store the result as (K, n)."""
+    store(answer(lambda X: np.asarray(function(X)), block.matrix, who, block), who, error, block, out)
+
+
+def store(values: Any, who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:
+    """Check what a user's function returned for a block, (n, K), and store it as (K, n)."""
+    try:
+        found = as_matrix(values)
+    except pa.ArrowException:
+        raise error(f"{who} returned {_type_of(values)}, where numbers are needed") from None
+    check_shape(found, (len(block), len(out)), who, error)
+    out[:] = found.T
+
+
+def _type_of(values: Any) -> str:
+    return str(getattr(values, "type", None) or ", ".join(str(field.type) for field in values.schema))
+
+
+def as_matrix(values: Any) -> NDArray[Any]:
+    """Return a user's values as an array. Lists of one length in Arrow become (n, K), nulls NaN."""
+    values = _whole(values)
+    if isinstance(values, pa.Array) and is_list(values.type):
+        sizes = lengths(values)
+        if len(values) and not values.null_count and (sizes == sizes[0]).all():
+            return floats_or_nan(values.flatten()).reshape(len(values), -1)
+    if isinstance(values, pa.RecordBatch | pa.Table):
+        return np.column_stack([floats_or_nan(_whole(column)) for column in values.columns])
+    return np.asarray(values)
+
+
+def _whole(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def check_shape(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
 from collections.abc import Sequence
@@ -95,3 +96,19 @@ def check_estimator(estimator: Any, who: str, wanted: str, error: type[DrstreamE
         return bool(base.is_classifier(estimator)), bool(base.is_regressor(estimator))
     except (AttributeError, TypeError):  # scikit-learn raises these for objects of other libraries
         return False, False
+
+
+def is_regressor(estimator: Any) -> bool:
+    """Whether an object is a regressor with the interface of scikit-learn. Without scikit-learn, there is none."""
+    try:
+        return bool(importlib.import_module("sklearn.base").is_regressor(estimator))
+    except (ImportError, AttributeError, TypeError):  # the last two for objects of other libraries
+        return False
+
+
+def unfitted(estimator: Any) -> Any:
+    """Return an unfitted estimator with the same parameters."""
+    try:
+        return importlib.import_module("sklearn.base").clone(estimator)
+    except RuntimeError:  # scikit-learn refuses CatBoost's, which copy some parameters
+        return type(estimator)(**copy.deepcopy(estimator.get_params(deep=False)))

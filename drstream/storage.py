@@ -29,15 +29,18 @@ AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # 
 NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
 
 
-def save(model: Trained, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model or policy to a file, which appears only when it is complete."""
+def save(model: Trained, path: str | os.PathLike[str], policy: dict[str, Any] | None = None) -> None:
+    """Write a fitted model or policy to a file, which appears only when it is complete.
+
+    policy  Parameters of a policy that is made of the model.
+    """
     model.require_fit()
     kept = {name: getattr(model, name) for name in model.kept}
     if model.estimators:
-        data = _skops(model.error).dumps({**_about(model), **kept})
+        data = _skops(model.error).dumps({**_about(model), "policy": policy, **kept})
         _write(path, lambda file: file.write(data), model.error)
     else:
-        about = np.array(json.dumps(_about(model)))
+        about = np.array(json.dumps({**_about(model), "policy": policy}))
         _write(path, lambda file: np.savez(file, about=about, **kept), model.error)
 
 
@@ -78,10 +81,19 @@ class Shelf:
     """Loads the classes of one sort, "model" or "policy", from files."""
 
     def __init__(
-        self, sort: str, kinds: Sequence[type[Trained]], error: type[DrstreamError], checked: Sequence[str] = ()
+        self,
+        sort: str,
+        kinds: Sequence[type[Trained]],
+        error: type[DrstreamError],
+        checked: Sequence[str] = (),
+        *,
+        models: Sequence[type[Trained]] = (),
+        policy: Callable[..., Any] | None = None,
     ) -> None:
         self.sort, self.error = sort, error
         self.kinds = {kind.__name__: kind for kind in kinds}
+        self.models = {kind.__name__: kind for kind in models}  # of which `policy` makes a policy, if the file says so
+        self.policy = policy
         self.again = AGAIN[sort]
         self.checked = checked  # types that skops does not know as harmless, but that `check_loaded` checks
 
@@ -101,7 +113,7 @@ class Shelf:
             state, left = self._read_skops(name, trusted)
             model = self._restore(name, state, state, estimators=True)
             model.check_loaded(name, left)
-            return model
+            return self._finished(name, model, state)
         if not ours:
             raise self.error(
                 f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
@@ -114,7 +126,16 @@ class Shelf:
             about = json.loads(str(arrays.pop("about")))
         except Exception as error:  # as above
             raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
-        return self._restore(name, about, arrays, estimators=False)
+        return self._finished(name, self._restore(name, about, arrays, estimators=False), about)
+
+    def _finished(self, name: str, model: Trained, about: dict[str, Any]) -> Any:
+        """Return the model, or the policy that was made of it."""
+        if self.policy is None or about.get("policy") is None:
+            return model
+        try:
+            return self.policy(model, **about["policy"])
+        except TypeError as error:
+            raise self.error(f"{name} lacks what a saved policy has ({error}): it is damaged. {self.again}") from None
 
     def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
         try:
@@ -133,7 +154,8 @@ class Shelf:
                 f"{name} has format {found!r} of saved {SEVERAL[self.sort]}, and this drstream reads {FORMAT}: "
                 f"{self.again[0].lower()}{self.again[1:]}, or use the drstream that wrote it"
             )
-        kinds = {key: kind for key, kind in self.kinds.items() if kind.estimators == estimators}
+        known = self.kinds if about.get("policy") is None else {**self.kinds, **self.models}
+        kinds = {key: kind for key, kind in known.items() if kind.estimators == estimators}
         if about["kind"] not in kinds:
             raise self.error(
                 f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {suggest(about['kind'], kinds)}"

@@ -31,6 +31,8 @@ POLICIES = (
     "column:NAME",
     "softmax:FILE.npz",
     "linear:FILE.npz",
+    "greedy:MODEL",
+    "greedy:MODEL,epsilon=E",
     "python:MODULE:OBJECT",
     "FILE of drstream optimize",
 )
@@ -161,6 +163,7 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
         "column": lambda: kinds.Column(rest),
         "softmax": lambda: kinds.Softmax(**_weights(rest, ("temperature",))),
         "linear": lambda: kinds.Linear(**_weights(rest)),
+        "greedy": lambda: _greedy(rest, spec),
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
@@ -172,10 +175,24 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
     return made[kind]()
 
 
+def _greedy(text: str, spec: str) -> Any:
+    """Make a policy of a reward model, e.g. `model.npz`, `column:rhat` or `model.npz,epsilon=0.1`."""
+    model, comma, parameters = text.rpartition(",")
+    if not comma or "=" not in parameters:
+        model, parameters = text, ""
+    return kinds.Greedy(_model(model, "policy greedy:"), **_parameters(parameters, kinds.Greedy, spec, "--policy"))
+
+
 def _unknown(option: str, text: str, forms: Sequence[str]) -> PolicyError:
-    meant = closest(text.partition(":")[0], [form.partition(":")[0] for form in forms])
-    hint = f", did you mean {' or '.join(map(repr, meant))}?" if meant else "."
-    return PolicyError(f"--{option} {text!r} is not a {option}{hint} A {option} is one of: {', '.join(forms)}")
+    return PolicyError(
+        f"--{option} {text!r} is not a {option}{_near(text, forms)} A {option} is one of: {', '.join(forms)}"
+    )
+
+
+def _near(text: str, forms: Sequence[str]) -> str:
+    """Return the words that may be meant, with a comma before them; or a full stop."""
+    meant = closest(text.partition(":")[0], dict.fromkeys(form.partition(":")[0] for form in forms))
+    return f", did you mean {' or '.join(map(repr, meant))}?" if meant else "."
 
 
 def _learned(path: str) -> Any:
@@ -398,10 +415,10 @@ def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False)
     if kind in ("logistic", "propensity"):
         made = models.Logistic if kind == "logistic" else models.Propensity
         return made(_number(rest, text) if rest else 1.0)
-    raise ModelError(f"--model {text!r} cannot be fitted: one of {', '.join(TO_FIT)}")
+    raise ModelError(f"--model {text!r} cannot be fitted{_near(text, TO_FIT)} A model is one of: {', '.join(TO_FIT)}")
 
 
-def _model(text: str) -> Any:
+def _model(text: str, option: str = "model ") -> Any:
     kind, _, rest = text.partition(":")
     if kind in ("ridge", "logistic"):
         return model_to_fit(text)
@@ -414,9 +431,9 @@ def _model(text: str) -> Any:
     if Path(text).suffix in MODEL_FILES or Path(text).is_file():
         found = models.load(text)
         if isinstance(found, PropensityModel):
-            raise ModelError(f"--model {text}: a {type(found).__name__} is for --propensity-model")
+            raise ModelError(f"--{option}{text}: a {type(found).__name__} is for --propensity-model")
         return found
-    raise ModelError(f"--model {text!r} is not a model: one of {', '.join(MODELS)}")
+    raise ModelError(f"--{option}{text!r} is not a model{_near(text, MODELS)} A model is one of: {', '.join(MODELS)}")
 
 
 def _propensity(text: str, limits: dict[str, Any]) -> Any:
@@ -435,7 +452,10 @@ def _propensity(text: str, limits: dict[str, Any]) -> Any:
         return kinds.Uniform()
     if kind == "python":
         return _python(rest, ModelError)
-    raise ModelError(f"--propensity-model {text!r} is not a model: one of {', '.join(PROPENSITIES)}")
+    raise ModelError(
+        f"--propensity-model {text!r} is not a model{_near(text, PROPENSITIES)} A model is one of: "
+        f"{', '.join(PROPENSITIES)}"
+    )
 
 
 def _clamp(text: str | None) -> Any:

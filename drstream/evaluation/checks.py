@@ -50,6 +50,7 @@ class Facts:
     clusters: float = math.nan  # effective number of clusters
     large_clusters: float = math.nan  # Σ W² / max W², with W the sum of the weights in a cluster
     rare_clusters: float = math.nan  # effective number of clusters with the rarer kind of events
+    no_overlap: bool = False  # whether it never takes a logged action
     estimated_propensities: bool = False
     propensity_error: float = 0.0  # how wrong propensities may be, as the caller said
     propensity_bias: Mapping[str, float] = field(default_factory=dict)  # what this can do to each estimate
@@ -145,17 +146,17 @@ def mean_weight(facts: Facts) -> Finding | None:
 
 def effective_sample(facts: Facts) -> Finding | None:
     """A small effective sample size: few events decide on the estimate."""
+    if facts.no_overlap or facts.mean_weight == 0:
+        return _finding(
+            STOP,
+            "ess",
+            facts,
+            0.0,
+            f"No event of the log has weight for {facts.policy}: it never takes the logged action.",
+            "The log says nothing about this policy, and estimates that weigh events are undefined.",
+            "Evaluate a policy that takes the logged actions at least sometimes.",
+        )
     if math.isnan(facts.ess):
-        if facts.mean_weight == 0:
-            return _finding(
-                STOP,
-                "ess",
-                facts,
-                0.0,
-                f"No event of the log has weight for {facts.policy}.",
-                "The log says nothing about this policy.",
-                "Evaluate a policy that takes the logged actions at least sometimes.",
-            )
         return None
     share = facts.ess / facts.n
     seen = f"The effective sample size of {facts.policy} is {facts.ess:,.0f} of {facts.n:,} events ({share:.2%})."

@@ -38,6 +38,7 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         "estimated_propensities": seen.estimated_propensities,
         "propensity_error": seen.propensity_error,
         "propensity_bias": _propensity_bias(seen, j),
+        "no_overlap": any(e.weight is not None and sums.without_overlap(j, e) for e in seen.estimators),
     }
     if kind is None:  # nothing is known about the weights ν / p
         return Facts(name, sums.n, **known)

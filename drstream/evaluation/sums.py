@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drstream.errors import DrstreamError, parameter
-from drstream.evaluation.estimators import Estimator, Sample
+from drstream.evaluation.estimators import IMPORTANCE, Estimator, Sample
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
 
@@ -122,7 +122,24 @@ class Sums:
         sides = self._sides(j, columns, place, estimator)
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
             gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
+            if self.without_overlap(j, estimator):
+                value = math.nan  # IPS would be 0 and DR be DM, whatever the policy is worth
         return self._statistic(group, value, gradient, at, sides)
+
+    def without_overlap(self, j: int, estimator: Estimator) -> bool:
+        """Whether policy j never takes a logged action. A limit of weights may drop them, too: then it is False."""
+        assert estimator.weight is not None
+        kind = self.kind(estimator)
+        if self.inspected.largest[j, kind] > 0:
+            return False
+        if not estimator.weight.reduced or self.reduced[j, kind] == 0:
+            return True
+        plain = f"{IMPORTANCE.name}.weight"  # of a segment, it is not known how many weights a limit dropped
+        return (
+            self.reduced[j, kind] < 0
+            and plain in self.weights
+            and not self.inspected.largest[j, self.weights.index(plain)]
+        )
 
     def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Group]:
         """The group that has the terms of an estimator, with the names of its terms."""

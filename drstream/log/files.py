@@ -11,6 +11,7 @@ import pyarrow as pa
 from drstream.errors import LogError, MissingFileError, suggest
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
+TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
@@ -25,7 +26,9 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
         files = _data_files(name, suffixes)
         if not files:
             more = f", and no {', '.join(suffixes)} file" if suffixes else ""
-            raise MissingFileError(f"there is no Parquet or Arrow file in {name!r}{more}")
+            text = sorted(file for file in os.listdir(name) if TEXT.search(file))
+            hint = f". There is {text[0]}: {_to_convert(os.path.join(name, text[0]))}" if text and not suffixes else ""
+            raise MissingFileError(f"there is no Parquet or Arrow file in {name!r}{more}{hint}")
         return files
     if os.path.exists(name):
         return [name]
@@ -80,16 +83,23 @@ def map_arrow(paths: list[str]) -> pa.Table:
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     path = named[1] if named else path
-    if _is_text(path):
-        return LogError(
-            f"cannot read {path} as {kind}: it holds text. If it is CSV or JSON lines, write it as Parquet first: "
-            f"drstream convert {path} {os.path.splitext(os.path.basename(path))[0]}.parquet"
-        )
+    if is_text(path):
+        return LogError(f"cannot read {path} as {kind}: it holds text. {_to_convert(path)}")
+    if "://" not in path and os.path.isfile(path) and not os.path.getsize(path):
+        return LogError(f"cannot read {path} as {kind}: it is empty, it has no bytes at all")
     return LogError(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?")
 
 
-def _is_text(path: str) -> bool:
-    """Whether a file begins with text. Bytes like 0 are in other files only."""
+def _to_convert(path: str) -> str:
+    """Return advice for a file of text."""
+    name = TEXT.sub("", os.path.basename(path))
+    return f"If it is CSV or JSON lines, write it as Parquet first: drstream convert {path} {name}.parquet"
+
+
+def is_text(path: str) -> bool:
+    """Whether a file begins with text, or is CSV or JSON lines by its name, e.g. a compressed one."""
+    if TEXT.search(path):
+        return "://" in path or not os.path.isfile(path) or (os.path.getsize(path) > 0 and not _begins(path, PARQUET))
     if "://" in path or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:

@@ -385,7 +385,7 @@ def _flat(column: pa.Array) -> pa.Array:
     return column.flatten() if is_list(column.type) else column
 
 
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
@@ -402,7 +402,7 @@ def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.Recor
         if held and count + batch.num_rows >= FEW:
             missing = -count % unit
             held.append(batch.slice(0, missing))
-            yield _join(held)
+            yield joined(held)
             batch = batch.slice(missing)
             held, count = [], 0
         whole = batch.num_rows // unit * unit
@@ -413,10 +413,10 @@ def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.Recor
             held.append(batch)
             count += batch.num_rows
     if held:
-        yield _join(held)
+        yield joined(held)
 
 
-def exact(batches: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] = _join) -> Iterator[Any]:
+def exact(batches: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] = joined) -> Iterator[Any]:
     """Yield the same rows in batches, or tables, of exactly `rows`; the last may be shorter.
 
     Copies only if batches do not fit.

@@ -152,7 +152,7 @@ def _assign(
     wanted = {"action": action, "reward": reward, "propensity": propensity}
     found = {role: _find(schema, role, name) for role, name in wanted.items() if name is not None}
     if action is not None:
-        _check(schema, found["action"], "action", _is_label, "integers, strings or a dictionary of them")
+        _check(schema, found["action"], "action", is_label, "integers, strings or a dictionary of them")
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
     if propensity is not None:
         _check(schema, found["propensity"], "propensity", is_number, "numbers")
@@ -217,7 +217,7 @@ def _is_context(kind: pa.DataType) -> bool:
     return is_category(kind) or is_number(kind.value_type if is_list(kind) else kind)
 
 
-def _is_label(kind: pa.DataType) -> bool:
+def is_label(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_string(kind)

@@ -2,7 +2,7 @@
 
 from drstream.errors import ModelError
 from drstream.models.adapters import from_sklearn
-from drstream.models.base import Column, Constant, RewardModel, from_function
+from drstream.models.base import Column, Constant, RewardModel, from_arrow, from_function
 from drstream.models.logistic import Logistic
 from drstream.models.propensity import Propensity, SklearnPropensity
 from drstream.models.ridge import Ridge
@@ -15,6 +15,7 @@ __all__ = [
     "Propensity",
     "RewardModel",
     "Ridge",
+    "from_arrow",
     "from_function",
     "from_sklearn",
     "load",

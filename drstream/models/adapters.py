@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream import execution
+from drstream.buffers import answer, store
 from drstream.errors import ModelError, NoEventsError
 from drstream.execution import Workers
+from drstream.frames import Feed, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
 from drstream.models.meeting import by_name
+from drstream.models.prefit import Prefitted, as_category, check_prefit, expected_reward, is_fitted, with_action
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
-from drstream.parameters import check_estimator, whole
+from drstream.parameters import check_estimator, unfitted, whole
 from drstream.progress import reporter
 from drstream.types import Floats, Ints
 
@@ -43,6 +47,14 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                None fits in memory if the log has at most `sample` events, else with partial_fit if the estimator has
                it, else on a sample. `fitted_rows_` and repr say which way was taken.
     seed       Random seed of the sample. Randomness in the estimator depends on its own random_state.
+    columns    Names of columns of the log. The estimator is given a pandas frame of these, with the types and nulls
+               that are stored, instead of contexts. So a pipeline can encode text. With action="feature", the frame
+               also has the log's action column, as a category. For LightGBM and XGBoost, text becomes one, too.
+    prefit     True uses the estimator as it was fitted, outside of drstream. If it was fitted on a frame, its features
+               are found in the log by name, and the action column must be among them. If it was fitted on an array,
+               this had the contexts and then the action, one-hot encoded. Or pass a mapping of labels to estimators,
+               one for each action, which were fitted without it. drstream cannot know which events they have seen:
+               evaluate on others.
 
     The prediction for an action without events is the mean reward of all events. A classifier needs two classes. If all
     events (of an action, if "separate") have the same reward, the prediction is that reward.
@@ -66,6 +78,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     models_: list[Any]
     kept = ("models_", "fitted_rows_")
     estimators = True
+    feed: Feed | None = None  # how the estimator is given columns; None if it is given contexts
+    action_column: str
 
     def __init__(
         self,
@@ -75,8 +89,12 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         sample: int = 1_000_000,
         partial: bool | None = None,
         seed: int = 0,
+        columns: str | Sequence[str] | None = None,
+        prefit: bool = False,
     ) -> None:
-        self.classifier = _is_classifier(estimator)
+        self.prefit, self.estimator, self.action = check_prefit(prefit, estimator, columns), estimator, action
+        self.columns = named_columns(columns, "from_sklearn", ModelError) if columns else ()
+        self.classifier = not prefit and _is_classifier(estimator)
         if action not in ("separate", "feature"):
             raise ModelError(f'from_sklearn: action={action!r}: it is "separate" or "feature"')
         self.sample = whole("sample", sample, who="from_sklearn", error=ModelError)
@@ -88,13 +106,18 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 f"from_sklearn: {type(estimator).__name__} has no partial_fit: leave out partial=True to fit it on a "
                 "sample, or pass an estimator that has one, e.g. SGDRegressor()"
             )
-        self.estimator, self.action = estimator, action
         self.partial = None if partial is None else bool(partial)
 
     def _fit(self, log: Any, workers: Workers) -> None:
         """Fit to the log. An executor draws the sample and reads the rewards. This process fits the estimator."""
         log = as_log(log, propensities=False)
-        if self.action == "separate" and not log.n_features:
+        if self.prefit:
+            raise ModelError(
+                "from_sklearn: prefit=True uses the estimator as it was fitted: leave out fit(), or prefit"
+            )
+        if self.columns:
+            self._feed(log)
+        if self.action == "separate" and not self.columns and not log.n_features:
             raise ModelError(
                 'from_sklearn: the log has no context to fit models on: name it with context=, or pass action="feature"'
             )
@@ -109,6 +132,32 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         self.models_, self.fitted_rows_ = fitted.models, fitted.rows
         self.remember(log, fitted.events, fitted.reward_range, fitted.skipped)
 
+    def _feed(self, log: Log) -> None:
+        """Find the columns in a log."""
+        for name, role in ((log.roles.action, "action"), (log.roles.reward, "reward")):
+            if name in self.columns:
+                hint = ': action="feature" adds it' if role == "action" else ", which no model may know"
+                raise ModelError(f"from_sklearn: columns= has {name!r}, the log's {role}{hint}")
+        self.feed = feed_of(log.source.schema, self.columns, self.estimator, "the reward model", ModelError)
+        self.uses_context = uses_context(log, self.columns)
+        self.action_column = log.roles.action
+
+    @property
+    def fitted(self) -> bool:
+        return self.prefit or super().fitted
+
+    def require_fit(self) -> None:
+        if not self.fitted and is_fitted(self.estimator):
+            name = type(self.estimator).__name__
+            raise ModelError(
+                f"the reward model {self!r} is not fitted: call .fit(log) on other events first, or pass prefit=True "
+                f"to use this {name} as it was fitted"
+            )
+        super().require_fit()
+
+    def _reader(self, log: Log, context: bool = True) -> Reader:
+        return log.reader(context=context and self.uses_context, action=True, columns=self.columns)
+
     @property
     def _whole(self) -> str | None:
         """Name of the classifier, for which rewards must be whole numbers; None for a regressor."""
@@ -118,30 +167,30 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     def _fit_in_memory(self, log: Log, workers: Workers) -> Fitted:
         check = None if self._whole is None else partial(_check_whole, self._whole)
-        sample, skipped = draw(log, self.sample, self.seed, check, workers)
+        feed = self.feed
+        schema = None if feed is None else feed.schema
+        sample, skipped = draw(log, self.sample, self.seed, check, workers, reader=self._reader(log), schema=schema)
         if not sample.seen:
             raise _no_events()
         events = sample.events()
         mean, rewards = float(events.reward.mean()), (float(events.reward.min()), float(events.reward.max()))
         models: list[Any] = [mean] * log.n_actions
-        X = tidy(events.X)
+        X = tidy(events.X) if feed is None else feed.frame(events.X)
         if self.action == "feature":
-            model = self._fit_one(_with_action(X, events.action, log.n_actions), events.reward, "all actions")
+            model = self._fit_one(self._with_action(X, events.action, log.labels), events.reward, "all actions")
         for a, places in _by_action(events.action, log.n_actions):
             if self.action == "separate":
-                model = self._fit_one(X[places], events.reward[places], f"action {log.labels[a]!r}")
+                model = self._fit_one(_rows(X, places), events.reward[places], f"action {log.labels[a]!r}")
             models[a] = model
         n = len(events)
         rows = f"all {n:,} events" if n == sample.seen else f"a sample of {n:,} of {sample.seen:,} events"
         return Fitted(models, n, rows, rewards, skipped)
 
     def _fit_one(self, X: Any, reward: Floats, which: str) -> Any:
-        from sklearn.base import clone
-
         if self.classifier and (reward == reward[0]).all():
             return float(reward[0])  # a classifier would raise an error for one class
         try:
-            return clone(self.estimator).fit(X, reward)
+            return unfitted(self.estimator).fit(X, reward)
         except Exception as problem:
             problem.add_note(_where(self.estimator, len(reward), which))
             raise
@@ -151,7 +200,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     def _look_at_rewards(self, log: Log, workers: Workers) -> Rewards:
         """Count the events and, for a classifier, find the rewards of each action."""
         contexts = log.on_bad_row == "skip"  # without contexts, events that are skipped for a bad context would count
-        reader = log.reader(context=contexts, action=True)
+        reader = self._reader(log, contexts)
         found = Rewards(0, [set() for _ in range(log.n_actions)])
         task = partial(_rewards_of, reader, self._whole, log.n_actions)
         for other in execution.run(task, log, reader.columns, workers):
@@ -159,12 +208,10 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         return found
 
     def _fit_by_batches(self, log: Log, rewards: Rewards | None, workers: Workers) -> Fitted:
-        from sklearn.base import clone
-
-        reader = log.reader(context=True, action=True)
+        reader = self._reader(log)
         actions = log.n_actions
         separate = self.action == "separate"
-        learners = [clone(self.estimator) for _ in range(actions if separate else 1)]
+        learners = [unfitted(self.estimator) for _ in range(actions if separate else 1)]
         classes: list[list[float] | None] = [None] * len(learners)
         if self.classifier and rewards is not None:
             found = rewards.of_action if separate else [set[float]().union(*rewards.of_action)]
@@ -179,16 +226,16 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 if isinstance(item, Counter):
                     skipped += item
                     continue
-                X, reward = tidy(item.matrix), item.reward
+                X, reward = tidy(item.matrix) if self.feed is None else self.feed.of(item), item.reward
                 counts += np.bincount(item.action, minlength=actions)
                 total, low, high = total + reward.sum(), min(low, reward.min()), max(high, reward.max())
                 if separate:
                     for a, places in _by_action(item.action, actions):
                         which = f"action {log.labels[a]!r}, in the batch from {item.where(0)} on"
-                        self._learn(learners[a], X[places], reward[places], classes[a], which)
+                        self._learn(learners[a], _rows(X, places), reward[places], classes[a], which)
                 else:
                     which = f"the batch from {item.where(0)} on"
-                    self._learn(learners[0], _with_action(X, item.action, actions), reward, classes[0], which)
+                    self._learn(learners[0], self._with_action(X, item.action, log.labels), reward, classes[0], which)
                 report(int(item.rows[-1]) + 1)
         n = int(counts.sum())
         if not n:
@@ -212,9 +259,18 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     # Fitted
 
     def predict(self, X: Any) -> Floats:
+        """Return r̂(x, a) as (n, K), for contexts (n, d); with columns=, for a frame or an Arrow table."""
         self.require_fit()
-        check_width(X, self.n_features_)
-        X = tidy(X)
+        if self.prefit:
+            raise ModelError("from_sklearn: with prefit=True, call predict of the estimator itself")
+        if not self.columns:
+            check_width(X, self.n_features_)
+            return self._predict(tidy(X))
+        table = X if isinstance(X, pa.Table | pa.RecordBatch) else pa.Table.from_pandas(X, preserve_index=False)
+        feed = feed_of(table.schema, self.columns, self.estimator, "the reward model", ModelError)
+        return self._predict(feed.frame(table.select(list(self.columns))))
+
+    def _predict(self, X: Any) -> Floats:
         out = np.empty((X.shape[0], len(self.models_)))
         if not len(out):
             return out
@@ -224,15 +280,34 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 continue
             Z = X
             if self.action == "feature":
-                Z = _with_action(X, np.full(len(out), a), len(self.models_))
-            found = model.predict_proba(Z) @ model.classes_ if self.classifier else model.predict(Z)
-            out[:, a] = np.asarray(found).reshape(-1)
+                Z = self._with_action(X, np.full(len(out), a), self.labels_)
+            out[:, a] = expected_reward(model, Z, self.classifier)
         return out
 
-    @by_name
+    def _with_action(self, X: Any, action: NDArray[Any], labels: Sequence[Any]) -> Any:
+        """Return features and actions: the latter one-hot encoded after the former, or as a column of a frame."""
+        if self.columns:
+            return X.assign(**{self.action_column: as_category(action, labels)})
+        return with_action(X, action, len(labels))
+
     def bind(self, log: Log) -> RewardModel:
+        return Prefitted(self.estimator).bind(log) if self.prefit else self._bind(log)
+
+    @by_name
+    def _bind(self, log: Log) -> RewardModel:
         self.check_fits(log)
-        return super().bind(log)
+        bound: Self = super().bind(log)  # type: ignore[assignment]
+        if self.columns:
+            bound._feed(log)
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        who, X = "the reward model", tidy(block.matrix) if self.feed is None else self.feed.of(block)
+        store(answer(self._predict, X, who, block), who, ModelError, block, out)
+
+    def check_savable(self) -> None:
+        if self.prefit:
+            raise ModelError("from_sklearn: an estimator with prefit=True is saved with its own library")
 
     def __repr__(self) -> str:
         estimator = " ".join(repr(self.estimator).split())
@@ -337,15 +412,5 @@ def _by_action(action: NDArray[Any], actions: int) -> Iterator[tuple[int, Ints]]
             yield a, order[bounds[a] : bounds[a + 1]]
 
 
-def _with_action(X: Any, action: NDArray[Any], actions: int) -> Any:
-    """Return (n, d + K): the contexts, then the actions one-hot encoded."""
-    n, d = X.shape
-    if hasattr(X, "tocsr"):
-        from scipy import sparse
-
-        parts = np.ones(n, X.dtype), action.astype(np.int32), np.arange(n + 1, dtype=np.int32)
-        return sparse.hstack([X, sparse.csr_array(parts, shape=(n, actions))], format="csr")
-    out = np.zeros((n, d + actions), X.dtype)
-    out[:, :d] = X
-    out[np.arange(n), d + action] = 1
-    return out
+def _rows(X: Any, places: Ints) -> Any:
+    return X.iloc[places] if hasattr(X, "iloc") else X[places]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import PIECE, copy_to_tiles, fill_from
-from drstream.errors import ModelError, parameter
+from drstream.buffers import PIECE, answer, copy_to_tiles, fill_from, store
+from drstream.errors import ModelError, closest, parameter
+from drstream.frames import by_label, named_columns, record_batch, stored
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
@@ -20,6 +21,13 @@ from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats
+
+WORDS = {  # the names of models on the command line
+    "ridge": "drs.models.Ridge()",
+    "logistic": "drs.models.Logistic()",
+    "constant": "drs.models.Constant(0.5)",
+    "column": 'drs.models.Column("rhat")',
+}
 
 
 class RewardModel:
@@ -32,6 +40,7 @@ class RewardModel:
     uses_context = True
     columns: tuple[str, ...] = ()
     single = False  # whether `fill_tiles` can multiply in float32
+    ranking: tuple[Floats, Floats] | None = None  # weights and intercepts of linear scores in the order of predictions
     fitted_on: Origin | None = None
 
     def fit(self, log: Log) -> Self:
@@ -156,6 +165,40 @@ class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.mode
         return np.asarray(self.function(X))
 
 
+class from_arrow(RewardModel):  # noqa: N801  # reads as a function: drs.models.from_arrow(f, columns=["age"])
+    """A reward model from a function of columns of the log.
+
+    function  Takes a `pyarrow.RecordBatch` and returns predictions (n, K) for all actions, in the order of
+              `log.labels`: an array, or anything that NumPy can convert. A frame, or a record batch, whose columns
+              have the names of the labels may have them in any order.
+    columns   Names of columns of the log. They have the types and the nulls that are stored.
+    """
+
+    uses_context = False
+    schema: pa.Schema  # set by bind, as `labels`
+    labels: Sequence[Any]
+
+    def __init__(self, function: Callable[[pa.RecordBatch], Any], columns: str | Sequence[str]) -> None:
+        if not callable(function):
+            raise ModelError(f"from_arrow: {function!r} is not a function of a record batch")
+        self.function = function
+        self.columns = named_columns(columns, "from_arrow", ModelError)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        raise ModelError("from_arrow: the model is a function of columns, not of X: call the function itself")
+
+    def bind(self, log: Log) -> Self:
+        bound: Self = super().bind(log)  # type: ignore[assignment]
+        bound.schema = stored(log.source.schema, self.columns, "the reward model", ModelError)
+        bound.labels = log.labels
+        return bound
+
+    def fill(self, block: Block, out: Floats) -> None:
+        who = "the reward model"
+        values = answer(self.function, record_batch(block, self.schema), who, block)
+        store(by_label(values, self.labels), who, ModelError, block, out)
+
+
 def _is_sklearn(model: Any) -> bool:
     """Whether a model is from scikit-learn. Its predict returns (n,), not (n, K)."""
     return type(model).__module__.partition(".")[0] == "sklearn"
@@ -164,6 +207,8 @@ def _is_sklearn(model: Any) -> bool:
 def as_model(model: Any) -> RewardModel:
     if isinstance(model, RewardModel):
         return model
+    if isinstance(model, str):
+        raise ModelError(f"model={model!r}: {_meant(model)}")
     if isinstance(model, FixedPolicy):
         raise ModelError(f"model={type(model).__name__}(...) gives probabilities, not rewards: it is for propensity=")
     if callable(getattr(model, "predict", None)) and not isinstance(model, type) and not _is_sklearn(model):
@@ -172,3 +217,11 @@ def as_model(model: Any) -> RewardModel:
         f"model={model!r} is not a reward model: pass one of drstream.models, fitted, or an object with "
         "predict(X) -> (n, K); an estimator of scikit-learn is wrapped: drs.models.from_sklearn(...)"
     )
+
+
+def _meant(name: str) -> str:
+    """Return what a user who wrote a name instead of a model may have meant."""
+    near = closest(name.partition(":")[0], WORDS)
+    if not near:
+        return "pass a model, e.g. drs.models.Ridge(); a saved one is loaded with drs.models.load(path)"
+    return f"names are for the command line. Pass a model, {' or '.join(WORDS[word] for word in near)}"

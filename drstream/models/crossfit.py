@@ -178,7 +178,7 @@ class CrossFittedPolicy(FixedPolicy):
         self.models = list(models)
         known = [model for model in self.models if model is not None]
         self.first = len(self.models) - len(known)  # the first block with a model; earlier events are left out
-        self.n_actions, self.uses_context = known[0].n_actions, known[0].uses_context
+        self.n_actions, self.uses_context, self.columns = known[0].n_actions, known[0].uses_context, known[0].columns
         self.inflation, self.floor = known[0].inflation, known[0].floor
 
     def bind(self, log: Log, name: str) -> CrossFittedPolicy:

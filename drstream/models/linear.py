@@ -27,6 +27,12 @@ class LinearModel(Trained, RewardModel):
     def link(self, scores: Floats) -> None:
         """Turn scores into predictions, in place."""
 
+    @property
+    def ranking(self) -> tuple[Floats, Floats] | None:  # type: ignore[override]
+        """Weights and intercepts of the scores, which the links of this package keep in their order."""
+        known = self.fitted and not older(type(self), "linked", "link", "fill", "predict")
+        return (self.coef_, self.intercept_) if known else None
+
     def predict(self, X: Any) -> Floats:
         """Return r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse array of SciPy."""
         self.require_fit()

@@ -69,6 +69,8 @@ def own_encoding(fitted: Trained, log: Log) -> Encoding | None:
     Columns may have another order, and other categories. Raise an error where columns do not fit.
     """
     fitted.require_fit()
+    if fitted.columns:  # it reads columns as they are stored, by name
+        return None
     mine, theirs = fitted.encoding_, log.encoding
     if mine is None or theirs is None:
         _refuse_categories(fitted, mine, theirs)

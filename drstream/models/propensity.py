@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from drstream.buffers import invalid_probabilities
+from drstream.buffers import answer, invalid_probabilities, store
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
+from drstream.frames import Feed, feed_of, named_columns, uses_context
 from drstream.kernels.policies import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
@@ -17,7 +19,7 @@ from drstream.models.logistic_fit import NEVER, Regression
 from drstream.models.meeting import by_name
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
-from drstream.parameters import number, whole
+from drstream.parameters import number, unfitted, whole
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Softmax
 from drstream.types import Floats
@@ -102,11 +104,14 @@ class SklearnPropensity(PropensityModel):
                       sample of this size.
     seed              Random seed of the sample.
     inflation, floor  Limits of the propensities, p = max(floor, inflation * μ̂(a|x)).
+    columns           Names of columns of the log. The classifier is given a pandas frame of these, with the types and
+                      nulls that are stored, instead of contexts.
     """
 
     classifier_: Any
     kept = ("classifier_",)
     estimators = True
+    feed: Feed | None = None  # how the classifier is given columns; None if it is given contexts
 
     def __init__(
         self,
@@ -116,6 +121,7 @@ class SklearnPropensity(PropensityModel):
         seed: int = 0,
         inflation: float = 1.0,
         floor: float = 0.0,
+        columns: str | Sequence[str] | None = None,
     ) -> None:
         if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict_proba"):
             name = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
@@ -124,13 +130,16 @@ class SklearnPropensity(PropensityModel):
         self.sample = whole("sample", sample, who=who, error=ModelError)
         self.seed = whole("seed", seed, -(2**63), who=who, error=ModelError)
         self.estimator = estimator
+        self.columns = named_columns(columns, who, ModelError) if columns else ()
         self.set_limits(inflation, floor)
 
     def _fit(self, log: Any, workers: Workers) -> None:
-        from sklearn.base import clone
-
         log = as_log(log, propensities=False)
-        sample, skipped = draw(log, self.sample, self.seed, None, workers)
+        if self.columns:
+            self._feed(log)
+        reader = log.reader(context=self.uses_context, action=True, columns=self.columns)
+        schema = None if self.feed is None else self.feed.schema
+        sample, skipped = draw(log, self.sample, self.seed, None, workers, reader=reader, schema=schema)
         if sample.seen:
             events = sample.events()
             if (events.action == events.action[0]).all():
@@ -139,15 +148,36 @@ class SklearnPropensity(PropensityModel):
                     f"Propensity.from_sklearn: {label!r} is the only action that was logged, so its propensity is 1: "
                     f"pass propensity=drs.policies.Constant({label!r})"
                 )
-            self.classifier_ = clone(self.estimator).fit(tidy(events.X), events.action)
+            X = tidy(events.X) if self.feed is None else self.feed.frame(events.X)
+            self.classifier_ = unfitted(self.estimator).fit(X, events.action)
         rewards = (events.reward.min(), events.reward.max()) if sample.seen else (np.nan, np.nan)
         self.remember(log, len(events) if sample.seen else 0, rewards, skipped)
 
+    def _feed(self, log: Log) -> None:
+        """Find the columns in a log."""
+        for name in (log.roles.action, log.roles.reward):
+            if name in self.columns:
+                raise ModelError(f"Propensity.from_sklearn: columns= has {name!r}, which came after the logging policy")
+        self.feed = feed_of(log.source.schema, self.columns, self.estimator, "the propensity model", ModelError)
+        self.uses_context = uses_context(log, self.columns)
+
+    def bind(self, log: Log, name: str) -> Self:
+        bound = super().bind(log, name)
+        if self.columns:
+            bound._feed(log)
+        return bound
+
     def probabilities(self, X: Any) -> Floats:
+        """Return μ̂(a|x) as (n, K), for contexts (n, d), or with columns= for a pandas frame that has them."""
         self.require_fit()
         out = np.zeros((X.shape[0], len(self.labels_)))
-        out[:, self.classifier_.classes_] = self.classifier_.predict_proba(tidy(X))
+        X = X[list(self.columns)] if self.columns else tidy(X)
+        out[:, np.asarray(self.classifier_.classes_, np.int64)] = self.classifier_.predict_proba(X)
         return out
+
+    def fill(self, block: Block, out: Floats) -> None:
+        who, X = "the propensity model", block.matrix if self.feed is None else self.feed.of(block)
+        store(answer(self.probabilities, X, who, block), who, ModelError, block, out)
 
 
 class Logger:

@@ -9,11 +9,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream import execution, sampling
 from drstream.execution import Workers
+from drstream.frames import record_batch
 from drstream.log import Block, Log, Reader
+from drstream.log.reader import joined
 from drstream.log.source import Part
 from drstream.types import Floats, Ints
 
@@ -26,7 +29,7 @@ SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # gives samples other random numbers than spli
 class Events:
     """Events in memory, in any order."""
 
-    X: Any  # (n, d), dense or a csr_array
+    X: Any  # (n, d), dense or a csr_array; or a record batch
     action: NDArray[np.int32]
     reward: Floats
     row: Ints  # row number in the log
@@ -37,14 +40,18 @@ class Events:
         return len(self.row)
 
     def take(self, places: Ints) -> Events:
-        return Events(*(values[places] for values in vars(self).values()))
+        X = self.X.take(pa.array(places)) if isinstance(self.X, pa.RecordBatch) else self.X[places]
+        return Events(X, *(values[places] for name, values in vars(self).items() if name != "X"))
 
 
 def _join(pieces: Sequence[Events]) -> Events:
     from scipy import sparse
 
     X = [piece.X for piece in pieces]
-    matrix = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
+    if isinstance(X[0], pa.RecordBatch):
+        matrix = joined(X)
+    else:
+        matrix = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
     others = ("action", "reward", "row", "lot", "more")
     return Events(matrix, *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in others))
 
@@ -64,6 +71,7 @@ class Sample:
 
     lottery: Lottery
     more: More | None = None
+    schema: pa.Schema | None = None  # the columns that are drawn instead of contexts
     seen: int = 0
     pieces: list[Events] = field(default_factory=list)
     held: int = 0
@@ -75,7 +83,8 @@ class Sample:
         if len(places):
             rows = block.action[places], block.reward[places], block.rows[places], lot[places]
             more = np.empty((len(places), 0)) if self.more is None else self.more(block.take(places))
-            self._add(Events(block.matrix[places], *rows, more))
+            X = block.matrix[places] if self.schema is None else record_batch(block, self.schema).take(pa.array(places))
+            self._add(Events(X, *rows, more))
 
     def merge(self, other: Sample) -> None:
         self.seen += other.seen
@@ -111,26 +120,28 @@ def draw(
     *,
     reader: Reader | None = None,
     more: More | None = None,
+    schema: pa.Schema | None = None,
 ) -> tuple[Sample, Counter[str]]:
     """Draw a sample of at most `most` events. Return it, and counts of the bad rows that were left out.
 
-    `check` sees all events and raises an error for a bad one. `more` returns further numbers of the drawn events.
+    `check` sees all events and raises an error for a bad one. `more` returns further numbers of the drawn events. With
+    a schema, X is a record batch of these columns, which the reader must read.
     """
     reader = log.reader(context=True, action=True) if reader is None else reader
     lottery = Lottery(most, seed + SAMPLE_SEED)
     sample, skipped = Sample(lottery), Counter[str]()
-    task = partial(_draw, reader, lottery, check, more)
+    task = partial(_draw, reader, Sample(lottery, more, schema), check)
     for drawn, left_out in execution.run(task, log, reader.columns, workers):
         sample.merge(drawn)
         skipped += left_out
     return sample, skipped
 
 
-def _draw(
-    reader: Reader, lottery: Lottery, check: Check | None, more: More | None, part: Part
-) -> tuple[Sample, Counter[str]]:
+def _draw(reader: Reader, empty: Sample, check: Check | None, part: Part) -> tuple[Sample, Counter[str]]:
     skipped: Counter[str] = Counter()
-    sample = Sample(replace(lottery), more)  # copied, so that the part starts with the limit so far
+    sample = Sample(
+        replace(empty.lottery), empty.more, empty.schema
+    )  # copied, so that the part starts with the limit so far
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
         block = Block(batch, 0, len(batch))

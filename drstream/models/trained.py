@@ -35,6 +35,7 @@ class Trained:
     fitted_on: Origin | None = None
     models_of: tuple[Origin, ...] = ()  # of a policy: events that its models were fitted on
     n_actions: int | None = None
+    columns: tuple[str, ...] = ()  # of the log, if it is fed columns by name instead of contexts
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as they were given to the constructor."""
@@ -103,13 +104,19 @@ class Trained:
         self.require_fit()
         if self.encoding_ is not None:
             return self.encoding_.feature_names
+        if self.columns:
+            return list(self.columns)
         return [f"feature {j}" for j in range(self.n_features_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a file. `drs.models.load` reads models, `drs.optimize.load` policies. scikit-learn's need skops."""
         from drstream.storage import save
 
+        self.check_savable()
         save(self, path)
+
+    def check_savable(self) -> None:
+        """Raise an error if the model cannot be written to a file."""
 
     def check_loaded(self, name: str, types: Sequence[str]) -> None:
         """Raise an error if the objects of these types, read from the file `name`, could do harm."""
@@ -133,11 +140,14 @@ class Trained:
         """Store what the model was fitted on."""
         if not events:
             raise NoEventsError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
-        self.n_actions, self.labels_, self.n_features_ = log.n_actions, log.labels, log.n_features
+        self.n_actions, self.labels_ = log.n_actions, log.labels
+        self.n_features_ = 0 if self.columns else log.n_features
         roles = log.roles
         self.reward_ = _reward_of(log)
         self.features_ = None if roles.listed or roles.sparse else roles.context
-        self.encoding_ = log.encoding
+        self.encoding_ = None if self.columns else log.encoding
+        if self.columns:
+            self.features_, self.n_features_ = self.columns, len(self.columns)
         self.n_events_, self.reward_range_ = int(events), (float(rewards[0]), float(rewards[1]))
         self.skipped_ = dict(skipped or {})
         self.fitted_on, self.models_of = log.origin, models_of
@@ -145,14 +155,8 @@ class Trained:
     def check_fits(self, log: Log) -> None:
         """Raise an error unless the log has the features and labels that the model was fitted on."""
         self.require_fit()
-        if log.n_features != self.n_features_:
-            raise self.error(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
-        roles = log.roles
-        if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
-            raise self.error(
-                f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
-                f"{', '.join(roles.context)}: open it with the same {parameter('context')}"
-            )
+        if not self.columns:  # else they are found by name
+            self._check_contexts(log)
         if self.role == "reward model" and self.reward_ != _reward_of(log):
             warn_user(
                 f"the reward model was fitted on the reward {self.reward_!r}; the log's is {_reward_of(log)!r}: is "
@@ -162,6 +166,16 @@ class Trained:
             raise self.error(
                 f"the {self.role} was fitted on {describe_labels(self.labels_)}; the log has "
                 f"{describe_labels(log.labels)}: open both with the same {parameter('actions')}"
+            )
+
+    def _check_contexts(self, log: Log) -> None:
+        if log.n_features != self.n_features_:
+            raise self.error(f"the {self.role} was fitted on {self.n_features_} features; the log has {log.n_features}")
+        roles = log.roles
+        if self.features_ is not None and not (roles.listed or roles.sparse) and self.features_ != roles.context:
+            raise self.error(
+                f"the {self.role} was fitted on the context {', '.join(self.features_)}; the log's is "
+                f"{', '.join(roles.context)}: open it with the same {parameter('context')}"
             )
 
     def __repr__(self) -> str:

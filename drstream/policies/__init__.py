@@ -1,9 +1,10 @@
 """Policies: fixed ones, and ones that learn."""
 
 from drstream.policies import learners
-from drstream.policies.adapters import from_sklearn
+from drstream.policies.adapters import from_arrow, from_sklearn
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
+from drstream.policies.greedy import Greedy
 from drstream.policies.learners import *  # noqa: F403  # its __all__ holds the learners and nothing else
 from drstream.policies.online import Compiled, Fixed
 from drstream.policies.retrained import Retrained
@@ -15,10 +16,12 @@ __all__ = [
     "Epsilon",
     "Fixed",
     "FixedPolicy",
+    "Greedy",
     "Linear",
     "Retrained",
     "Softmax",
     "Uniform",
+    "from_arrow",
     "from_sklearn",
     *learners.__all__,
 ]

@@ -20,7 +20,7 @@ from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
 from drstream.log.reader import describe_labels
-from drstream.log.schema import is_list, is_number, require_column
+from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
 from drstream.policies.base import FixedPolicy, as_policy, as_weights, rule_of
 from drstream.types import Floats
 
@@ -198,7 +198,7 @@ class Epsilon(FixedPolicy):
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.base = self.base.bind(log, name)
         bound.only_logged, bound.direct = bound.base.only_logged, bound.base.direct
-        bound.columns = bound.base.columns
+        bound.uses_context, bound.columns = bound.base.uses_context, bound.base.columns
         return bound
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
@@ -248,6 +248,13 @@ class Column(FixedPolicy):
         kind = log.source.schema.field(self.column).type
         if is_list(kind) and not is_number(kind.value_type):
             raise PolicyError(f"policy {name!r}: column {self.column!r} has type {kind}: lists must hold numbers")
+        if not (is_list(kind) or is_label(kind) or pa.types.is_floating(kind)):
+            raise PolicyError(
+                f"policy {name!r}: column {self.column!r} has type {kind}: it must hold labels of actions (integers, "
+                "strings or a dictionary of them), floating-point probabilities of the logged actions, or lists of the "
+                "probabilities of all actions. A function can read any column: drs.policies.from_arrow(function, "
+                f"columns=[{self.column!r}])"
+            )
         if self.needs_actions(log):
             bound: Self = super().bind(log, name)  # type: ignore[assignment]
             bound.labels, bound.direct = log.labels, not is_list(kind)
@@ -273,15 +280,7 @@ class Column(FixedPolicy):
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
     def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:
-        choice = encode(column, self.labels)
-        if len(choice) and not 0 <= choice.min() <= choice.max() < len(self.labels):
-            i = int(np.argmax((choice < 0) | (choice >= len(self.labels))))
-            raise PolicyError(
-                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.where(i)}, "
-                f"which is not among the {describe_labels(self.labels)}. If it is an action that was never logged, "
-                f"pass all labels with {parameter('actions')} when you open the log"
-            )
-        return choice
+        return choices(column, self.labels, f"policy {self.name!r}: column {self.column!r} holds", block)
 
     def logged(self, block: Block, mass: Floats | None = None) -> Floats:
         column = self._whole(block)
@@ -306,3 +305,22 @@ class Column(FixedPolicy):
             i = int(np.argmax(nulls(column)))
             raise PolicyError(f"policy {self.name!r}: column {self.column!r} is null at {block.where(i)}")
         return column
+
+
+def choices(column: pa.Array, labels: Sequence[Any], who: str, block: Block) -> NDArray[np.int32]:
+    """Return the index of the action with each label of a column without nulls, or raise an error at the first other.
+
+    who  Words of the message, before the label.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if is_string(kind) != any(isinstance(label, str) for label in labels[:1]):  # then no label can be the same
+        choice = np.full(len(column), -1, np.int32)
+    else:
+        choice = encode(column, labels)
+    if len(choice) and not 0 <= choice.min() <= choice.max() < len(labels):
+        i = int(np.argmax((choice < 0) | (choice >= len(labels))))
+        raise PolicyError(
+            f"{who} {column[i].as_py()!r} at {block.where(i)}, which is not among the {describe_labels(labels)}. If it "
+            f"is an action that was never logged, pass all labels with {parameter('actions')} when you open the log"
+        )
+    return choice

@@ -154,7 +154,7 @@ def test_sparse_contexts(folder):
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ("cannot be fitted: one of ridge", "fit log.parquet --model rigde -o m.npz"),
+        ("cannot be fitted, did you mean 'ridge'? A model is one of: ridge", "fit log.parquet --model rigde -o m.npz"),
         ("'x' is not a number", "fit log.parquet --model ridge:x -o m.npz"),
         ("must end in .npz", "fit log.parquet --model ridge -o model.pickle"),
         ("there is no folder", "fit log.parquet --model ridge -o nowhere/model.npz"),
@@ -163,7 +163,10 @@ def test_sparse_contexts(folder):
         ("did you mean '1/p'?", "fit log.parquet --model ridge --weights 1/q -o m.npz"),
         ("no such file: 'absent.npz'", "evaluate log.parquet --policy uniform --model absent.npz"),
         ("broken.npz is not a model", "evaluate log.parquet --policy uniform --model broken.npz"),
-        ("is not a model: one of ridge", "evaluate log.parquet --policy uniform --model rigde"),
+        (
+            "is not a model, did you mean 'ridge'? A model is one of: ridge",
+            "evaluate log.parquet --policy uniform --model rigde",
+        ),
         ("--inflation is about --propensity-model", "replay log.parquet --policy ucb1 --horizon 10 --inflation 2"),
         ("--crossfit fits models that are not yet", "evaluate log.parquet --policy uniform --crossfit 5"),
         (  # --floor is another option

@@ -162,11 +162,26 @@ def test_one_event_has_no_interval():
 def test_no_weight_at_all_is_undefined_not_zero():
     table = world().table(50)
     log = drs.Log(table.filter(table["action"].to_numpy() != 0), actions=4)
-    result = evaluate(log, drs.policies.Constant(0), estimators=["ips", "snips"])
-    assert result["ips"].value == 0
-    assert math.isnan(result["snips"].value)
-    assert math.isnan(result["snips"].low)
-    assert math.isnan(result["snips"].ess)
+    weighted = [
+        name for name, estimator in drs.estimators.ALL.items() if estimator.weight and not estimator.weight.power
+    ]
+    result = evaluate(
+        log, {"zero": drs.policies.Constant(0)}, drs.models.Constant(0.5), ["dm", *weighted], cap=10, lambda_=5.0
+    )
+    assert {"ips", "snips", "dr", "ips-capped", "switch-dr"} < set(weighted)
+    for name in weighted:
+        estimate, difference = result["zero", name], result.difference("zero", estimator=name)
+        assert math.isnan(estimate.value), name
+        assert all(map(math.isnan, (estimate.stderr, estimate.low, estimate.high, difference.value)))
+    assert math.isnan(result["zero", "snips"].ess)
+    assert result["zero", "dm"].value == 0.5
+    assert "nan" in repr(result)
+
+
+def test_a_limit_that_leaves_no_weight_is_not_a_lack_of_overlap():
+    result = evaluate(world().table(50), drs.policies.Uniform(), drs.models.Constant(0.5), ["switch-dr"], lambda_=1e-9)
+    assert result["switch-dr"].value == 0.5
+    assert math.isnan(result["switch-dr"].stderr)
 
 
 @pytest.mark.parametrize("reward", [0.0, 7.0])

@@ -243,3 +243,34 @@ def test_a_model_that_predicts_worse_than_the_mean_is_said():
     assert level(result, "reward model", None) == "look"
     good = drs.evaluate(random_log(), drs.policies.Uniform(), drs.models.Constant(0.5))
     assert level(good, "reward model", None) == "ok"
+
+
+@pytest.mark.parametrize("estimators", [["ips", "snips"], ["ips-capped"], ["dr-capped", "dm"]])
+def test_a_policy_that_never_takes_a_logged_action_stops(estimators):
+    """Here both actions are logged, but never where the policy takes them."""
+    table = world(kinds=None).table(ROWS, seed=1)
+    other = (table["action"].to_numpy() + 1) % 4
+    log = drs.Log(table.append_column("other", pa.array(other)))
+    result = drs.evaluate(log, drs.policies.Column("other"), drs.models.Constant(0.5), estimators, cap=10)
+    found = next(f for f in result.findings if f.check == "ess")
+    assert found.level == "stop"
+    assert "No event of the log has weight for policy: it never takes the logged action" in found.message
+    for name in estimators:
+        assert math.isnan(result[name].value) == (name != "dm")
+    assert json.loads(result.to_json())["estimates"][0]["value"] is None
+
+
+def test_a_segment_without_overlap_is_undefined():
+    log = drs.Log(
+        pa.table(
+            {"action": [0, 1] * 20, "reward": [1.0] * 40, "propensity": [0.5] * 40, "side": ["a"] * 20 + ["b"] * 20}
+        ),
+        actions=2,
+    )
+    choice = pa.array([0, 1] * 10 + [1, 0] * 10)
+    log = drs.Log(log.source.table.append_column("choice", choice))
+    result = drs.evaluate(log, drs.policies.Column("choice"), estimators=["ips", "ips-capped"], by="side", cap=9)
+    for name in ("ips", "ips-capped"):
+        assert result.segment(side="a")[name].value == 2
+        assert math.isnan(result.segment(side="b")[name].value)
+        assert result[name].value == 1

@@ -94,6 +94,33 @@ def test_column_of_labels(table):
         ips(short, drs.policies.Column("pi"))
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[("a", 1.0)]] * 300, pa.map_(pa.string(), pa.float64())),
+        pa.array([{"a": 1.0}] * 300),
+        pa.array([b"a"] * 300),
+        pa.array([1] * 300).cast(pa.decimal128(21, 2)),
+        pa.array([0] * 300, pa.int32()).cast(pa.date32()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_columns_that_are_no_policy(table, column):
+    with pytest.raises(drs.PolicyError, match=r"column 'pick' has type .*: it must hold labels of actions.*from_arrow"):
+        ips(table.append_column("pick", column), drs.policies.Column("pick"))
+
+
+def test_labels_of_another_kind(table):
+    for column, shown in ((pa.array(["b"] * 300), "'b'"), (pa.array(["b"] * 300).dictionary_encode(), "'b'")):
+        with pytest.raises(
+            drs.PolicyError, match=f"holds {shown} at row 0, which is not among the 4 actions 0, 1, 2, 3"
+        ):
+            ips(table.append_column("pick", column), drs.policies.Column("pick"))
+    text = table.set_column(0, "action", pa.array(["a", "b"] * 150)).append_column("pick", pa.array([1] * 300))
+    with pytest.raises(drs.PolicyError, match="holds 1 at row 0, which is not among the 2 actions 'a', 'b'"):
+        ips(text, drs.policies.Column("pick"))
+
+
 def test_sklearn_classifiers(table):
     X, a, _, _ = arrays(table, 3)
     keep = a != 2  # a class that the classifier has never seen

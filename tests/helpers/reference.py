@@ -30,7 +30,8 @@ def control(w, wr):
 def estimate(name, r, p, a, pi, rhat=None, **limits):
     """Value, standard error and per-event terms of an estimator; pi and rhat are (n, K).
 
-    Where no event has a weight, there is no standard error.
+    If the policy never takes a logged action, there is no estimate. If a limit leaves no weight, there is no standard
+    error.
     """
     n = len(r)
     rows = range(n)
@@ -61,6 +62,8 @@ def estimate(name, r, p, a, pi, rhat=None, **limits):
         psi = [b[k] + part + w[k] * (miss[k] - part) / mean_w for k in rows]
     else:
         raise KeyError(f"there is no naive form of {name}: write it here")
+    if name != "dm" and not any(pi[k][a[k]] for k in rows):
+        return math.nan, math.nan, [math.nan] * n
     if name != "dm" and not any(w):
         return mean(psi), math.nan, psi
     return mean(psi), standard_error(psi), psi

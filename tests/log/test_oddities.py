@@ -1,5 +1,8 @@
 """Logs of odd types, names and layouts: what is easily overlooked."""
 
+import bz2
+import gzip
+
 import duckdb
 import numpy as np
 import polars as pl
@@ -138,3 +141,33 @@ def test_labels_do_not_depend_on_the_encoding():
 def test_roles_cannot_be_contexts():
     with pytest.raises(drs.LogError, match="column 'reward' is the reward: it cannot be part of the context"):
         drs.Log(tiny(), context=["x0", "reward"])
+
+
+# Text where Parquet is expected
+
+
+@pytest.mark.parametrize(
+    "name", ["log.csv", "log.CSV", "log.tsv", "log.csv.gz", "log.json", "log.jsonl.bz2", "wide.csv"]
+)
+def test_text_is_to_be_converted(tmp_path, name):
+    """Also if it is compressed, or of two bytes a character."""
+    text = "action,reward,propensity\n0,1,0.5\n"
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}.get(name.rpartition(".")[2], bytes)
+    (tmp_path / name).write_bytes(pack(text.encode("utf-16" if name == "wide.csv" else "utf-8")))
+    stem = name.partition(".")[0]
+    advice = rf"it holds text.*drstream convert \S*{name} {stem}\.parquet"
+    with pytest.raises(drs.LogError, match=advice):
+        drs.Log(tmp_path / name)
+    with pytest.raises(drs.MissingFileError, match=rf"no Parquet or Arrow file.*drstream convert \S*{name}"):
+        drs.Log(tmp_path)
+
+
+def test_an_empty_file_and_one_that_is_cut(tmp_path):
+    (tmp_path / "log.csv").write_bytes(b"")
+    (tmp_path / "log.parquet").write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(drs.LogError, match=r"log.csv as Parquet: it is empty"):
+        drs.Log(tmp_path / "log.csv")
+    with pytest.raises(drs.LogError, match="Is it complete"):
+        drs.Log(tmp_path / "log.parquet")
+    pq.write_table(pa.table({"action": [0], "reward": [1.0], "propensity": [1.0]}), tmp_path / "misnamed.csv")
+    assert drs.Log(tmp_path / "misnamed.csv").rows == 1

@@ -48,7 +48,7 @@ def room(module):
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage"}
-POLICIES = {*TOOLS, "buffers"}
+POLICIES = {*TOOLS, "buffers", "frames"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
@@ -63,6 +63,7 @@ MAY_IMPORT = {
     "models": MODELS,
     "policies": POLICIES,
     "buffers": {*LOG, "log"},
+    "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress"},
     "storage": {*BASICS, "log"},
     "log": LOG,
