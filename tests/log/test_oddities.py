@@ -158,7 +158,7 @@ def test_text_is_to_be_converted(tmp_path, name):
     advice = rf"it holds text.*drstream convert \S*{name} {stem}\.parquet"
     with pytest.raises(drs.LogError, match=advice):
         drs.Log(tmp_path / name)
-    with pytest.raises(drs.MissingFileError, match=rf"no Parquet or Arrow file.*drstream convert \S*{name}"):
+    with pytest.raises(FileNotFoundError, match=rf"no Parquet or Arrow file.*drstream convert \S*{name}"):
         drs.Log(tmp_path)
 
 
