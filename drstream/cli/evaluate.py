@@ -52,8 +52,8 @@ def evaluate(
         list[str],
         typer.Option(
             help="Policy: uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
-            "python:module:object, or a file of drstream optimize (the rows that it was learned from are then left "
-            "out). NAME=... gives it another name. Repeat the option for more policies."
+            "greedy:model.npz, python:module:object, or a file of drstream optimize. The rows that a file was learned "
+            "from are left out. NAME=... gives it another name. Repeat the option for more policies."
         ),
     ],
     model: RewardModel = None,

@@ -17,7 +17,7 @@ from drstream import execution
 from drstream.buffers import answer, store
 from drstream.errors import ModelError, NoEventsError
 from drstream.execution import Workers
-from drstream.frames import Feed, feed_of, named_columns, uses_context
+from drstream.frames import Feed, feature_names, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
@@ -79,7 +79,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     kept = ("models_", "fitted_rows_")
     estimators = True
     feed: Feed | None = None  # how the estimator is given columns; None if it is given contexts
-    action_column: str
+    action_column = "action"  # its name in the last log
 
     def __init__(
         self,
@@ -280,14 +280,18 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 continue
             Z = X
             if self.action == "feature":
-                Z = self._with_action(X, np.full(len(out), a), self.labels_)
+                Z = self._with_action(X, np.full(len(out), a), self.labels_, model)
             out[:, a] = expected_reward(model, Z, self.classifier)
         return out
 
-    def _with_action(self, X: Any, action: NDArray[Any], labels: Sequence[Any]) -> Any:
-        """Return features and actions: the latter one-hot encoded after the former, or as a column of a frame."""
+    def _with_action(self, X: Any, action: NDArray[Any], labels: Sequence[Any], fitted: Any = None) -> Any:
+        """Return features and actions: the latter one-hot encoded after the former, or as a column of a frame.
+
+        fitted  The model that knows how the column was called in its fit.
+        """
         if self.columns:
-            return X.assign(**{self.action_column: as_category(action, labels)})
+            names = (fitted is not None and feature_names(fitted)) or [self.action_column]
+            return X.assign(**{names[-1]: as_category(action, labels)})
         return with_action(X, action, len(labels))
 
     def bind(self, log: Log) -> RewardModel:

@@ -32,6 +32,7 @@ class FixedPolicy:
     columns: tuple[str, ...] = ()  # columns of the log that the policy reads
     only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
     direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
+    command = "optimize"  # the command that learns such a policy, or its model
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -120,8 +121,17 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
         return Function(policy.probabilities)
     if callable(policy):
         return Function(policy)
+    kind = type(policy).__name__
+    if callable(getattr(policy, "predict_proba", None)):
+        raise PolicyError(f"policy {name!r} is a {kind}: wrap it, drs.policies.from_sklearn(...)")
+    if callable(getattr(policy, "predict", None)):
+        wrapped = "model" if hasattr(policy, "fill") else "drs.models.from_sklearn(...)"
+        raise PolicyError(
+            f"policy {name!r} is a {kind}, which predicts rewards: play its best action with "
+            f"drs.policies.Greedy({wrapped})"
+        )
     raise PolicyError(
-        f"policy {name!r} is a {type(policy).__name__}: a policy is an object with probabilities(X), or a "
+        f"policy {name!r} is a {kind}: a policy is an object with probabilities(X), or a "
         "function of X, that returns (n, K)"
     )
 
@@ -130,9 +140,10 @@ def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
     """Warn if a policy was learned from events of this log, on which it looks better than it is."""
     for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
         if origin.shares_rows_with(log.origin):
+            split = phrase("train, test = log.split(0.7)", f"drstream {policy.command} --share 0.7")
             warn_user(
                 f"policy {name!r} was {how} events that it is now evaluated on, which flatters it: learn on one part "
-                f"and evaluate on the other, {phrase('train, test = log.split(0.7)', 'drstream optimize --share 0.7')}"
+                f"and evaluate on the other, {split}"
             )
             return
 

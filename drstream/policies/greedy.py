@@ -32,6 +32,8 @@ class Greedy(FixedPolicy):
     array([[0.25, 0.75]])
     """
 
+    command = "fit"
+
     def __init__(self, model: Any, epsilon: float = 0.0) -> None:
         _check(model)
         self.model = model

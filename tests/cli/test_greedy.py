@@ -91,3 +91,10 @@ def test_other_models_and_replay(folder):
 )
 def test_mistakes(folder, message, words):
     fails(message, "evaluate", "log.parquet", *words.split(), cwd=folder)
+
+
+def test_a_model_of_all_rows_draws_a_warning_with_the_remedy(folder):
+    assert drstream("fit", "log.parquet", "--model", "ridge", "-o", "all.npz", cwd=folder).returncode == 0
+    _, warned = estimates(folder, "--policy", "new=greedy:all.npz")
+    assert "policy 'new' was learned from events that it is now evaluated on" in " ".join(warned.split())
+    assert "drstream fit --share 0.7" in " ".join(warned.split())

@@ -199,6 +199,17 @@ def test_a_regressor_is_a_reward_model(table):
         drs.policies.from_sklearn(LogisticRegression())
 
 
+def test_estimators_and_models_as_they_are_get_a_hint(table):
+    hints = (
+        (LogisticRegression(), r"LogisticRegression: wrap it, drs\.policies\.from_sklearn"),
+        (LinearRegression(), r"which predicts rewards.*drs\.policies\.Greedy\(drs\.models\.from_sklearn"),
+        (drs.models.Constant(1.0), r"Constant, which predicts rewards: .* drs\.policies\.Greedy\(model\)"),
+    )
+    for policy, hint in hints:
+        with pytest.raises(drs.PolicyError, match=f"policy 'new' is a {hint}" if "wrap" in hint else hint):
+            drs.evaluate(table, {"new": policy})
+
+
 def test_classes_are_matched_by_value(table):
     shuffled = np.array([2, 0, 1])
     X, y = frame(table, ["age"]), best_actions(table)

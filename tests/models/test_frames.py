@@ -127,6 +127,17 @@ def test_files(table, train, tmp_path):
     assert got == drs.evaluate(drs.Log(table, context=[]), drs.policies.Greedy(model))["ips"].value
 
 
+def test_the_action_may_have_another_name_than_in_the_fit(table, train, tmp_path):
+    model = from_sklearn(ENCODED_ACTION, columns=["land", "age"], action="feature").fit(drs.Log(train, context=[]))
+    ref = model.predict(table)
+    model.save(tmp_path / "model.skops")
+    same = drs.models.load(tmp_path / "model.skops")
+    assert (same.predict(table) == ref).all()
+    renamed = drs.Log(table.rename_columns({"action": "arm"}), context=[])
+    got = drs.evaluate(renamed, drs.policies.Uniform(), same)["dm"].value
+    assert got == pytest.approx(ref.mean(), rel=1e-9)
+
+
 @pytest.mark.parametrize("library", ["xgboost", "catboost"])
 @pytest.mark.parametrize("action", ["separate", "feature"])
 def test_other_libraries(table, train, library, action):
