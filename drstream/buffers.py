@@ -122,14 +122,16 @@ def store(values: Any, who: str, error: type[DrstreamError], block: Block, out: 
     """Check what a user's function returned for a block, (n, K), and store it as (K, n)."""
     try:
         found = as_matrix(values)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError, TypeError):  # text, or lists of different lengths
         raise error(f"{who} returned {_type_of(values)}, where numbers are needed") from None
     check_shape(found, (len(block), len(out)), who, error)
     out[:] = found.T
 
 
 def _type_of(values: Any) -> str:
-    return str(getattr(values, "type", None) or ", ".join(str(field.type) for field in values.schema))
+    if isinstance(values, pa.RecordBatch | pa.Table):
+        return ", ".join(str(field.type) for field in values.schema)
+    return str(getattr(values, "type", type(values).__name__))
 
 
 def as_matrix(values: Any) -> NDArray[Any]:

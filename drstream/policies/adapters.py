@@ -75,12 +75,12 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
 def _labels(values: Any, n: int) -> pa.Array | None:
     """Return what a function returned if it is a label for each of n events, else None."""
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        values = np.asarray(values) if not hasattr(values, "__arrow_array__") and np.ndim(values) == 1 else values
-        if np.ndim(values) != 1 or len(values) != n:
-            return None
         try:
-            values = pa.array(values, from_pandas=True)
-        except pa.ArrowException:
+            found = np.asarray(values)
+            values = pa.array(found, from_pandas=True) if found.shape == (n,) else found
+        except (pa.ArrowException, ValueError, TypeError):  # `store` says what is wrong
+            return None
+        if not isinstance(values, pa.Array):
             return None
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return values if len(values) == n and is_label(values.type) else None

@@ -230,6 +230,7 @@ def broken_at(k, value):
 
 
 BAD = {
+    "ragged": (lambda b: [[1.0, 0, 0], [1.0]] * (len(b) // 2), "returned list, where numbers are needed"),
     "shape": (lambda b: np.ones((2, 3)), r"returned an array of shape \(2, 3\) for \d+ events and 3 actions"),
     "one column": (lambda b: np.ones(len(b)), r"returned an array of shape \(\d+,\) for \d+ events and 3 actions"),
     "NaN": (broken_at(5, np.nan), "gives NaN among its probabilities at row 5"),
