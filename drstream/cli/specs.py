@@ -167,7 +167,8 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):
-        if Path(spec).suffix in MODEL_FILES or Path(spec).is_file():
+        misspelt = bool(rest) and bool(closest(kind, made))  # greedi:model.npz is no file of this name
+        if Path(spec).is_file() or (Path(spec).suffix in MODEL_FILES and not misspelt):
             return _learned(spec)
         if kind in learners():
             raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
