@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -140,11 +140,17 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
                 raise ModelError(f"from_sklearn: columns= has {name!r}, the log's {role}{hint}")
         self.feed = feed_of(log.source.schema, self.columns, self.estimator, "the reward model", ModelError)
         self.uses_context = uses_context(log, self.columns)
-        self.action_column = log.roles.action
+        self.action_column = log.roles.action or "action"
 
     @property
     def fitted(self) -> bool:
         return self.prefit or super().fitted
+
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        if self.prefit:
+            return list(self.estimator) if isinstance(self.estimator, Mapping) else None
+        return super().known_labels
 
     def require_fit(self) -> None:
         if not self.fitted and is_fitted(self.estimator):

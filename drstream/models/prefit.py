@@ -40,7 +40,7 @@ class Prefitted(RewardModel):
 
     def bind(self, log: Log) -> Self:
         bound: Self = super().bind(log)  # type: ignore[assignment]
-        bound.labels, bound.action_column = log.labels, log.roles.action
+        bound.labels, bound.action_column = log.labels, log.roles.action or ""
         if self.separate:
             _check_keys(self.estimator, log.labels)
             bound.estimators = [self.estimator[label] for label in log.labels]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +42,10 @@ class Greedy(FixedPolicy):
         self.n_actions = getattr(model, "n_actions", None)
         self.uses_context = getattr(model, "uses_context", True)
         self.columns = tuple(getattr(model, "columns", ())) if hasattr(model, "fill") else ()
+
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        return getattr(self.model, "known_labels", None)
 
     @property
     def fitted_on(self) -> Origin | None:
