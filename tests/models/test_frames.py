@@ -221,7 +221,9 @@ def test_an_estimator_for_each_action(table, train):
         ({"mail": fitted["mail"]}, "there is none for 'banner'"),
     ):
         with pytest.raises(drs.ModelError, match=message):
-            drs.evaluate(table, drs.policies.Uniform(), from_sklearn(wrong, prefit=True))
+            drs.evaluate(drs.Log(table, actions=ACTIONS), drs.policies.Uniform(), from_sklearn(wrong, prefit=True))
+    more = from_sklearn({**fitted, "post": fitted["mail"]}, prefit=True)  # an action that was never logged
+    assert set(drs.evaluate(drs.Log(table, context=[]), drs.policies.Greedy(more), more).labels) == {*ACTIONS, "post"}
 
 
 @pytest.mark.parametrize("separate", [False, True])
