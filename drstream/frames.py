@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, suggest
 from drstream.log import Block, Log
-from drstream.log.schema import is_string
+from drstream.log.schema import is_number, is_string
 
 BY_CATEGORY = ("lightgbm", "xgboost")  # libraries whose estimators refuse text, and take categories
 RECODES = (3, 1)  # the first version of XGBoost that stores the categories it was fitted on
@@ -63,10 +63,12 @@ class Feed:
     """What an estimator is given of a block: a frame of these columns. Picklable.
 
     categories  Columns that become categories.
+    missing     What replaces nulls and NaN, by column.
     """
 
     schema: pa.Schema
     categories: frozenset[str] = frozenset()
+    missing: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, block: Block) -> Any:
         return self.frame(record_batch(block, self.schema))
@@ -74,11 +76,14 @@ class Feed:
     def frame(self, columns: pa.RecordBatch | pa.Table) -> Any:
         """Return a pandas frame. Nulls become NaN or None, dictionaries become categories."""
         found = columns.to_pandas(ignore_metadata=True)
-        for field in columns.schema:
-            if pa.types.is_dictionary(field.type):  # of a slice, Arrow keeps the whole dictionary
-                found[field.name] = found[field.name].cat.remove_unused_categories()
-            elif field.name in self.categories:
-                found[field.name] = found[field.name].astype("category")
+        for name, value in self.missing.items():
+            if name in found:
+                found[name] = found[name].fillna(value)
+        for column in columns.schema:
+            if pa.types.is_dictionary(column.type):  # of a slice, Arrow keeps the whole dictionary
+                found[column.name] = found[column.name].cat.remove_unused_categories()
+            elif column.name in self.categories:
+                found[column.name] = found[column.name].astype("category")
         return found
 
     def constant(self, name: str, value: Any, rows: int) -> Any:
@@ -124,6 +129,15 @@ def _categories(estimator: Any, schema: pa.Schema) -> frozenset[str]:
         kinds = inner.get_booster().feature_types or []
         text.update(name for name, kind in zip(names, kinds, strict=False) if kind == "c")
     return frozenset(text)
+
+
+def feed_from(log: Log, columns: Sequence[str], estimator: Any, who: str, error: type[DrstreamError]) -> Feed:
+    """Say how an estimator is fed these columns of a log. For contexts, the log says what missing values become."""
+    feed = feed_of(log.source.schema, columns, estimator, who, error)
+    if not isinstance(log.missing, float):
+        return feed
+    contexts = [name for name in columns if name in log.roles.context and is_number(feed.schema.field(name).type)]
+    return replace(feed, missing=dict.fromkeys(contexts, log.missing))
 
 
 def uses_context(log: Log, columns: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from drstream import execution
 from drstream.buffers import answer, store
 from drstream.errors import ModelError, NoEventsError
 from drstream.execution import Workers
-from drstream.frames import Feed, feature_names, feed_of, named_columns, uses_context
+from drstream.frames import Feed, feature_names, feed_from, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
 from drstream.models.base import RewardModel
@@ -138,7 +138,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
             if name in self.columns:
                 hint = ': action="feature" adds it' if role == "action" else ", which no model may know"
                 raise ModelError(f"from_sklearn: columns= has {name!r}, the log's {role}{hint}")
-        self.feed = feed_of(log.source.schema, self.columns, self.estimator, "the reward model", ModelError)
+        self.feed = feed_from(log, self.columns, self.estimator, "the reward model", ModelError)
         self.uses_context = uses_context(log, self.columns)
         self.action_column = log.roles.action or "action"
 

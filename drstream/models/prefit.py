@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import answer, store
 from drstream.errors import ModelError
-from drstream.frames import Feed, feature_names, feed_of, uses_context
+from drstream.frames import Feed, feature_names, feed_from, uses_context
 from drstream.log import Block, Log
 from drstream.log.reader import describe_labels
 from drstream.models.base import RewardModel
@@ -77,7 +77,7 @@ class Prefitted(RewardModel):
                     "it on that column, too, or pass a mapping of labels to estimators, one for each action"
                 )
             )
-        return feed_of(log.source.schema, names, estimator, f"{WHO} {kind}", ModelError)
+        return feed_from(log, names, estimator, f"{WHO} {kind}", ModelError)
 
     def predict(self, X: Any) -> NDArray[Any]:
         raise ModelError("from_sklearn: with prefit=True, call predict of the estimator itself")

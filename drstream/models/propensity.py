@@ -11,7 +11,7 @@ import numpy as np
 from drstream.buffers import answer, invalid_probabilities, store
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
-from drstream.frames import Feed, feed_of, named_columns, uses_context
+from drstream.frames import Feed, feed_from, named_columns, uses_context
 from drstream.kernels.policies import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
@@ -158,7 +158,7 @@ class SklearnPropensity(PropensityModel):
         for name in (log.roles.action, log.roles.reward):
             if name in self.columns:
                 raise ModelError(f"Propensity.from_sklearn: columns= has {name!r}, which came after the logging policy")
-        self.feed = feed_of(log.source.schema, self.columns, self.estimator, "the propensity model", ModelError)
+        self.feed = feed_from(log, self.columns, self.estimator, "the propensity model", ModelError)
         self.uses_context = uses_context(log, self.columns)
 
     def bind(self, log: Log, name: str) -> Self:

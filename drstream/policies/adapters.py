@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from drstream.buffers import answer, store
 from drstream.errors import PolicyError
-from drstream.frames import Feed, by_label, feature_names, feed_of, named_columns, record_batch, stored, uses_context
+from drstream.frames import (
+    Feed,
+    by_label,
+    feature_names,
+    feed_from,
+    named_columns,
+    record_batch,
+    stored,
+    uses_context,
+)
 from drstream.kernels.scores import one_hot
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, nulls
@@ -131,9 +140,7 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
                     "prefit=True), and play its best action with drs.policies.Greedy(model)"
                 )
         bound.columns = names
-        bound.feed = feed_of(
-            log.source.schema, names, self.classifier, f"the classifier of policy {name!r}", PolicyError
-        )
+        bound.feed = feed_from(log, names, self.classifier, f"the classifier of policy {name!r}", PolicyError)
         bound.uses_context = uses_context(log, names)
         return bound
 

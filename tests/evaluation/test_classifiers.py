@@ -183,6 +183,9 @@ def test_nulls_in_contexts_are_bad_rows_and_elsewhere_are_not(table):
         drs.Log(table, context=["income"], on_bad_row="skip"), drs.policies.from_sklearn(classifier)
     ).skipped
     assert skipped == {"context is null": table["income"].null_count}
+    assert ips(drs.Log(table, context=["income"], missing="keep"), classifier) == pytest.approx(ref, rel=1e-9)
+    replaced = naive_ips(table, classifier.predict_proba(X.fillna({"income": 2.5})))
+    assert ips(drs.Log(table, context=["income"], missing=2.5), classifier) == pytest.approx(replaced, rel=1e-9)
 
 
 # What does not fit

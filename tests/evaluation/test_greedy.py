@@ -120,6 +120,22 @@ def test_a_warning_if_the_model_has_seen_the_events(log, epsilon):
         drs.evaluate(test, policy)
 
 
+def test_a_model_of_categories_brings_its_encoding():
+    """The other log has other categories, and its columns in another order."""
+    train, test = shop(ROWS, seed=1), shop(ROWS)
+    lands = pa.array(["DE" if x is None else "ES" if x == "FR" else x for x in test["land"].to_pylist()])
+    test = test.set_column(2, "land", lands)
+    train = train.set_column(2, "land", train["land"].fill_null("DE"))
+    model = drs.models.Ridge().fit(drs.Log(train, context=["land", "age"]))
+    rows = zip(lands.to_pylist(), test["age"].to_pylist(), strict=True)
+    X = [[*(land == known for known in ("AT", "DE", "FR", "IT")), age] for land, age in rows]
+    pi = naive(np.asarray(X, float) @ model.coef_.T + model.intercept_)
+    ref = drs.evaluate(with_numbers(test, pi=pi), drs.policies.Column("pi"))["ips"].value
+    with pytest.warns(drs.DrstreamWarning, match="have a category in 'land' that the reward model does not know"):
+        got = drs.evaluate(drs.Log(test, context=["age", "land"]), drs.policies.Greedy(model))["ips"].value
+    assert got == pytest.approx(ref, rel=1e-12)
+
+
 # Files
 
 
