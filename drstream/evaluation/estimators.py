@@ -72,6 +72,7 @@ class Weight:
     gradual     Whether a weight changes at most in proportion to p: if p grows or falls by a factor, the weight does so
                 by this factor or less. Then it is known what wrong propensities can do.
     power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
+    balanced    Whether p is the propensity of all loggers of the log together, Σ_j (n_j / n) p_j(a|x).
     """
 
     name: str
@@ -80,6 +81,7 @@ class Weight:
     fixed: tuple[float, ...] | None = None
     gradual: bool = False
     power: float = 0.0
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, str):
@@ -93,8 +95,13 @@ class Weight:
 
     @property
     def reduced(self) -> bool:
-        """Whether some weights are smaller than ν / p."""
-        return self != IMPORTANCE
+        """Whether some weights are made smaller than ν / p."""
+        return not self.plain and not self.balanced
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is ν / p, with the propensities that were logged."""
+        return self == IMPORTANCE
 
 
 IMPORTANCE = Weight("w", "importance", gradual=True)
@@ -103,6 +110,7 @@ SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 STABLE = Weight("wv", "importance", power=0.5)
 LEAST = Weight("wm", "importance", power=1.0)
+BALANCED = Weight("wb", "importance", balanced=True)
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
 SCORES: dict[str, dict[str, float | None]] = {
@@ -173,8 +181,11 @@ class Estimator:
 
     @property
     def has_score(self) -> bool:
-        """Whether an event has a score whose expectation is the value, as some intervals need."""
-        return self.score is not None and (self.weight is None or not self.weight.reduced)
+        """Whether an event has a score whose expectation is the value, as some intervals need.
+
+        With balanced weights, only the mean of all events has that expectation: those of one logger have another.
+        """
+        return self.score is not None and (self.weight is None or self.weight.plain)
 
     def score_coefficients(self, pivot: float) -> list[float] | None:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
@@ -227,7 +238,7 @@ def _second(name: str, term: str, weight: Weight, score: str | None = None, **mo
     return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
 
 
-def _ips(name: str, weight: Weight) -> Estimator:
+def _ips(name: str, weight: Weight, is_mean: bool = True) -> Estimator:
     return Estimator(
         name,
         ("weight", "centred"),
@@ -235,7 +246,19 @@ def _ips(name: str, weight: Weight) -> Estimator:
         lambda s: s.pivot * s.mean[0] + s.mean[1],
         lambda s: [s.pivot, 1.0],
         "reward",
-        is_mean=True,
+        is_mean=is_mean,
+    )
+
+
+def _snips(name: str, weight: Weight, is_ratio: bool = True) -> Estimator:
+    return Estimator(
+        name,
+        ("weight", "centred"),
+        weight,
+        lambda s: s.pivot + s.mean[1] / s.mean[0],
+        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+        "reward",
+        is_ratio=is_ratio,
     )
 
 
@@ -264,15 +287,7 @@ ALL: dict[str, Estimator] = {
     e.name: e
     for e in (
         _ips("ips", IMPORTANCE),
-        Estimator(
-            "snips",
-            ("weight", "centred"),
-            IMPORTANCE,
-            lambda s: s.pivot + s.mean[1] / s.mean[0],
-            lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
-            "reward",
-            is_ratio=True,
-        ),
+        _snips("snips", IMPORTANCE),
         _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
             "sndr",
@@ -300,6 +315,11 @@ ALL: dict[str, Estimator] = {
         _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
         _by_time("dr-stablevar", STABLE),  # Hadad et al. 2021, Zhan et al. 2021: see evaluation/adaptive.py
         _by_time("dr-minvar", LEAST),
+        # Agarwal, Basu, Schnabel, Joachims 2017. The variance is that of a sample stratified by logger, so neither its
+        # parts nor what wrong propensities do are known
+        _ips("balanced-ips", BALANCED, is_mean=False),
+        _snips("balanced-snips", BALANCED, is_ratio=False),
+        _second("balanced-dr", "robust", BALANCED, "robust", is_mean=False),
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
@@ -325,6 +345,7 @@ class Available:
     grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
+    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `_MESSAGES`
 
     def lacks(self, estimator: Estimator) -> str | None:
         """What an estimator needs that was not given, as a key of `_MESSAGES`, or None."""
@@ -336,6 +357,8 @@ class Available:
             return "propensities"
         if estimator.weight.power and not self.all_propensities:
             return "all propensities"
+        if estimator.weight.balanced and self.balance is not None:
+            return self.balance
         names = [name for name, _ in estimator.weight.parameters]
         given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
         return "parameters" if names and not given else None
@@ -405,6 +428,32 @@ def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
     )
 
 
+def _no_logger_propensities(estimator: Estimator, _: str) -> DrstreamError:
+    columns = phrase(
+        'logger="who", logger_propensities={"a": "p_a", "b": "p_b"}, where you open the log',
+        "--logger who --logger-propensities a=p_a,b=p_b",
+    )
+    return DrstreamError(
+        f"estimator {estimator.name!r} needs the propensities of all loggers, as logged: name the column of the "
+        f"loggers and a column for each, e.g. {columns}"
+    )
+
+
+def _no_balance_by_segment(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} weighs by the number of events that each logger has in the whole log, and a "
+        f"segment may have other shares: leave out {parameter('by')}, or evaluate one segment alone, with "
+        f"{parameter('filter')}"
+    )
+
+
+def _no_balance_of_a_sample(estimator: Estimator, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator.name!r} counts the events of each logger, which is not known for a down-sampled log: "
+        "use a log of all events, or other estimators"
+    )
+
+
 LIMITS = {
     "cap": "the largest weight",
     "floor": "the smallest propensity",
@@ -424,5 +473,8 @@ _MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
     "predictions": _no_predictions,
     "propensities": _no_propensities,
     "all propensities": _no_list_of_propensities,
+    "logger propensities": _no_logger_propensities,
+    "segments": _no_balance_by_segment,
+    "all rows": _no_balance_of_a_sample,
     "parameters": _no_parameters,
 }

@@ -14,6 +14,18 @@ PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
+SECRET = re.compile(r"(?i)([?&][^=&#\s]*(?:key|secret|token|sig|signature|password|credential)[^=&#\s]*=)[^&#\s]+")
+
+
+def without_secrets(text: str) -> str:
+    """Return text in which URIs hide passwords, and keys in their queries.
+
+    >>> without_secrets("s3://KEY:SECRET@bucket/log.parquet?secret_key=x&region=eu")
+    's3://***@bucket/log.parquet?secret_key=***&region=eu'
+    """
+    return SECRET.sub(r"\1***", re.sub(r"(\w://)(?:[^/@\s:]*:[^@\s]*|[^/@\s]+)@", r"\1***@", text))
+
+
 def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
     """Return the files that a name stands for. A directory stands for the data files in it.
 
