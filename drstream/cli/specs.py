@@ -263,8 +263,11 @@ def fitted_models(
     log: Log,
     how: Fitting,
     second_text: str | None = None,
-) -> tuple[dict[str, Any], Log]:
-    """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them."""
+) -> tuple[dict[str, Any], Log, bool]:
+    """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them.
+
+    Also return whether models were fitted here, on a share of the log.
+    """
     limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
     model = None if model_text is None else _model(model_text)
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
@@ -273,7 +276,8 @@ def fitted_models(
     second = None if second_text is None else _model(second_text)
     log = without_training_rows((model, propensity, second), log)
     waiting: list[Any] = [m for m in (model, propensity, second) if to_be_fitted(m)]
-    if waiting and how.crossfit is None:
+    fitted_here = bool(waiting) and how.crossfit is None
+    if fitted_here:
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
             if isinstance(one, Trained):
@@ -285,7 +289,37 @@ def fitted_models(
         told["second_model"] = second
     if how.crossfit is not None:
         told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
-    return told, log
+    return told, log, fitted_here
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which rows of the log a result leaves out, because models or policies were fitted on them."""
+
+    left: float  # share of the rows that the result is about
+    fit: Fitting | None  # how models were fitted here; None if all came from elsewhere
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what provenance says about it."""
+        if self.fit is None:
+            return {"held_out": 1 - self.left} if self.left < 1 else {}
+        about = {"share": self.fit.share, "seed": self.fit.seed, "cluster": self.fit.cluster}
+        return {"held_out": 1 - self.left, "fit": about}
+
+    def __str__(self) -> str:
+        about = f"the result is about the other {100 * self.left:.6g} %"
+        if self.fit is None:
+            why = "models or policies from files were fitted on them"
+            return f"{100 * (1 - self.left):.6g} % of the rows are held out, as {why}: {about}" if self.left < 1 else ""
+        by = "" if self.fit.cluster is None else f" by {self.fit.cluster}"
+        others = ", and rows that files were fitted on are held out, too" if self.left < 1 - self.fit.share else ""
+        on = f"models were fitted on {100 * self.fit.share:.6g} % of the rows (split{by} with seed {self.fit.seed})"
+        return f"{on}{others}: {about}"
+
+
+def held_out(whole: Log, used: Log, fit: Fitting | None) -> HeldOut:
+    """Return which share of a log is left for a result."""
+    return HeldOut(used.share / whole.share if whole.share else 0.0, fit)
 
 
 def without_training_rows(users: Iterable[Any], log: Log) -> Log:
