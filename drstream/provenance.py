@@ -35,7 +35,7 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
 
     usual = inspect.signature(run).parameters
     seeds = {name: describe(given[name]) for name in ("seed", "fold_seed") if name in given}
-    changed = {name: value for name, value in given.items() if name in usual and value is not usual[name].default}
+    changed = {name: value for name, value in given.items() if name in usual and _differs(value, usual[name].default)}
     return {
         "version": __version__,
         "run": run.__name__,
@@ -52,6 +52,11 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
             name: describe(value) for name, value in changed.items() if name not in NEVER and name not in ELSEWHERE
         },
     }
+
+
+def _differs(value: Any, default: Any) -> bool:
+    simple = isinstance(value, int | float | str)
+    return value is not default and not (simple and type(value) is type(default) and value == default)
 
 
 def _of_log(log: Log) -> dict[str, Any]:
