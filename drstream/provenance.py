@@ -23,13 +23,13 @@ NEVER = frozenset({"threads", "executor", "progress", "debug"})  # how the work 
 ELSEWHERE = frozenset({"log", "policies", "model", "propensity", "seed", "fold_seed", "on_bad_row"})
 
 
-def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, events: int) -> dict[str, Any]:
+def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, events: int | None) -> dict[str, Any]:
     """Describe a run.
 
     run     The function that was called, e.g. `drs.evaluate`.
     given   Its arguments by name. Those with their default value are left out.
     log     The log as it was used.
-    events  Number of events that were used.
+    events  Number of events that were used; None if they are not known yet.
     """
     from drstream import __version__
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from drstream.cli.comparing import check_gathered, differences, parse_pairs, with_differences
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     STOPPED,
@@ -218,7 +219,7 @@ def evaluate(
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
-    held = specs.held_out(whole, opened, fitting if fitted_here else None)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
     started = time.perf_counter()
     result = run(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     Action,
@@ -148,7 +149,7 @@ def plan(
     fitting = specs.Fitting(share, fit_seed, crossfit, cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
-    held = specs.held_out(whole, opened, fitting if fitted_here else None)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     result = run(
         opened,
         policies,

@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from drstream.replaying.comparison import Replays
 
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     INTERRUPTED,
@@ -157,7 +158,7 @@ def replay(
     fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
-    held = specs.held_out(whole, opened, fitting if fitted_here else None)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     started = time.perf_counter()
     try:
         result: Replays = run(

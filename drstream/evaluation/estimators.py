@@ -30,7 +30,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drstream.errors import DrstreamError, parameter, phrase, suggest
+from drstream.errors import DrstreamError, parameter, suggest
+from drstream.evaluation.lacking import MESSAGES, PARAMETERS, no_parameters
 
 if TYPE_CHECKING:
     from drstream.types import Floats
@@ -345,10 +346,10 @@ class Available:
     grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
-    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `_MESSAGES`
+    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `MESSAGES`
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given, as a key of `_MESSAGES`, or None."""
+        """What an estimator needs that was not given, as a key of `MESSAGES`, or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
@@ -361,7 +362,7 @@ class Available:
             return self.balance
         names = [name for name, _ in estimator.weight.parameters]
         given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
-        return "parameters" if names and not given else None
+        return PARAMETERS if names and not given else None
 
 
 def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:
@@ -382,7 +383,9 @@ def choose(names: Any, available: Available, no_propensities: str) -> list[Estim
             raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), ALL)}")
         _check_parameters(estimator.weight, available)
         if lacking := available.lacks(estimator):
-            raise _MESSAGES[lacking](estimator, no_propensities)
+            if lacking == PARAMETERS and estimator.weight is not None:
+                raise no_parameters(estimator.name, [name for name, _ in estimator.weight.parameters])
+            raise MESSAGES[lacking](estimator.name, no_propensities)
         if found.setdefault(estimator.name, estimator) is not estimator:
             raise DrstreamError(f"two estimators are called {estimator.name!r}: give one of them another name")
         weight = estimator.weight
@@ -399,82 +402,3 @@ def _check_parameters(weight: Weight | None, available: Available) -> None:
             assert weight is not None
             known = suggest(name, available.parameters)
             raise DrstreamError(f"weight {weight.name!r} has the parameter {name!r}, which evaluate has not: {known}")
-
-
-def _no_model(estimator: Estimator, _: str) -> DrstreamError:
-    model = phrase("drs.models.Ridge().fit(other_events)", "a file of drstream fit")
-    unfitted = f"{parameter('model', option='model')}{phrase('drs.models.Ridge()', ' ridge')}"
-    return DrstreamError(
-        f"estimator {estimator.name!r} needs a reward model: pass {parameter('model')}, e.g. {model}, or "
-        f"{unfitted} with {parameter('crossfit', 5)}"
-    )
-
-
-def _no_predictions(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
-        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
-    )
-
-
-def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
-    return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
-
-
-def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} needs the propensities of all actions, as logged: name their column of lists, "
-        f"or one column for each action, with {parameter('propensities')}{phrase(' where you open the log', '')}"
-    )
-
-
-def _no_logger_propensities(estimator: Estimator, _: str) -> DrstreamError:
-    columns = phrase(
-        'logger="who", logger_propensities={"a": "p_a", "b": "p_b"}, where you open the log',
-        "--logger who --logger-propensities a=p_a,b=p_b",
-    )
-    return DrstreamError(
-        f"estimator {estimator.name!r} needs the propensities of all loggers, as logged: name the column of the "
-        f"loggers and a column for each, e.g. {columns}"
-    )
-
-
-def _no_balance_by_segment(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} weighs by the number of events that each logger has in the whole log, and a "
-        f"segment may have other shares: leave out {parameter('by')}, or evaluate one segment alone, with "
-        f"{parameter('filter')}"
-    )
-
-
-def _no_balance_of_a_sample(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} counts the events of each logger, which is not known for a down-sampled log: "
-        "use a log of all events, or other estimators"
-    )
-
-
-LIMITS = {
-    "cap": "the largest weight",
-    "floor": "the smallest propensity",
-    "inflation": "a factor of the propensities",
-    "lambda_": "how large a weight may be before it counts less",
-}
-
-
-def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
-    assert estimator.weight is not None
-    wanted = " or ".join(f"{parameter(name)} ({LIMITS.get(name, name)})" for name, _ in estimator.weight.parameters)
-    return DrstreamError(f"estimator {estimator.name!r} needs a limit: pass {wanted}")
-
-
-_MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
-    "model": _no_model,
-    "predictions": _no_predictions,
-    "propensities": _no_propensities,
-    "all propensities": _no_list_of_propensities,
-    "logger propensities": _no_logger_propensities,
-    "segments": _no_balance_by_segment,
-    "all rows": _no_balance_of_a_sample,
-    "parameters": _no_parameters,
-}

@@ -95,6 +95,18 @@ def test_an_audit_and_a_forecast(log):
     assert json.loads(forecast.to_json())["provenance"] == forecast.provenance == of_table(forecast.to_arrow())
 
 
+def test_losses_and_files_of_models(log, tmp_path):
+    losses = drs.optimize.impute(log, drs.models.Ridge(), crossfit=2, fold_seed=5)
+    check(losses.provenance, log, "impute")
+    assert losses.provenance["seed"] == 5
+    losses.write(tmp_path / "losses.parquet")
+    assert of_table(losses.to_arrow()) == of_table(pq.read_table(tmp_path / "losses.parquet")) == losses.provenance
+    drs.models.Ridge().fit(log).save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        about = next(text for name in file.files if (text := str(file[name])).startswith("{"))
+    assert json.loads(about)["version"] == drs.__version__
+
+
 @pytest.mark.parametrize(
     ("uri", "shown"),
     [
