@@ -73,8 +73,8 @@ def stratified(whole: Sums, loggers: Sequence[Sums]) -> Sums:
     Given n_j, the number of events of logger j, the variance of a mean is Σ_j (n_j/n)² s_j²/n_j, with s_j² the variance
     among the events of logger j: balanced terms have other expectations for each logger, and those differences are no
     chance. The balanced mean is unbiased for any n_j, so this holds as well if chance decides on the logger of a row.
-    The pooled variance has these differences in it, so it is never smaller, up to n/(n-1). It stands in if a logger has
-    a single event, whose variance is unknown.
+    The pooled variance has these differences in it, so it is never smaller, up to n_j/(n_j-1). It stands in if a logger
+    has a single event, whose variance is unknown.
     """
     if any(one.n < 2 for one in loggers):
         return whole

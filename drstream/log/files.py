@@ -97,7 +97,7 @@ def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
             f"cannot read {path} as {kind}: it holds text. If it is CSV or JSON lines, write it as Parquet first: "
             f"drstream convert {path} {os.path.splitext(os.path.basename(path))[0]}.parquet"
         )
-    return LogError(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?")
+    return LogError(without_secrets(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?"))
 
 
 def _is_text(path: str) -> bool:

@@ -159,6 +159,9 @@ def _labels_like(labels: tuple[Any, ...], kind: pa.DataType) -> tuple[Any, ...]:
             raise LogError(
                 f"{parameter('logger_propensities')} names the logger {label!r}, but the column of loggers holds {kind}"
             ) from None
+    if len(set(found)) < len(found):
+        twice = next(label for label in found if found.count(label) > 1)
+        raise LogError(f"{parameter('logger_propensities')} names the logger {twice!r} more than once")
     return tuple(found)
 
 

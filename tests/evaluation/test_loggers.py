@@ -432,6 +432,7 @@ def test_bad_rows_are_an_error_or_skipped_and_counted(column, value, message, re
             {"logger": "day", "logger_propensities": {"x": "p_a"}},
             "names the logger 'x', but the column of loggers holds",
         ),
+        ({"logger": "day", "logger_propensities": {1: "p_a", "1": "p_b"}}, "names the logger 1 more than once"),
         ({"context": ["p_a"]}, "column 'p_a' is one of the propensities: it cannot have another role"),
         (
             {"logger": "day", "logger_propensities": None, "context": ["day"]},

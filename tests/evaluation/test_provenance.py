@@ -138,6 +138,14 @@ def test_a_uri_with_a_password_is_shown_nowhere(log, monkeypatch):
     with pytest.raises(drs.LogError, match=r"'s3://\*\*\*@bucket/a' is given twice"):
         drs.Log(["s3://KEY:SECRET@bucket/a"] * 2)
 
+    def fails(*_, **__):
+        raise OSError("Cannot parse URI: 's3://KEY:SECRET@bucket/a'")
+
+    monkeypatch.setattr(ds, "dataset", fails)
+    with pytest.raises(drs.LogError, match="Cannot parse URI") as error:
+        drs.Log("s3://KEY:SECRET@bucket/a")
+    assert "SECRET" not in str(error.value)
+
 
 class Mine:
     def probabilities(self, X):
