@@ -67,9 +67,9 @@ class Audit:
                 "level": self.level,
                 "findings": [finding.to_dict() for finding in self.findings],
                 "bad": self.bad,
-                "provenance": self.provenance,
                 "actions": self.actions.to_pylist(),
                 "blocks": None if self.blocks is None else self.blocks.to_pylist(),
+                "provenance": self.provenance,
             }
         )
 
