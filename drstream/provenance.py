@@ -65,13 +65,13 @@ def _of_log(log: Log) -> dict[str, Any]:
         "context": list(roles.context),
         "action": roles.action,
         "reward": list(roles.rewards) if roles.more_rewards else roles.reward,
-        "propensity": roles.propensity,
+        "propensity": roles.constant if roles.propensity is None else roles.propensity,
         "sample_rate": roles.sample_rate,
         "logger": roles.logger,
     }
     return {
         "log": without_secrets(log.source.name),
-        "rows": log.rows,
+        "rows": log.source_rows,
         "filter": None if log.filter is None else str(log.filter),
         "splits": [vars(split) for split in origin.splits],
         "before_row": origin.stop,

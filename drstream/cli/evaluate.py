@@ -206,9 +206,9 @@ def evaluate(
     from drstream.evaluation.evaluate import evaluate as run
 
     roles = context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities
-    of_loggers = {"logger": logger, "logger_propensities": parse_logger_propensities(logger_propensities)}
+    more: dict[str, Any] = {"logger": logger, "logger_propensities": parse_logger_propensities(logger_propensities)}
     coded = categorical, hashed, missing
-    whole = opened = open_log(log, *roles, coded=coded, filter=filter, exclude=exclude, **of_loggers)
+    whole = opened = open_log(log, *roles, coded=coded, filter=filter, exclude=exclude, **more)
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened)

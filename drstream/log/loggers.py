@@ -47,8 +47,11 @@ class Loggers:
     def all_columns(self) -> tuple[str, ...]:
         return self.column, *self.columns
 
-    def bad_rows(self, batch: pa.RecordBatch, propensity: str | None) -> Iterator[tuple[str, str, Bools]]:
-        """Yield each reason to leave rows out, with its column and those rows."""
+    def bad_rows(self, batch: pa.RecordBatch, propensity: str | float | None) -> Iterator[tuple[str, str, Bools]]:
+        """Yield each reason to leave rows out, with its column and those rows.
+
+        propensity  The column of the logged propensities, or that of every row.
+        """
         missing = nulls(batch.column(self.column))
         yield NULL, self.column, missing
         if not self.columns:
@@ -61,10 +64,11 @@ class Loggers:
         for name, bad in zip(self.columns, improper, strict=True):
             yield IMPROPER, name, bad
         if propensity is not None:
-            logged = floats_or_nan(batch.column(propensity))
+            by_column = isinstance(propensity, str)
+            logged = floats_or_nan(batch.column(propensity)) if by_column else np.full(batch.num_rows, propensity)
             of_own = found[np.maximum(own, 0), np.arange(batch.num_rows)]
             with np.errstate(invalid="ignore"):
-                yield DIFFERENT, propensity, ~(np.abs(of_own - logged) <= LOGGED * np.abs(logged))
+                yield DIFFERENT, self.column, ~(np.abs(of_own - logged) <= LOGGED * np.abs(logged))
 
     def mixture(self, batch: pa.RecordBatch) -> Floats:
         """Return Σ_j (n_j / n) p_j(a|x) of each event. Loggers are added one by one, so bits never change."""
@@ -177,16 +181,18 @@ def match_loggers(labels: tuple[Any, ...], columns: Sequence[str], column: str) 
     return labels
 
 
-def problem(loggers: Loggers, batch: pa.RecordBatch, propensity: str | None) -> tuple[str, int] | None:
+def problem(loggers: Loggers, batch: pa.RecordBatch, propensity: str | float | None) -> tuple[str, int] | None:
     """Return what is wrong with the first bad row, and which row it is; None if all is well."""
     for reason, column, bad in loggers.bad_rows(batch, propensity):
         if bad.any():
             i = int(np.argmax(bad))
-            return _say(loggers, reason, column, batch, i), i
+            return _say(loggers, reason, column, batch, i, propensity), i
     return None
 
 
-def _say(loggers: Loggers, reason: str, column: str, batch: pa.RecordBatch, i: int) -> str:
+def _say(
+    loggers: Loggers, reason: str, column: str, batch: pa.RecordBatch, i: int, propensity: str | float | None
+) -> str:
     value = batch.column(column)[i].as_py()
     if reason == NULL:
         return f"logger is null, column {column!r}"
@@ -195,12 +201,13 @@ def _say(loggers: Loggers, reason: str, column: str, batch: pa.RecordBatch, i: i
         return f"logger {value!r} is not among those of {parameter('logger_propensities')}: {near}"
     if reason == IMPROPER:
         return f"a logger's propensity must be in [0, 1]: got {value} in column {column!r}"
-    own = loggers.labels.index(_plain(batch.column(loggers.column))[i].as_py())
+    own = loggers.labels.index(value)
     of_own = batch.column(loggers.columns[own])[i].as_py()
-    return (
-        f"{reason}: got {value} in column {column!r}, and {of_own} in column {loggers.columns[own]!r} of logger "
-        f"{loggers.labels[own]!r}"
-    )
+    if isinstance(propensity, str):
+        logged = f"{batch.column(propensity)[i].as_py()} in column {propensity!r}"
+    else:
+        logged = f"{propensity:.6g} for every row"
+    return f"{reason}: got {logged}, and {of_own} in column {loggers.columns[own]!r} of logger {value!r}"
 
 
 def _plain(column: pa.Array) -> pa.Array:

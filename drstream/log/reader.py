@@ -220,7 +220,7 @@ class Reader:
         for name in self.clusters:
             yield "cluster is null", name, nulls(batch.column(name))
         if self.loggers is not None:
-            yield from self.loggers.bad_rows(batch, roles.propensity)
+            yield from self.loggers.bad_rows(batch, self._logged)
         if self.with_action and roles.action is not None:
             column = batch.column(roles.action)
             missing = nulls(column)
@@ -323,10 +323,15 @@ class Reader:
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
 
+    @property
+    def _logged(self) -> str | float | None:
+        """The column of the logged propensities, or that of every row."""
+        return self.constant if self.roles.propensity is None else self.roles.propensity
+
     def _mixture(self, batch: pa.RecordBatch, where: Where) -> Floats | None:
         """Return the propensities of all loggers together, or raise an error at the first bad row."""
         assert self.loggers is not None
-        if not self.skip_bad_rows and (found := problem_with_logger(self.loggers, batch, self.roles.propensity)):
+        if not self.skip_bad_rows and (found := problem_with_logger(self.loggers, batch, self._logged)):
             raise LogError(f"{found[0]}, at {where(found[1])}. {REMEDY}")
         return self.loggers.mixture(batch) if self.loggers.shares else None
 

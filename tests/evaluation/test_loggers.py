@@ -445,6 +445,14 @@ def test_wrong_roles(options, message):
         balanced_log(two_loggers(20), **options)
 
 
+def test_a_constant_propensity_must_be_that_of_each_rows_logger():
+    even = {"a": np.full(3, 1 / 3), "b": np.full(3, 1 / 3)}
+    result = evaluated(two_loggers(900, policies=even), ["ips", "balanced-ips"], log={"propensity": 1 / 3})
+    assert result["balanced-ips"].value == pytest.approx(result["ips"].value, rel=1e-12)
+    with pytest.raises(drs.LogError, match=r"differs from that of its logger: got 0\.333333 for every row"):
+        evaluated(two_loggers(50), log={"propensity": 1 / 3})
+
+
 def test_columns_for_another_number_of_loggers():
     with pytest.raises(
         drs.LogError, match=r"names 2 columns, and column 'day' has 7 loggers \(0, 1, 2, 3, 4, 5, ...\)"
