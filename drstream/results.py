@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -48,6 +49,15 @@ class Note(str):
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
         return str(self), self.kind
+
+
+def stamped(table: pa.Table, provenance: dict[str, Any], **more: Any) -> pa.Table:
+    """Return a table that says in the metadata of its schema, under b"drstream", what it was made from.
+
+    more  Other entries of the metadata, as JSON.
+    """
+    about = {**more, "drstream": provenance} if provenance else more
+    return table.replace_schema_metadata({key: json.dumps(value, default=str) for key, value in about.items()} or None)
 
 
 def plain(value: Any) -> Any:

@@ -60,8 +60,11 @@ def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type
 
 def _about(model: Trained) -> dict[str, Any]:
     """Return all that is saved except arrays and estimators."""
+    from drstream import __version__
+
     return {
         "format": FORMAT,
+        "version": __version__,
         "kind": type(model).__name__,
         "parameters": model.kept_parameters(),
         "labels": [label if isinstance(label, str) else int(label) for label in model.labels_],

@@ -27,6 +27,7 @@ from drstream.log.reader import ROW, exact
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
 from drstream.log.source import Part
+from drstream.provenance import provenance
 from drstream.types import Bools, Floats
 
 FIRST_ROWS = 1024  # rows that say how large times are
@@ -55,6 +56,7 @@ def audit(
     progress: Any = False,
 ) -> Audit:
     """See `Log.audit`."""
+    given = {"event_id": event_id, "time": time}
     schema = log.source.schema
     if log.roles.sample_rate is not None:
         raise LogError(
@@ -75,7 +77,7 @@ def audit(
         total.merge(tally)
     if not total.rows:
         raise LogError("the log is empty: there is no row to audit")
-    return finish(log, plan, total)
+    return finish(log, plan, total, provenance(audit, given, log, total.rows))
 
 
 def lenient(log: Log) -> Log:
@@ -194,7 +196,7 @@ def _add_times(
     tally.times.add(*clock.read(batch.column(clock.column)), sums, smallest)
 
 
-def finish(log: Log, plan: Plan, total: Tally) -> Audit:
+def finish(log: Log, plan: Plan, total: Tally, made_from: dict[str, Any] | None = None) -> Audit:
     """Make the result from the final state."""
     total.copies.settle()
     total.ids.settle()
@@ -215,4 +217,5 @@ def finish(log: Log, plan: Plan, total: Tally) -> Audit:
         actions=checks.actions(view),
         blocks=checks.blocks(view),
         bad={reason: {"count": bad.count, **bad.first.to_dict()} for reason, bad in total.bad.items()},
+        provenance=made_from,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from drstream.findings import LEVELS, OK, Finding, worst
-from drstream.results import plain
+from drstream.results import plain, stamped
 
 
 class Audit:
@@ -22,6 +22,8 @@ class Audit:
               its standard error and its z-score against 1.
     blocks    Arrow table with a row for each block of time; None without a column of times.
     bad       For each reason why rows cannot be used, their count, and file, row group, row and value of the first.
+    provenance
+              What the audit was made from: version, log, filter, parameters.
     """
 
     def __init__(
@@ -32,12 +34,14 @@ class Audit:
         actions: pa.Table,
         blocks: pa.Table | None,
         bad: dict[str, dict[str, Any]],
+        provenance: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.rows = rows
         self.findings = list(findings)
-        self.actions = actions
-        self.blocks = blocks
+        self.provenance = provenance or {}
+        self.actions = stamped(actions, self.provenance)
+        self.blocks = None if blocks is None else stamped(blocks, self.provenance)
         self.bad = bad
 
     @property
@@ -65,6 +69,7 @@ class Audit:
                 "bad": self.bad,
                 "actions": self.actions.to_pylist(),
                 "blocks": None if self.blocks is None else self.blocks.to_pylist(),
+                "provenance": self.provenance,
             }
         )
 

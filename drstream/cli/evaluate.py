@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from drstream.cli.comparing import check_gathered, differences, parse_pairs, with_differences
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     STOPPED,
@@ -22,6 +24,8 @@ from drstream.cli.options import (
     Filter,
     FoldSeed,
     HashedColumns,
+    Logger,
+    LoggerPropensities,
     LogPath,
     Missing,
     OnBadRow,
@@ -38,6 +42,7 @@ from drstream.cli.options import (
     numbers,
     open_log,
     parse_crossfit,
+    parse_logger_propensities,
     write_table,
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
@@ -134,6 +139,13 @@ def evaluate(
             help="Whether to gather what differences between policies need. By default, for up to 32 policies.",
         ),
     ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Two policies, as NEW,OLD: also show the value of the first minus that of the second, with a paired "
+            "interval. Repeat the option for more pairs."
+        ),
+    ] = None,
     precision: Precision = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show where the variance comes from, and the bias of a cap.")
@@ -179,6 +191,8 @@ def evaluate(
         ),
     ] = None,
     sample_rate: SampleRate = None,
+    logger: Logger = None,
+    logger_propensities: LoggerPropensities = None,
     actions: Actions = None,
     filter: Filter = None,
     exclude: Exclude = None,
@@ -191,30 +205,21 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        on_bad_row,
-        sample_rate,
-        propensities,
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    roles = context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities
+    more: dict[str, Any] = {"logger": logger, "logger_propensities": parse_logger_propensities(logger_propensities)}
+    coded = categorical, hashed, missing
+    whole = opened = open_log(log, *roles, coded=coded, filter=filter, exclude=exclude, **more)
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened)
+    compared = parse_pairs(compare, policies)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
-    models, opened = specs.fitted_models(*wanted, opened, fitting, second_model)
+    models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
     started = time.perf_counter()
     result = run(
@@ -233,13 +238,14 @@ def evaluate(
         propensity_error=propensity_error,
         constants=None if measured else _largest_constants(),
         by=_words(by),
-        pairs=pairs,
+        pairs=check_gathered(compared, pairs),
         precision=precision,
         explain=told,
         threads=threads,
         progress=True,
     )
     seconds = time.perf_counter() - started
+    result.provenance.update(held.to_dict())
     if output is not None:
         write_table(_all_rewards(result), output)
     left_out = getattr(models["model"], "skipped_", None)
@@ -248,14 +254,20 @@ def evaluate(
 
         typer.echo(f"bad rows skipped while the model was fitted: {reasons(left_out)}", err=True)
     if json:
-        typer.echo(result.to_json())
+        import json as js
+
+        typer.echo(js.dumps(with_differences(result, compared), indent=2, default=str))
     else:
-        from drstream.cli.tables import show, show_explanations
+        from drstream.cli.tables import show, show_differences, show_explanations
 
         for one in result.rewards.values():
             show(one)
+            if compared:
+                show_differences(differences(one, compared), one.confidence)
             if explain:
                 show_explanations(one)
+        if text := str(held):
+            typer.echo(text)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
     if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
         raise typer.Exit(STOPPED)

@@ -51,6 +51,17 @@ Propensities = Annotated[
         help="Column with lists of the probabilities of all actions, or a column for each action, separated by commas."
     ),
 ]
+Logger = Annotated[
+    str | None,
+    typer.Option(help="For a log of several logging policies: column that says which one logged a row."),
+]
+LoggerPropensities = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns with each logger's probability of the logged action, as LOGGER=COLUMN,LOGGER=COLUMN, or as "
+        "columns in the order of the sorted loggers. For the balanced estimators."
+    ),
+]
 SparseContext = Annotated[
     str | None,
     typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
@@ -134,12 +145,31 @@ def open_log(
     coded: Coded = (None, None, None),
     filter: str | None = None,
     exclude: list[str] | None = None,
+    **more: Any,
 ) -> Log:
+    """Open the log. `more` are parameters of `Log` as they are."""
     from drstream.log import Log
 
     given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities, coded=coded)
     given |= row_options(filter, exclude)
-    return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given)
+    return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given, **more)
+
+
+def parse_logger_propensities(text: str | None) -> dict[str, str] | list[str] | None:
+    """Parse --logger-propensities.
+
+    >>> parse_logger_propensities("random=p_0, bts=p_1"), parse_logger_propensities("p_0,p_1")
+    ({'random': 'p_0', 'bts': 'p_1'}, ['p_0', 'p_1'])
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return parts
+    pairs = [(logger.strip(), column.strip()) for logger, _, column in (part.rpartition("=") for part in parts)]
+    if not all(logger and column for logger, column in pairs) or len(dict(pairs)) < len(pairs):
+        raise LogError(f"--logger-propensities {text!r}: write LOGGER=COLUMN for each logger, separated by commas")
+    return dict(pairs)
 
 
 def log_options(

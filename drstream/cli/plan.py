@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     Action,
@@ -126,7 +127,7 @@ def plan(
     from drstream.cli import specs
     from drstream.planning.plan import plan as run
 
-    opened = open_log(
+    whole = opened = open_log(
         log,
         context,
         sparse,
@@ -146,7 +147,9 @@ def plan(
     opened = specs.without_training_rows(policies.values(), opened)
     share = fit if fit is not None else 0.5 if horizon is None else 0.2
     fitting = specs.Fitting(share, fit_seed, crossfit, cluster, fold_seed, threads)
-    models, opened = specs.fitted_models(model, propensity_model, inflation, propensity_floor, clamp, opened, fitting)
+    wanted = model, propensity_model, inflation, propensity_floor, clamp
+    models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     result = run(
         opened,
         policies,
@@ -167,6 +170,7 @@ def plan(
         seed=seed,
         threads=threads,
     )
+    result.provenance.update(held.to_dict())
     if output is not None:
         write_table(result.to_arrow(), output)
     if json:
@@ -175,3 +179,5 @@ def plan(
         from drstream.cli.tables import show_forecast
 
         show_forecast(result)
+        if text := str(held):
+            typer.echo(text)

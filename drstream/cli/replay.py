@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from drstream.replaying.comparison import Replays
 
+from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     INTERRUPTED,
@@ -129,7 +130,7 @@ def replay(
 
     levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
     targets = bias if bias == "auto" else numbers(bias, "--bias", more=", or auto")
-    opened = open_log(
+    whole = opened = open_log(
         log,
         context,
         sparse,
@@ -156,7 +157,8 @@ def replay(
     opened = specs.without_training_rows(policies.values(), opened)
     fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
-    models, opened = specs.fitted_models(*wanted, opened, fitting)
+    models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
+    held = held_out(whole, opened, fitting if fitted_here else None)
     started = time.perf_counter()
     try:
         result: Replays = run(
@@ -183,6 +185,7 @@ def replay(
         typer.echo("\n".join(getattr(stop, "__notes__", [])), err=True)
         raise
     seconds = time.perf_counter() - started
+    result.provenance.update(held.to_dict())
     if output is not None:
         write_table(result.to_arrow(), output)
     if curve is not None:
@@ -193,6 +196,8 @@ def replay(
         from drstream.cli.tables import show_replays
 
         show_replays(result)
+        if text := str(held):
+            typer.echo(text)
         events = max(one.events for one in result)
         typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
     if any(one.interrupted for one in result):

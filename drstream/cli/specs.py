@@ -281,8 +281,11 @@ def fitted_models(
     log: Log,
     how: Fitting,
     second_text: str | None = None,
-) -> tuple[dict[str, Any], Log]:
-    """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them."""
+) -> tuple[dict[str, Any], Log, bool]:
+    """Return the parameters of `evaluate` and `replay` about models, and the rows that are left for them.
+
+    Also return whether models were fitted here, on a share of the log.
+    """
     limits = {name: value for name, value in (("inflation", inflation), ("floor", floor)) if value is not None}
     model = None if model_text is None else _model(model_text)
     propensity = None if propensity_text is None else _propensity(propensity_text, limits)
@@ -291,7 +294,8 @@ def fitted_models(
     second = None if second_text is None else _model(second_text)
     log = without_training_rows((model, propensity, second), log)
     waiting: list[Any] = [m for m in (model, propensity, second) if to_be_fitted(m)]
-    if waiting and how.crossfit is None:
+    fitted_here = bool(waiting) and how.crossfit is None
+    if fitted_here:
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
             if isinstance(one, Trained):
@@ -303,7 +307,7 @@ def fitted_models(
         told["second_model"] = second
     if how.crossfit is not None:
         told |= {"crossfit": how.crossfit, "cluster": how.cluster, "fold_seed": how.fold_seed}
-    return told, log
+    return told, log, fitted_here
 
 
 def without_training_rows(users: Iterable[Any], log: Log) -> Log:

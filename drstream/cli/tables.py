@@ -86,8 +86,43 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         console.print(f"rows skipped: {reasons(result.skipped)}", highlight=False, markup=False)
     if result.by:
         _show_segments(result, console)
+    if result.loggers is not None:
+        _show_loggers(result, console)
     for finding in to_show(result.findings):
         console.print(str(finding), highlight=False, markup=False)
+
+
+def show_differences(rows: list[dict[str, Any]], confidence: float) -> None:
+    """Print differences between two policies."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in ("policy", "minus", "estimator", "difference", f"{100 * confidence:.6g} % interval"):
+        left = name in ("policy", "minus", "estimator")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for row in rows:
+        interval = "" if row["low"] != row["low"] else f"{row['low']:+.5f} .. {row['high']:+.5f}"
+        gain = "undefined" if row["value"] != row["value"] else f"{row['value']:+.5f}"
+        table.add_row(*map(Text, [row["policy"], row["other"], row["estimator"], gain, interval]))
+    _console().print(table)
+
+
+def _show_loggers(result: Evaluation, console: Console) -> None:
+    """Print the weights of each policy on the events of each logger."""
+    assert result.loggers is not None
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in ("policy", "logger", "rows", "share", "mean reward", "mean weight", "ess", "max w", "ips"):
+        table.add_column(name, justify="left" if name in ("policy", "logger") else "right", no_wrap=True)
+    for row in result.loggers.to_pylist():
+        cells = [row["policy"], str(row["logger"]), f"{row['rows']:,}", f"{row['share']:.1%}"]
+        cells += [_number(row["mean_reward"])]
+        known = row["max_weight"] == row["max_weight"]
+        weights = f"{row['mean_weight']:.4g} ± {row['mean_weight_stderr']:.2g}", _count(row["ess"])
+        cells += (
+            [*weights, f"{row['max_weight']:.4g}", f"{_number(row['value'])} ± {row['stderr']:.5f}"]
+            if known
+            else [""] * 4
+        )
+        table.add_row(*map(Text, cells))
+    console.print(table)
 
 
 def show_explanations(result: Evaluation) -> None:

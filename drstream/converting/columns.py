@@ -67,6 +67,7 @@ def _names(columns: Sequence[str] | str | None, schema: pa.Schema) -> list[str] 
 def _role_columns(roles: Roles) -> list[str]:
     """Return the columns of all roles but the context."""
     names = [roles.action, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities]
+    names += [roles.logger, *roles.logger_propensities]
     return [name for name in names if name is not None]
 
 

@@ -142,6 +142,7 @@ def _check_rounded(log: Log, layout: Layout) -> None:
     """Refuse a column of ids that would become the same: only roles that are computed with may be rounded."""
     roles = log.roles
     computed = {*roles.context, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities}
+    computed |= set(roles.logger_propensities)
     rounded = log.source.rounded if isinstance(log.source, TextSource) else {}
     name = next((name for name in layout.kept if name in rounded and name not in computed), None)
     if name is not None:

@@ -17,11 +17,11 @@ def segment_table(by: Sequence[str], rows: Sequence[tuple[Key, dict[str, Any]]])
     _add_q_values(found)
     table = pa.Table.from_pylist(found)
     for place, name in enumerate(by):
-        table = table.add_column(place, name, _array([key[place] for key, _ in rows]))
+        table = table.add_column(place, name, array_of([key[place] for key, _ in rows]))
     return table
 
 
-def _array(values: list[Any]) -> pa.Array:
+def array_of(values: list[Any]) -> pa.Array:
     """Return an array of one type. The pooled segment has text in every column."""
     kinds = {type(value) for value in values if value is not None}
     unsigned = any(isinstance(value, int) and value >= 1 << 63 for value in values)

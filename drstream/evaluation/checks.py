@@ -54,6 +54,7 @@ class Facts:
     estimated_propensities: bool = False
     propensity_error: float = 0.0  # how wrong propensities may be, as the caller said
     propensity_bias: Mapping[str, float] = field(default_factory=dict)  # what this can do to each estimate
+    weight: str = "weight"  # what the weights are called
 
     @property
     def z(self) -> float:
@@ -126,16 +127,18 @@ def mean_weight(facts: Facts) -> Finding | None:
     harmless = not abs(facts.z) > facts.far or abs(facts.mean_weight - 1) < HARMLESS
     if harmless and facts.mean_weight > 0:
         text = (
-            f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees with 1."
+            f"The mean {facts.weight} of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees "
+            "with 1."
         )
-        return _finding(OK, "mean weight", facts, facts.mean_weight, text)
+        return _finding(OK, f"mean {facts.weight}", facts, facts.mean_weight, text)
     whose = "the propensity model is" if facts.estimated_propensities else "the logged propensities are"
     return _finding(
         STOP if facts.wrong_weights else LOOK,
-        "mean weight",
+        f"mean {facts.weight}",
         facts,
         facts.mean_weight,
-        f"The mean weight of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
+        f"The mean {facts.weight} of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be "
+        "1.",
         f"Either {whose} wrong, or the policy's probabilities are, or the policy takes actions that the log lacks, or "
         "rare events with large weights are missing.",
         "Use logged propensities, or a better model of them."

@@ -30,7 +30,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drstream.errors import DrstreamError, parameter, phrase, suggest
+from drstream.errors import DrstreamError, parameter, suggest
+from drstream.evaluation.lacking import MESSAGES, PARAMETERS, no_parameters
 
 if TYPE_CHECKING:
     from drstream.types import Floats
@@ -72,6 +73,7 @@ class Weight:
     gradual     Whether a weight changes at most in proportion to p: if p grows or falls by a factor, the weight does so
                 by this factor or less. Then it is known what wrong propensities can do.
     power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
+    balanced    Whether p is the propensity of all loggers of the log together, Σ_j (n_j / n) p_j(a|x).
     """
 
     name: str
@@ -80,6 +82,7 @@ class Weight:
     fixed: tuple[float, ...] | None = None
     gradual: bool = False
     power: float = 0.0
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, str):
@@ -93,8 +96,13 @@ class Weight:
 
     @property
     def reduced(self) -> bool:
-        """Whether some weights are smaller than ν / p."""
-        return self != IMPORTANCE
+        """Whether some weights are made smaller than ν / p."""
+        return not self.plain and not self.balanced
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is ν / p, with the propensities that were logged."""
+        return self == IMPORTANCE
 
 
 IMPORTANCE = Weight("w", "importance", gradual=True)
@@ -103,6 +111,7 @@ SHRUNK = Weight("wo", "shrunk", (("lambda_", math.inf),), gradual=True)
 SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 STABLE = Weight("wv", "importance", power=0.5)
 LEAST = Weight("wm", "importance", power=1.0)
+BALANCED = Weight("wb", "importance", balanced=True)
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
 SCORES: dict[str, dict[str, float | None]] = {
@@ -173,8 +182,11 @@ class Estimator:
 
     @property
     def has_score(self) -> bool:
-        """Whether an event has a score whose expectation is the value, as some intervals need."""
-        return self.score is not None and (self.weight is None or not self.weight.reduced)
+        """Whether an event has a score whose expectation is the value, as some intervals need.
+
+        With balanced weights, only the mean of all events has that expectation: those of one logger have another.
+        """
+        return self.score is not None and (self.weight is None or self.weight.plain)
 
     def score_coefficients(self, pivot: float) -> list[float] | None:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
@@ -227,7 +239,7 @@ def _second(name: str, term: str, weight: Weight, score: str | None = None, **mo
     return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
 
 
-def _ips(name: str, weight: Weight) -> Estimator:
+def _ips(name: str, weight: Weight, is_mean: bool = True) -> Estimator:
     return Estimator(
         name,
         ("weight", "centred"),
@@ -235,7 +247,19 @@ def _ips(name: str, weight: Weight) -> Estimator:
         lambda s: s.pivot * s.mean[0] + s.mean[1],
         lambda s: [s.pivot, 1.0],
         "reward",
-        is_mean=True,
+        is_mean=is_mean,
+    )
+
+
+def _snips(name: str, weight: Weight, is_ratio: bool = True) -> Estimator:
+    return Estimator(
+        name,
+        ("weight", "centred"),
+        weight,
+        lambda s: s.pivot + s.mean[1] / s.mean[0],
+        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
+        "reward",
+        is_ratio=is_ratio,
     )
 
 
@@ -264,15 +288,7 @@ ALL: dict[str, Estimator] = {
     e.name: e
     for e in (
         _ips("ips", IMPORTANCE),
-        Estimator(
-            "snips",
-            ("weight", "centred"),
-            IMPORTANCE,
-            lambda s: s.pivot + s.mean[1] / s.mean[0],
-            lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
-            "reward",
-            is_ratio=True,
-        ),
+        _snips("snips", IMPORTANCE),
         _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
             "sndr",
@@ -300,6 +316,11 @@ ALL: dict[str, Estimator] = {
         _second("switch-dr", "robust", SWITCHED, "robust"),  # Wang, Agarwal, Dudík 2017
         _by_time("dr-stablevar", STABLE),  # Hadad et al. 2021, Zhan et al. 2021: see evaluation/adaptive.py
         _by_time("dr-minvar", LEAST),
+        # Agarwal, Basu, Schnabel, Joachims 2017. The variance is that of a sample stratified by logger, so neither its
+        # parts nor what wrong propensities do are known
+        _ips("balanced-ips", BALANCED, is_mean=False),
+        _snips("balanced-snips", BALANCED, is_ratio=False),
+        _second("balanced-dr", "robust", BALANCED, "robust", is_mean=False),
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
@@ -325,9 +346,10 @@ class Available:
     grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
+    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `MESSAGES`
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given, as a key of `_MESSAGES`, or None."""
+        """What an estimator needs that was not given, as a key of `MESSAGES`, or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
@@ -336,9 +358,11 @@ class Available:
             return "propensities"
         if estimator.weight.power and not self.all_propensities:
             return "all propensities"
+        if estimator.weight.balanced and self.balance is not None:
+            return self.balance
         names = [name for name, _ in estimator.weight.parameters]
         given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
-        return "parameters" if names and not given else None
+        return PARAMETERS if names and not given else None
 
 
 def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:
@@ -359,7 +383,9 @@ def choose(names: Any, available: Available, no_propensities: str) -> list[Estim
             raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), ALL)}")
         _check_parameters(estimator.weight, available)
         if lacking := available.lacks(estimator):
-            raise _MESSAGES[lacking](estimator, no_propensities)
+            if lacking == PARAMETERS and estimator.weight is not None:
+                raise no_parameters(estimator.name, [name for name, _ in estimator.weight.parameters])
+            raise MESSAGES[lacking](estimator.name, no_propensities)
         if found.setdefault(estimator.name, estimator) is not estimator:
             raise DrstreamError(f"two estimators are called {estimator.name!r}: give one of them another name")
         weight = estimator.weight
@@ -376,53 +402,3 @@ def _check_parameters(weight: Weight | None, available: Available) -> None:
             assert weight is not None
             known = suggest(name, available.parameters)
             raise DrstreamError(f"weight {weight.name!r} has the parameter {name!r}, which evaluate has not: {known}")
-
-
-def _no_model(estimator: Estimator, _: str) -> DrstreamError:
-    model = phrase("drs.models.Ridge().fit(other_events)", "a file of drstream fit")
-    unfitted = f"{parameter('model', option='model')}{phrase('drs.models.Ridge()', ' ridge')}"
-    return DrstreamError(
-        f"estimator {estimator.name!r} needs a reward model: pass {parameter('model')}, e.g. {model}, or "
-        f"{unfitted} with {parameter('crossfit', 5)}"
-    )
-
-
-def _no_predictions(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
-        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
-    )
-
-
-def _no_propensities(estimator: Estimator, why: str) -> DrstreamError:
-    return DrstreamError(f"estimator {estimator.name!r} needs propensities, {why}")
-
-
-def _no_list_of_propensities(estimator: Estimator, _: str) -> DrstreamError:
-    return DrstreamError(
-        f"estimator {estimator.name!r} needs the propensities of all actions, as logged: name their column of lists, "
-        f"or one column for each action, with {parameter('propensities')}{phrase(' where you open the log', '')}"
-    )
-
-
-LIMITS = {
-    "cap": "the largest weight",
-    "floor": "the smallest propensity",
-    "inflation": "a factor of the propensities",
-    "lambda_": "how large a weight may be before it counts less",
-}
-
-
-def _no_parameters(estimator: Estimator, _: str) -> DrstreamError:
-    assert estimator.weight is not None
-    wanted = " or ".join(f"{parameter(name)} ({LIMITS.get(name, name)})" for name, _ in estimator.weight.parameters)
-    return DrstreamError(f"estimator {estimator.name!r} needs a limit: pass {wanted}")
-
-
-_MESSAGES: dict[str, Callable[[Estimator, str], DrstreamError]] = {
-    "model": _no_model,
-    "predictions": _no_predictions,
-    "propensities": _no_propensities,
-    "all propensities": _no_list_of_propensities,
-    "parameters": _no_parameters,
-}

@@ -18,11 +18,11 @@ from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
-from drstream.evaluation.plan import Gather, Plan, make_plan
+from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
 from drstream.evaluation.settings import Settings
-from drstream.evaluation.sums import Group, Inspected, Overlap, Sums, joined, joined_stretches
+from drstream.evaluation.sums import Group, Inspected, Overlap, Sums, joined, joined_stretches, stratified
 from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms, note_batch
 from drstream.evaluation.totals import Totals, buckets_of
 from drstream.execution import Workers
@@ -30,6 +30,7 @@ from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
+from drstream.log.loggers import check_number as check_loggers
 from drstream.log.rows import Folds
 from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
@@ -37,6 +38,7 @@ from drstream.models.binding import ModelInputs, no_propensities, others_of
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
 from drstream.policies.base import as_policies
+from drstream.provenance import provenance
 from drstream.types import Ints
 
 
@@ -126,6 +128,7 @@ def evaluate(
     >>> result["always 1", "ips"].value
     0.5
     """
+    given = dict(locals())
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
@@ -141,7 +144,8 @@ def evaluate(
     forward = is_forward(crossfit) and any(map(to_be_fitted, several))
     of_all = bool(log.roles.propensities)
     by_grid = grids.chosen_by(auto)
-    available = registry.Available(model is not None, with_propensities, parameters, by_grid, of_all, forward)
+    inputs_given = model is not None, with_propensities, parameters, by_grid, of_all, forward, _balance(log, by)
+    available = registry.Available(*inputs_given)
     chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
@@ -171,20 +175,28 @@ def evaluate(
         )
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
-    reader = _reader(plans, log)
+    reader = count_loggers(_reader(plans, log), log, workers)
     for tallies in execution.run(partial(consume, plans, reader), log, reader.columns, workers):
         for total, tally in zip(totals, tallies, strict=True):
             total.merge(tally)
     if not totals[0].totals.count:
         left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
+    made_from = provenance(evaluate, given, log, totals[0].totals.count)
     found = {
-        reward: finish(plan, total, settings, chosen, auto, told, forward=is_forward(crossfit))
+        reward: finish(plan, total, settings, chosen, auto, told, made_from, forward=is_forward(crossfit))
         for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
     }
     first = found[log.roles.reward]
     first.rewards = found
     return first
+
+
+def _balance(log: Log, by: Any) -> str | None:
+    """What balanced weights lack."""
+    if not log.roles.logger_propensities:
+        return "logger propensities"
+    return "all rows" if log.roles.sample_rate is not None else "segments" if by else None
 
 
 def _model_for(model: Any, reward: str) -> Any:
@@ -276,11 +288,16 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
 
 
 def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
-    gather, segments = plan.gather, tally.segments
+    gather, loggers = plan.gather, plan.reader.loggers
     note_batch(plan.job, batch, tally)
     bucket = _buckets(batch) if gather.buckets else None
-    if segments is not None:
-        segments.begin(*segments_of(batch.columns, gather.by))
+    divided = []
+    if tally.segments is not None:
+        tally.segments.begin(*segments_of(batch.columns, gather.by))
+        divided.append(tally.segments)
+    if tally.loggers is not None and loggers is not None:
+        tally.loggers.begin(*segments_of(batch.columns, [loggers.column]))
+        divided.append(tally.loggers)
     for block in batch.blocks(plan.block_rows):
         execution.raise_if_stopped()
         events = block_terms(plan.job, block, space, tally)
@@ -288,12 +305,15 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
             events.bucket = bucket[block.start : block.stop]
         if gather.stretches:
             events.rows = block.rows
-        if segments is not None:
-            segments.divide(block.start, events)
+        for groups in divided:
+            groups.divide(block.start, events)
         tally.totals.add(events)
-    if segments is not None:
-        segments.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
-        check_number(len(segments.totals), gather.by, groups=gather.buckets or gather.stretches)
+    for groups in divided:
+        groups.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
+    if tally.segments is not None:
+        check_number(len(tally.segments.totals), gather.by, groups=gather.buckets or gather.stretches)
+    if tally.loggers is not None and loggers is not None:
+        check_loggers(len(tally.loggers.totals), loggers.column)
 
 
 def _buckets(batch: Batch) -> Ints:
@@ -308,6 +328,7 @@ def finish(
     chosen: list[Estimator],
     auto: str | None = None,
     told: Explain | None = None,
+    made_from: dict[str, Any] | None = None,
     *,
     forward: bool = False,
 ) -> Evaluation:
@@ -330,6 +351,7 @@ def finish(
         forward=forward,
         precision=job.precision,
         others=others_of(job.policies, job.models),
+        provenance=made_from or {},
     )
     segments = {}
     if tally.segments is not None:
@@ -338,7 +360,13 @@ def finish(
         unknown = replace(overlap, mass=np.full_like(tally.mass, np.nan))
         for key, totals in pooled(tally.segments.totals, plan.gather.by).items():
             segments[key] = _sums(plan, totals, no_counts, unknown)
-    return Evaluation(about, whole, plan.gather.by, segments)
+    loggers = {}
+    if tally.loggers is not None:
+        no_counts, unknown = np.full(tally.reduced.shape, -1), replace(overlap, mass=np.full_like(tally.mass, np.nan))
+        for key in sorted(tally.loggers.totals):
+            loggers[key[0]] = _sums(plan, tally.loggers.totals[key], no_counts, unknown)
+        whole = stratified(whole, list(loggers.values()))
+    return Evaluation(about, whole, plan.gather.by, segments, loggers=loggers)
 
 
 def _sums(plan: Plan, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drstream.evaluation.checks import Facts
-from drstream.evaluation.estimators import IMPORTANCE, Estimator
+from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Weight
 from drstream.evaluation.sums import Overlap, Sums
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
@@ -30,7 +30,8 @@ class Seen:
 def facts_of(seen: Seen, j: int, name: str) -> Facts:
     """The facts about policy j."""
     sums = seen.sums
-    kind = next((k for k, column in enumerate(sums.weights) if column == f"{IMPORTANCE.name}.weight"), None)
+    weight = weight_of(seen.estimators)
+    kind = next((k for k, column in enumerate(sums.weights) if column == f"{weight.name}.weight"), None)
     unlogged, actions = _unlogged(sums.overlap, seen.labels, j)
     known: dict[str, Any] = {
         "unlogged": unlogged,
@@ -39,6 +40,7 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         "propensity_error": seen.propensity_error,
         "propensity_bias": _propensity_bias(seen, j),
         "no_overlap": any(e.weight is not None and sums.without_overlap(j, e) for e in seen.estimators),
+        "weight": "balanced weight" if weight.balanced else "weight",
     }
     if kind is None:  # nothing is known about the weights ν / p
         return Facts(name, sums.n, **known)
@@ -58,13 +60,28 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         ess=sums.ess(j, kind),
         largest_share=largest / total if total > 0 else math.nan,
         thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
-        rewarded=_effective(rewarded, rewarded_squares),
-        unrewarded=_effective(*kinds[1]) if clicks else math.nan,
+        rewarded=effective(rewarded, rewarded_squares),
+        unrewarded=effective(*kinds[1]) if clicks else math.nan,
         large=squares / largest / largest if largest > 0 else math.nan,
         large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
         **known,
     )
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
+
+
+def weight_of(estimators: Sequence[Estimator]) -> Weight:
+    """The weight that facts are about: ν / p, unless only balanced weights are used."""
+    used = {e.weight.name for e in estimators if e.weight is not None}
+    return BALANCED if BALANCED.name in used and IMPORTANCE.name not in used else IMPORTANCE
+
+
+def balanced_facts(seen: Seen, j: int, name: str) -> Facts | None:
+    """What is known about the balanced weights of policy j; None if there are none, or the facts are about them."""
+    column = f"{BALANCED.name}.weight"
+    if column not in seen.sums.weights or weight_of(seen.estimators).balanced:
+        return None
+    mean = seen.sums.mean_weight(j, seen.sums.weights.index(column))
+    return Facts(name, seen.sums.n, mean.value, seen.stderr(mean), weight="balanced weight")
 
 
 def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
@@ -98,6 +115,6 @@ def _unlogged(overlap: Overlap, labels: Sequence[Any], j: int) -> tuple[float, l
     return float(mass[never].sum() / mass.sum()), actions
 
 
-def _effective(total: float, squares: float) -> float:
+def effective(total: float, squares: float) -> float:
     """The effective number of events whose weights have this sum, and this sum of squares."""
     return total / squares * total if squares > 0 else 0.0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from drstream import execution
 from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.estimators import Estimator
@@ -22,6 +24,7 @@ from drstream.kernels.terms import GIVEN
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.rows import Blocks
+from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
 from drstream.models.calibration import Calibration
 from drstream.moments import Layout
@@ -69,6 +72,10 @@ class Plan:
         job = self.job
         weights = np.array(job.weights, np.int64).reshape(-1, len(job.policies)).T
         return Shape(self.layout, np.ascontiguousarray(weights), self.gather.buckets, self.gather.stretches)
+
+    @cached_property
+    def shape_of_loggers(self) -> Shape:
+        return replace(self.shape, stretches=False)
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
         """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
@@ -125,6 +132,7 @@ class Plan:
             logged=np.zeros(job.n_actions, np.int64),
             calibration=Calibration(self.typical_reward),
             segments=Segments(self.shape, BATCH_ROWS) if self.gather.by else None,
+            loggers=None if self.reader.loggers is None else Segments(self.shape_of_loggers, BATCH_ROWS),
         )
 
 
@@ -162,8 +170,11 @@ def make_plan(
         cluster=gather.cluster,
         start=models.start,
         propensities=by_time,
+        loggers=True,
+        logger_propensities=any(e.weight is not None and e.weight.balanced for e in chosen),
     )
-    terms = Terms.of(chosen, parameters, gather.extra)
+    weighted = any(e.weight for e in chosen)
+    terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     if reader.with_context:
         kind = log.context_type if precision is None else np.dtype(precision)
@@ -188,6 +199,8 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
         return False
     if models.logger is not None or models.second is not None or isinstance(models.folds, Blocks):
         return False
+    if plan.reader.loggers is not None:  # sums by logger, and balanced weights
+        return False
     if any(group.with_extra or group.weight.power or group.code == GIVEN for group in job.terms.weighted):
         return False
     if models.model is not None and (stack is None or not stack.has_model):
@@ -196,6 +209,30 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
         return False
     # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
     return stack is None or (contexts == {stack.kind} and stack.rows > 1)
+
+
+def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
+    """Return the reader with the share of each logger in the events that it reads, if these have balanced weights.
+
+    This is a pass of its own. It reads the column of the loggers, and those that decide which rows are events: all of
+    them if bad rows are skipped.
+    """
+    loggers = reader.loggers
+    if loggers is None or not loggers.columns:
+        return reader
+    columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
+    counts: Counter[Any] = Counter()
+    for found in execution.run(partial(_count, reader), log, columns, workers, "counting loggers"):
+        counts.update(found)
+    return replace(reader, loggers=replace(loggers, shares=loggers.counted(counts)))
+
+
+def _count(reader: Reader, part: Part) -> Counter[Any]:
+    assert reader.loggers is not None
+    counts: Counter[Any] = Counter()
+    for batch in reader.rows(part):
+        counts.update(reader.loggers.counts(batch))
+    return counts
 
 
 def _groups(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:

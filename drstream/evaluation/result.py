@@ -15,11 +15,20 @@ from drstream import intervals
 from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
-from drstream.evaluation.checks import FEW_REWARDS, Facts, findings_of, reward_model, sampled_model, unknown_categories
+from drstream.evaluation.checks import (
+    FEW_REWARDS,
+    Facts,
+    findings_of,
+    mean_weight,
+    reward_model,
+    sampled_model,
+    unknown_categories,
+)
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
-from drstream.evaluation.facts import Seen, facts_of
+from drstream.evaluation.facts import Seen, balanced_facts, facts_of, weight_of
+from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
@@ -28,7 +37,7 @@ from drstream.intervals.freedman import Constant, constants_of, measured_constan
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
-from drstream.results import Estimate, ModelSummary, WithModels, plain
+from drstream.results import Estimate, ModelSummary, WithModels, plain, stamped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +63,7 @@ class About:
     forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
     precision: str = "float64"  # of scores, probabilities and predictions of linear policies and models
     others: dict[str, dict[str, int]] = field(default_factory=dict)  # events of unknown categories, by user and column
+    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 class Evaluation(WithModels):
@@ -65,11 +75,13 @@ class Evaluation(WithModels):
     baseline              Mean reward of the logging policy, with an interval.
     findings              What the result found out about itself.
     segments              The same estimates for each segment.
+    loggers               Weights and an estimate from the events of each logger.
     rewards               The evaluation of each reward, by its column.
     skipped               Number of rows that were left out, by reason.
     confidence            Confidence level of the intervals.
     precision             "float32" or "float64": the type of linear scores, and of what is computed for an action.
     r2, calibration       Quality of the reward model on the logged events.
+    provenance            What the result was made from: version, log, filter, seed, models, parameters.
     """
 
     def __init__(
@@ -79,6 +91,7 @@ class Evaluation(WithModels):
         by: Sequence[str] = (),
         segments: dict[tuple[Any, ...], Sums] | None = None,
         chosen_limits: dict[str, int] | None = None,
+        loggers: dict[Any, Sums] | None = None,
     ) -> None:
         self.policies = list(about.policies)
         self.labels = list(about.labels)  # empty if only probabilities of logged actions were needed
@@ -91,10 +104,12 @@ class Evaluation(WithModels):
         self.by = tuple(by)
         self.reward = about.reward
         self.rewards: dict[str, Evaluation] = {about.reward: self}
+        self.provenance = about.provenance
         self._about = about
         self._settings = about.settings
         self._sums = sums
         self._segments = segments or {}
+        self._loggers = loggers or {}
         auto = about.auto
         self._grids = {e.name: grids.grid_of(e, auto) for e in about.chosen if auto and e not in about.estimators}
         self._chosen_limits = self._choose_limits() if chosen_limits is None else chosen_limits
@@ -234,22 +249,47 @@ class Evaluation(WithModels):
 
     @cached_property
     def _facts(self) -> list[Facts]:
+        return [facts_of(self._seen, j, name) for j, name in enumerate(self.policies)]
+
+    @cached_property
+    def _seen(self) -> Seen:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        seen = Seen(self._sums, self.labels, self._stderr, *about)
-        return [facts_of(seen, j, name) for j, name in enumerate(self.policies)]
+        return Seen(self._sums, self.labels, self._stderr, *about)
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
         found = [finding for facts in self._facts for finding in findings_of(facts)]
-        found += [*self._about_intervals(), *self._about_constants(), *self._about_segments()]
+        found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
         found += unknown_categories(self._about.others, self.n)
         if self._sums.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
             about_model = reward_model(self.r2)
         return [*found, about_model] if about_model else found
+
+    def _about_loggers(self) -> list[Finding]:
+        """Say so if loggers lack overlap or disagree, or if balanced weights are wrong."""
+        balanced = [balanced_facts(self._seen, j, name) for j, name in enumerate(self.policies)]
+        found = [finding for facts in balanced if facts is not None and (finding := mean_weight(facts)) is not None]
+        plain = not weight_of(self._forms()).balanced
+        for policy in self.policies if self._loggers else ():
+            found += findings_about([row for row in self._of_loggers if row.policy == policy], plain=plain)
+        return found
+
+    @cached_property
+    def _of_loggers(self) -> list[OfLogger]:
+        return rows_of(self._loggers, self.policies, self._stderr)
+
+    @property
+    def loggers(self) -> pa.Table | None:
+        """One row for each policy and logger; None unless the log has several loggers (`logger=`).
+
+        It has the logger's number of rows, its share of all rows, its mean reward, the mean weight ν / p of its events,
+        which should be 1, their effective sample size and largest weight, and the IPS estimate from them alone.
+        """
+        return stamped(table_of(self._of_loggers), self.provenance) if self._loggers else None
 
     def _about_segments(self) -> list[Finding]:
         """Say so if segments have findings of their own. The table of segments has the level of each."""
@@ -326,7 +366,7 @@ class Evaluation(WithModels):
                 estimates = [self._estimate(self._sums.value(j, form), j, form) for form in grid.forms]
                 found = grids.rows(grid, self._sums, j, estimates, self._chosen_limits[name])
                 rows += [{"policy": policy, "estimator": name, **row} for row in found]
-        return pa.Table.from_pylist(rows)
+        return stamped(pa.Table.from_pylist(rows), self.provenance)
 
     # Segments
 
@@ -341,7 +381,7 @@ class Evaluation(WithModels):
         if not self.by:
             return None
         rows = [(key, row) for key in self._segments for row in self._evaluation_of(key)._segment_rows()]
-        return segment_table(self.by, rows)
+        return stamped(segment_table(self.by, rows), self.provenance)
 
     def _segment_rows(self) -> list[dict[str, Any]]:
         """Rows for the table of segments, if this is a segment."""
@@ -440,17 +480,18 @@ class Evaluation(WithModels):
 
     def to_arrow(self) -> pa.Table:
         """One row for each policy and estimator; baseline, findings and the like are in the schema's metadata."""
-        about = {key: json.dumps(value) for key, value in self._described().items()}
-        return pa.Table.from_pylist(self.rows()).replace_schema_metadata(about)
+        return stamped(pa.Table.from_pylist(self.rows()), self.provenance, **self._described())
 
     def to_pandas(self) -> pd.DataFrame:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        found = {**self._described(), "estimates": self.rows()}
+        found = {**self._described(), "provenance": self.provenance, "estimates": self.rows()}
         if self.by:
             assert self.segments is not None
             found["segments"] = self.segments.to_pylist()
+        if self.loggers is not None:
+            found["loggers"] = self.loggers.to_pylist()
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
         if any(method.says is not None for method in self._settings.named()):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drstream.errors import DrstreamError, parameter
-from drstream.evaluation.estimators import IMPORTANCE, Estimator, Sample
+from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
 
@@ -22,12 +22,25 @@ Place = list[int]  # of a policy's terms in a group
 class Group:
     """Means and co-moments of a group of variables: the reward, perhaps 1 / sample rate, and the same terms of every
     policy. Also their sums by bucket and by stretch, if these were gathered.
+
+    within  Co-moments about the means of each logger, for balanced weights: the variance of a mean is within / n².
     """
 
     means: Floats
     comoment: Floats
     buckets: Groups | None = None
     stretches: Groups | None = None
+    within: Floats | None = None
+
+    @property
+    def spread(self) -> Floats:
+        """The co-moments that tell how far means may be from their expectations."""
+        return self.comoment if self.within is None else self.within
+
+    def scaled(self, ratio: float) -> Group:
+        """The group over so many times as many events. Sums by bucket and by stretch are left out."""
+        within = None if self.within is None else self.within * ratio
+        return Group(self.means, self.comoment * ratio, within=within)
 
 
 def joined(parts: Sequence[Floats], shared: int) -> Floats:
@@ -52,6 +65,25 @@ def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | No
         return None
     sums = np.concatenate([known[0].sums, *(part.sums[:, shared:] for part in known[1:])], axis=1)
     return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
+
+
+def stratified(whole: Sums, loggers: Sequence[Sums]) -> Sums:
+    """The sums over all events, with co-moments within loggers for balanced weights.
+
+    Given n_j, the number of events of logger j, the variance of a mean is Σ_j (n_j/n)² s_j²/n_j, with s_j² the variance
+    among the events of logger j: balanced terms have other expectations for each logger, and those differences are no
+    chance. The balanced mean is unbiased for any n_j, so this holds as well if chance decides on the logger of a row.
+    The pooled variance has these differences in it, so it is never smaller, up to n_j/(n_j-1). It stands in if a logger
+    has a single event, whose variance is unknown.
+    """
+    if any(one.n < 2 for one in loggers):
+        return whole
+    groups = dict(whole.groups)
+    for terms, group in groups.items():
+        if f"{BALANCED.name}.weight" in terms:
+            parts = [one.groups[terms].comoment * (one.n / (one.n - 1)) for one in loggers]
+            groups[terms] = replace(group, within=np.sum(parts, axis=0) * ((whole.n - 1) / whole.n))
+    return replace(whole, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -102,7 +134,7 @@ class Sums:
         return replace(
             self,
             n=max(round(self.n * ratio), 1),
-            groups={terms: Group(group.means, group.comoment * ratio) for terms, group in self.groups.items()},
+            groups={terms: group.scaled(ratio) for terms, group in self.groups.items()},
             inspected=Inspected(
                 found.largest, found.thin * ratio, found.rewarded * ratio, found.rewarded_squares * ratio
             ),
@@ -184,9 +216,7 @@ class Sums:
     def _statistic(
         self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
-        return Statistic(
-            value, self.n, group.means, group.comoment, gradient, at, sides, group.buckets, group.stretches
-        )
+        return Statistic(value, self.n, group.means, group.spread, gradient, at, sides, group.buckets, group.stretches)
 
     def _mean_reward(self, means: Floats) -> Any:
         return means[0] / means[1] if self.down_sampled else means[0]

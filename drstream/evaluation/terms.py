@@ -13,7 +13,7 @@ import numpy as np
 from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.evaluation.adaptive import Overlaps
-from drstream.evaluation.estimators import EXTRA, PREDICTED, WITH_WEIGHT, Estimator, Weight
+from drstream.evaluation.estimators import EXTRA, IMPORTANCE, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.scoring import Group, Stack
 from drstream.evaluation.totals import Events, Segments, Totals
 from drstream.kernels import policies as observing
@@ -79,9 +79,14 @@ class Terms:
 
     @classmethod
     def of(
-        cls, chosen: Sequence[Estimator], parameters: dict[str, float | None], extra: frozenset[str] = frozenset()
+        cls,
+        chosen: Sequence[Estimator],
+        parameters: dict[str, float | None],
+        extra: frozenset[str] = frozenset(),
+        plain: bool = False,
     ) -> Terms:
-        wanted: dict[Weight, dict[str, None]] = {}
+        """The terms of estimators, perhaps with those that explain them, and with the `plain` weights ν / p."""
+        wanted: dict[Weight, dict[str, None]] = {IMPORTANCE: {"weight": None, "centred": None}} if plain else {}
         for estimator in chosen:
             if estimator.weight is not None:  # always a term: it gives the effective sample size
                 terms = wanted.setdefault(estimator.weight, {"weight": None})
@@ -138,6 +143,7 @@ class Tally:
     outside: dict[tuple[str, str | None], Outside] = field(default_factory=dict)  # by what, and policy
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
     segments: Segments | None = None
+    loggers: Segments | None = None  # by logger
 
     def note_outside(
         self, what: str, policy: str | None, values: Floats, low: float, high: float, block: Block
@@ -168,6 +174,8 @@ class Tally:
                 self.outside[key] = Outside(found.count, found.first, found.where)
         if self.segments is not None and later.segments is not None:
             self.segments.merge(later.segments)
+        if self.loggers is not None and later.loggers is not None:
+            self.loggers.merge(later.loggers)
 
 
 @dataclass(frozen=True)
@@ -319,11 +327,11 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
         _predict_again(models.second, job, block, space)
     _observe(job, block, space, tally, rhat)
     for k, (group, places) in enumerate(zip(job.terms.weighted, job.weights, strict=True)):
-        _weigh(job, group, places, block, space, p)
-        if group.reduced or job.bounds.max_weight is not None:
+        _weigh(job, group, places, block, space, block.mixture if group.weight.balanced else p)
+        if group.reduced or (job.bounds.max_weight is not None and not group.weight.balanced):
             _note_weights(job, group, k, block, space, p, tally)
         if group.with_extra or group.weight.power:
-            _finish_terms(job, group, places, block, space, p)
+            _finish_terms(job, group, places, block, space, p)  # those of balanced weights do not look at p
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight

@@ -72,11 +72,12 @@ def measured_constants(policy: str, method: str, constants: Sequence[str]) -> Fi
 def table(rows: Sequence[dict[str, Any]], given_the_model: str) -> list[str]:
     """Return the lines of a table of estimates."""
     width = max(len("policy"), *(len(row["policy"]) for row in rows))
-    lines = [f"  {'policy':<{width}}  {'estimator':<10} {'value':>10}  {'interval':<25} {'ess':>12}"]
+    wide = max(10, *(len(row["estimator"]) for row in rows))
+    lines = [f"  {'policy':<{width}}  {'estimator':<{wide}} {'value':>10}  {'interval':<25} {'ess':>12}"]
     for row in rows:
         interval = "" if math.isnan(row["low"]) else f"[{row['low']:.6g}, {row['high']:.6g}]"
         ess = "" if math.isnan(row["ess"]) else f"{row['ess']:,.0f}"
-        who = f"  {row['policy']:<{width}}  {row['estimator']:<10}"
+        who = f"  {row['policy']:<{width}}  {row['estimator']:<{wide}}"
         beside = "; ".join(filter(None, [given_the_model * (given_the_model in row["method"]), row["warning"]]))
         lines.append(f"{who} {row['value']:>10.6g}  {interval:<25} {ess:>12}  {beside}".rstrip())
     return lines

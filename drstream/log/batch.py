@@ -39,6 +39,7 @@ class Batch:
     row_weight: Floats | None = None  # number of rows that each row stands for, in a down-sampled log
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
+    mixture: Floats | None = None  # propensities of all loggers together, if they are read
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
     seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
@@ -93,6 +94,7 @@ class Batch:
             row_weight=None if self.row_weight is None else gathered(self.row_weight, places),
             more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
             propensities=None if self.propensities is None else gathered(self.propensities, places),
+            mixture=None if self.mixture is None else gathered(self.mixture, places),
             fold_starts=None,
             scratch={},
             seen={},
@@ -155,6 +157,12 @@ class Block:
         """The propensities (n, K) of all actions. The pass must read them."""
         assert self.batch.propensities is not None
         return self.batch.propensities[self.start : self.stop]
+
+    @property
+    def mixture(self) -> Floats:
+        """Propensities of all loggers together. The pass must read them."""
+        assert self.batch.mixture is not None
+        return self.batch.mixture[self.start : self.stop]
 
     @property
     def row_weight(self) -> Floats:

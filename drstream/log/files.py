@@ -15,6 +15,18 @@ TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNOREC
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
+SECRET = re.compile(r"(?i)([?&][^=&#\s]*(?:key|secret|token|sig|signature|password|credential)[^=&#\s]*=)[^&#\s]+")
+
+
+def without_secrets(text: str) -> str:
+    """Return text in which URIs hide passwords, and keys in their queries.
+
+    >>> without_secrets("s3://KEY:SECRET@bucket/log.parquet?secret_key=x&region=eu")
+    's3://***@bucket/log.parquet?secret_key=***&region=eu'
+    """
+    return SECRET.sub(r"\1***", re.sub(r"(\w://)(?:[^/@\s:]*:[^@\s]*|[^/@\s]+)@", r"\1***@", text))
+
+
 def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
     """Return the files that a name stands for. A directory stands for the data files in it.
 
@@ -87,7 +99,7 @@ def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
         return LogError(f"cannot read {path} as {kind}: it holds text. {_to_convert(path)}")
     if "://" not in path and os.path.isfile(path) and not os.path.getsize(path):
         return LogError(f"cannot read {path} as {kind}: it is empty, it has no bytes at all")
-    return LogError(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?")
+    return LogError(without_secrets(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?"))
 
 
 def _to_convert(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from drstream.log.contexts import PEEK_ROWS, Contexts
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
+from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.opening import open_source
 from drstream.log.propensities import width
 from drstream.log.reader import Reader, describe_labels, exact
@@ -68,6 +69,12 @@ class Log(Contexts):
     categorical Columns of the context whose integers or booleans are categories, too.
     missing     What to do with nulls and NaN in the context. "error" makes them bad rows. "keep" hands NaN to functions
                 and models that take it. A number is put in their place. With "keep" or a number, null is a category.
+    logger      For a log of several logging policies: the column that says which one logged a row. `evaluate` then
+                checks the weights of each.
+    logger_propensities
+                For each logger, the column with its probability of the logged action, also where another one logged: a
+                mapping of loggers to columns, or columns in the order of the sorted loggers. The balanced estimators
+                need them.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -97,6 +104,8 @@ class Log(Contexts):
         propensities: str | Sequence[str] | None = None,
         categorical: str | Sequence[str] | None = None,
         missing: Missing = ERROR,
+        logger: str | None = None,
+        logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -106,7 +115,8 @@ class Log(Contexts):
         self.source = open_source(source)
         schema = self.source.schema
         named = context, action, reward, propensity, sample_rate, propensities, categorical
-        self.roles = assign_roles(schema, *named, exclude)
+        of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
+        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:
             raise LogError(
@@ -136,6 +146,17 @@ class Log(Contexts):
         """The propensity of every row, if no column holds them."""
         constant = self.roles.constant
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
+
+    @cached_property
+    def loggers(self) -> tuple[Any, ...]:
+        """The logging policies of a log of several: those that `logger_propensities` names, else all, sorted."""
+        roles = self.roles
+        if roles.logger is None:
+            return ()
+        if self._loggers_given is not None:
+            return self._loggers_given
+        found = find_loggers(self.source, roles.logger)
+        return match_loggers(found, roles.logger_propensities, roles.logger) if roles.logger_propensities else found
 
     @cached_property
     def pivot(self) -> float:
@@ -300,7 +321,8 @@ class Log(Contexts):
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
-        return self._but(roles=replace(self.roles, propensity=None, propensities=(), constant=None))
+        without = {"propensity": None, "propensities": (), "constant": None, "logger_propensities": ()}
+        return self._but(roles=replace(self.roles, **without))  # type: ignore[arg-type]
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
@@ -381,11 +403,16 @@ class Log(Contexts):
         cluster: str | None = None,
         start: int = 0,
         propensities: bool = False,
+        loggers: bool = False,
+        logger_propensities: bool = False,
     ) -> Reader:
         """Return a reader of this log's parts that decodes only what is asked for.
 
         start         Events of earlier rows are left out, and counted.
         propensities  Reads those of all actions, too. Actions must be read.
+        loggers       Reads which policy logged each event, if the log has several.
+        logger_propensities
+                      Reads those of all loggers, too.
         """
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
@@ -409,7 +436,14 @@ class Log(Contexts):
             encoding=self.encoding if context and not self.reads_numbers else None,
             missing=self.missing,
             constant=self.constant_propensity,
+            loggers=self._read_loggers(logger_propensities) if loggers else None,
         )
+
+    def _read_loggers(self, propensities: bool) -> Loggers | None:
+        roles = self.roles
+        if roles.logger is None:
+            return None
+        return Loggers(roles.logger, self.loggers, roles.logger_propensities) if propensities else Loggers(roles.logger)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         named = [name for name in (self.roles.action, *self.roles.coded) if name is not None]
@@ -437,6 +471,8 @@ class Log(Contexts):
             lines[-1] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
         if roles.sample_rate is not None:
             lines.append(f"  sample rate {roles.sample_rate}")
+        if roles.logger is not None:
+            lines.append(f"  logger      {roles.logger}{self._about_loggers()}")
         if self.filter is not None:
             lines.append(f"  filter      {self.filter_text or self.filter}")
         if self._stop is not None:
@@ -474,6 +510,13 @@ class Log(Contexts):
         if roles.constant is not None:
             return f"{roles.constant:.6g} in every row"
         return "none" if roles.propensity is None else roles.propensity
+
+    def _about_loggers(self) -> str:
+        columns = self.roles.logger_propensities
+        if not columns or not ("loggers" in self.__dict__ or self._loggers_given or self.source_rows is not None):
+            return f"; propensities of each: {', '.join(columns)}" if columns else ""
+        pairs = [f"{name} of {label!r}" for label, name in zip(self.loggers, columns, strict=True)]
+        return f"; propensities {', '.join(_abridged(pairs))}"
 
 
 def as_log(source: Any, *, propensities: bool = True) -> Log:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import LogError, MissingFileError
-from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
+from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable, without_secrets
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
@@ -38,7 +38,7 @@ def open_source(source: Any) -> Source:
 
 
 def _open_paths(*names: str) -> Source:
-    name = names[0] if len(names) == 1 else f"{len(names)} paths"
+    name = without_secrets(names[0]) if len(names) == 1 else f"{len(names)} paths"
     paths = [path for n in names for path in expand(n)]
     check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
@@ -50,7 +50,7 @@ def _open_paths(*names: str) -> Source:
         target: Any = paths[0] if len(paths) == 1 else paths
         return ParquetSource(ds.dataset(target, format="parquet", partitioning="hive"), name)
     except FileNotFoundError as error:
-        raise MissingFileError(f"no such file: {arrow_says(error)}") from None
+        raise MissingFileError(f"no such file: {without_secrets(arrow_says(error))}") from None
     except (pa.ArrowException, OSError) as error:
         raise unreadable(name, error) from None
 
@@ -62,7 +62,8 @@ def check_no_file_twice(paths: list[str]) -> None:
         real = path if "://" in path else os.path.realpath(path)
         if real in seen:
             names = "" if path == seen[real] else f", as {seen[real]!r} and as {path!r}"
-            raise LogError(f"the file {real!r} is given twice{names}: its events would count twice. Give it once")
+            twice = f"the file {real!r} is given twice{names}: its events would count twice. Give it once"
+            raise LogError(without_secrets(twice))
         seen[real] = path
 
 

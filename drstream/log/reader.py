@@ -24,6 +24,8 @@ from drstream.log.batch import ROWS, Batch, Block, Context
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
 from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
 from drstream.log.files import arrow_says
+from drstream.log.loggers import Loggers
+from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
@@ -64,6 +66,7 @@ class Reader:
     encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
     missing: Missing = ERROR  # what happens to missing values in contexts
     constant: float | None = None  # the propensity of every row, if no column holds them
+    loggers: Loggers | None = None  # how to read which policy logged an event; None: it is not read
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -76,6 +79,8 @@ class Reader:
             names.append(roles.propensity)
         if self.all_propensities:
             names.extend(roles.propensities)
+        if self.loggers is not None:
+            names.extend(self.loggers.all_columns)
         if self.with_action and roles.action is not None:
             names.append(roles.action)
         if self.with_context:
@@ -109,6 +114,18 @@ class Reader:
     def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
         """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
         return self._views(batch if good.all() else batch.filter(pa.array(good)), part, 0)
+
+    def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the part's events. If bad rows are an error, they may be among them, and are no error yet.
+
+        Then `choosing` are all columns that the part must have.
+        """
+        return self._select(part, Counter())
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The columns that decide which rows are events."""
+        return self.columns if self.skip_bad_rows else tuple(dict.fromkeys([*self.filter_columns, *self.clusters]))
 
     def _select(self, part: Part, skipped: Counter[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches without the rows that the filter, the splits or a bad value exclude."""
@@ -202,6 +219,8 @@ class Reader:
             yield "propensity is not in (0, 1]", roles.propensity, ~((values > 0) & (values <= 1))
         for name in self.clusters:
             yield "cluster is null", name, nulls(batch.column(name))
+        if self.loggers is not None:
+            yield from self.loggers.bad_rows(batch, self._logged)
         if self.with_action and roles.action is not None:
             column = batch.column(roles.action)
             missing = nulls(column)
@@ -279,12 +298,14 @@ class Reader:
                     check_finite(values, name, where, nan=self.missing == KEEP)
                 columns.append(values)
             context = columns[0] if roles.listed else columns
-        extra = batch.select(list(self.extra))
+        logger = [] if self.loggers is None or self.loggers.column in self.extra else [self.loggers.column]
+        extra = batch.select([*self.extra, *logger])
         fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
         keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
         events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed)
+        mixture = None if self.loggers is None else self._mixture(batch, where)
+        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed, mixture)
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -301,6 +322,18 @@ class Reader:
             i = int(np.argmax(bad))
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
+
+    @property
+    def _logged(self) -> str | float | None:
+        """The column of the logged propensities, or that of every row."""
+        return self.constant if self.roles.propensity is None else self.roles.propensity
+
+    def _mixture(self, batch: pa.RecordBatch, where: Where) -> Floats | None:
+        """Return the propensities of all loggers together, or raise an error at the first bad row."""
+        assert self.loggers is not None
+        if not self.skip_bad_rows and (found := problem_with_logger(self.loggers, batch, self._logged)):
+            raise LogError(f"{found[0]}, at {where(found[1])}. {REMEDY}")
+        return self.loggers.mixture(batch) if self.loggers.shares else None
 
     def _propensities(self, batch: pa.RecordBatch, action: Any, propensity: Floats, where: Where) -> Floats:
         """Return the propensities of all actions (n, K), or raise an error at the first bad row."""

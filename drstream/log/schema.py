@@ -57,6 +57,8 @@ class Roles:
     starred: bool = False  # whether context="*" chose columns
     categories: tuple[str, ...] = ()  # columns of the context that are one-hot encoded
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
+    logger: str | None = None  # which policy logged a row, in a log of several
+    logger_propensities: tuple[str, ...] = ()  # of the logged action, a column for each logger
 
     @property
     def coded(self) -> tuple[str, ...]:
@@ -82,20 +84,25 @@ def assign_roles(
     propensities: str | Sequence[str] | None = None,
     categorical: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
+    logger: str | None = None,
+    logger_propensities: tuple[str, ...] = (),
 ) -> Roles:
-    """Find each role's column and check its type."""
+    """Find each role's column and check its type. `loggers.py` has checked those of loggers."""
     of_all = _propensities(schema, propensities)
     context = stored_sparse(schema) or context if context is FIND else context
     named, hashed = separate(context)
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
-    roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, of_all, exclude)
+    more = *of_all, *([] if logger is None else [logger]), *logger_propensities
+    roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
     roles = replace(roles, constant=constant)
-    for name in of_all:
+    for name in more:
         if name in (*roles.context, roles.action, *roles.rewards):
-            raise LogError(f"column {name!r} is one of the propensities: it cannot have another role")
+            what = "the logger" if name == logger else "one of the propensities"
+            raise LogError(f"column {name!r} is {what}: it cannot have another role")
     categories = choose_categories(schema, roles.context, hashed, categorical)
     roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
+    roles = replace(roles, logger=logger, logger_propensities=logger_propensities)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:
@@ -143,7 +150,7 @@ def _assign(
     more_rewards: tuple[str, ...],
     propensity: str | Find | None,
     sample_rate: str | None,
-    propensities: tuple[str, ...],
+    more: tuple[str, ...],
     exclude: str | Sequence[str] | None,
 ) -> Roles:
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
@@ -156,7 +163,7 @@ def _assign(
     _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
     if propensity is not None:
         _check(schema, found["propensity"], "propensity", is_number, "numbers")
-    taken = {*found.values(), *more_rewards, *propensities}
+    taken = {*found.values(), *more_rewards, *more}
     if sample_rate is not None:
         require_column(schema, sample_rate, "sample_rate")
         _check(schema, sample_rate, "sample_rate", is_number, "numbers")

@@ -26,6 +26,8 @@ from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import is_forward
+from drstream.provenance import provenance
+from drstream.results import stamped
 from drstream.storage import atomic_path
 from drstream.types import Floats, Ints
 
@@ -85,6 +87,7 @@ class Losses:
     def __init__(self, log: Log, reader: Reader, completion: Completion, models_of: tuple[Origin, ...] = ()) -> None:
         self.log, self.reader, self.completion = log, reader, completion
         self.models_of = models_of  # events that the models were fitted on
+        self.provenance: dict[str, Any] = {}  # version, log, filter, seed, models, parameters
         self.skipped_: dict[str, int] = {}  # bad rows that were left out in the last pass, by reason
 
     @property
@@ -94,7 +97,9 @@ class Losses:
 
     def as_costs(self) -> Losses:
         """The losses as costs."""
-        return Losses(self.log, self.reader, replace(self.completion, sign=SIGNS["costs"]), self.models_of)
+        found = Losses(self.log, self.reader, replace(self.completion, sign=SIGNS["costs"]), self.models_of)
+        found.provenance = self.provenance
+        return found
 
     @classmethod
     def known(cls, X: Any, costs: Any) -> Losses:
@@ -169,7 +174,8 @@ class Losses:
 
     @property
     def _schema(self) -> pa.Schema:
-        return pa.schema({"row": pa.int64(), "losses": pa.list_(pa.float64(), self.completion.n_actions)})
+        columns = {"row": pa.int64(), "losses": pa.list_(pa.float64(), self.completion.n_actions)}
+        return stamped(pa.schema(columns).empty_table(), self.provenance).schema
 
     def _record_batch(self, batch: Completed) -> pa.RecordBatch:
         losses = pa.FixedSizeListArray.from_arrays(pa.array(batch.losses.reshape(-1)), self.completion.n_actions)
@@ -212,11 +218,14 @@ def impute(
     array([[4., 0.],
            [0., 1.]])
     """
+    given = dict(locals())
     if losses not in SIGNS:
         raise DrstreamError(f"losses={losses!r}: {suggest(str(losses), SIGNS)}")
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     refuse_forward(inputs)
-    return _make(log, inputs, SIGNS[losses], estimator, Workers.of(threads, executor, progress))
+    made = _make(log, inputs, SIGNS[losses], estimator, Workers.of(threads, executor, progress))
+    made.provenance = provenance(impute, given, made.log, None)
+    return made
 
 
 def _make(log: Any, inputs: ModelInputs, sign: float, estimator: str | None, workers: Workers) -> Losses:

@@ -109,7 +109,7 @@ def influences(plan: Plan, sums: Sums, estimators: Sequence[Estimator]) -> list[
                     weighted[predicted] -= slope
                     context[predicted] += slope
             constant = -float(statistic.gradient @ statistic.means)
-            plain = estimator.weight is None or not estimator.weight.reduced
+            plain = estimator.weight is None or estimator.weight.plain
             found.append(Influence(policy.name, estimator.name, plain, weighted, context, constant))
     return found
 

@@ -25,6 +25,7 @@ from drstream.planning.simulation import simulate
 from drstream.planning.widths import check_intervals, forecast_widths
 from drstream.policies.base import FixedPolicy
 from drstream.policies.online import Fixed, as_online
+from drstream.provenance import provenance
 from drstream.replaying.options import LONGEST, Levels, ReplayOptions, listed
 from drstream.results import Note
 
@@ -82,6 +83,7 @@ def plan(
     >>> bool(abs(width / (result.high - result.low) - 1) < 0.2)
     True
     """
+    given = dict(locals())
     share = check_share(sample)
     if horizon is not None:
         horizon = whole("horizon", horizon, 1, LONGEST, error=DrstreamError)
@@ -148,6 +150,7 @@ def plan(
         horizon=steps if replayed else None,
         confidence=confidence,
         notes=notes,
+        provenance=provenance(plan, given, log, events),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream.errors import suggest
-from drstream.results import Note, plain
+from drstream.results import Note, plain, stamped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,6 +107,7 @@ class Forecast:
     horizon                     Number of steps of a replicate; None if nothing was replayed.
     confidence                  Confidence level of the intervals.
     notes                       Warnings and remarks. Each has a kind.
+    provenance                  What it was made from: version, log, filter, seed, models, parameters.
     """
 
     def __init__(
@@ -120,12 +121,14 @@ class Forecast:
         horizon: int | None,
         confidence: float,
         notes: Sequence[Note],
+        provenance: dict[str, Any] | None = None,
     ) -> None:
         self.rows, self.events = rows, round(events)
         self.sample_rows, self.sample_events = sample_rows, sample_events
         self.widths, self.replays = list(widths), list(replays)
         self.horizon, self.confidence = horizon, confidence
         self.notes = list(notes)
+        self.provenance = provenance or {}
 
     def __getitem__(self, key: tuple[str, str] | str) -> Width:
         """The forecast of (policy, estimator). With a single policy, the estimator is enough."""
@@ -151,7 +154,7 @@ class Forecast:
         names = {"run": pa.string(), **_columns(Width), **_columns(Simulation)}
         rows = [{"run": "evaluate", **asdict(one)} for one in self.widths]
         rows += [{"run": "replay", **asdict(one)} for one in self.replays]
-        return pa.Table.from_pylist(rows, schema=pa.schema(names))
+        return stamped(pa.Table.from_pylist(rows, schema=pa.schema(names)), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
         return self.to_arrow().to_pandas()
@@ -168,6 +171,7 @@ class Forecast:
                 "evaluate": [asdict(one) for one in self.widths],
                 "replay": [asdict(one) for one in self.replays],
                 "notes": self.notes,
+                "provenance": self.provenance,
             }
         )
 

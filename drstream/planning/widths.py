@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.evaluate import evaluate
-from drstream.evaluation.plan import make_plan
+from drstream.evaluation.plan import count_loggers, make_plan
 from drstream.evaluation.result import Evaluation
 from drstream.execution import Workers
 from drstream.intervals import methods
@@ -118,4 +119,5 @@ def _explored(
     chosen = list(result._about.chosen)
     limits = {name: options[name] for name in ("cap", "floor", "lambda_")}
     plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers)
+    plan = replace(plan, reader=count_loggers(plan.reader, sample.log, workers))
     return explore(sample.log, plan, influences(plan, result._sums, chosen), workers)

@@ -15,7 +15,7 @@ from drstream.errors import suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
-from drstream.results import Estimate, Note
+from drstream.results import Estimate, Note, stamped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +33,11 @@ class Replays:
         self.policies = list(dict.fromkeys(run.policy for run in self.runs))
         self.levels = list(dict.fromkeys(run.level_value for run in self.runs))  # of bias, or of q
         self.seeds = list(dict.fromkeys(run.seed for run in self.runs))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What the results were made from: version, log, filter, seeds, models, parameters."""
+        return self.runs[0].provenance
 
     @property
     def _level(self) -> str:
@@ -91,13 +96,16 @@ class Replays:
 
     def to_arrow(self) -> pa.Table:
         """One row for each simulation."""
-        return pa.Table.from_pylist(self.rows())
+        return stamped(pa.Table.from_pylist(self.rows()), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"runs": [run.to_dict() for run in self.runs]}
+        found = [run.to_dict() for run in self.runs]
+        for run in found:
+            run.pop("provenance")  # that of all runs
+        return {"provenance": self.provenance, "runs": found}
 
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_dict(), indent=indent)
@@ -141,7 +149,7 @@ class Replays:
                 key = {name: run.row()[name] for name in ("policy", "bias", "q", "seed")}
                 constants = {name: pa.array([value] * len(run.curve)) for name, value in key.items()}
                 tables.append(pa.table({**constants, **dict(zip(run.curve.column_names, run.curve, strict=True))}))
-        return pa.concat_tables(tables)
+        return stamped(pa.concat_tables(tables), self.provenance)
 
 
 def _shown(run: Replay) -> str:

@@ -20,6 +20,7 @@ from drstream.intervals import z_score
 from drstream.log import Log, as_log
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
+from drstream.provenance import provenance
 from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
 from drstream.replaying.crossing import Crossing
@@ -159,6 +160,7 @@ def replay(
     >>> run.horizon, len(run.replicates) > 1, run.low < run.value < run.high
     (100, True, True)
     """
+    given = dict(locals())
     log = as_log(log, propensities=propensity is None)
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     several = isinstance(policies, Mapping) or are_several(bias, q, seed)
@@ -186,6 +188,9 @@ def replay(
         if any(run.interrupted for run in runs):
             raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
         raise runs[0].failure
+    made_from = provenance(replay, given, log, max(run.events for run in runs))
+    for run in runs:
+        run.provenance = made_from
     return Replays(runs) if several else runs[0]
 
 

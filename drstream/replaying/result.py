@@ -17,7 +17,7 @@ from drstream.replaying.needed import FAILURE, events_needed, with_pilot
 from drstream.replaying.notes import notes_on
 from drstream.replaying.options import AUTO, LaneOptions
 from drstream.replaying.outcome import Outcome
-from drstream.results import Estimate, ModelSummary, Note, WithModels, plain
+from drstream.results import Estimate, ModelSummary, Note, WithModels, plain, stamped
 from drstream.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Replay(WithModels):
     r2, calibration     Quality of the reward model on the logged events.
     clamped             Share of the predictions that were out of range.
     notes               Warnings and remarks about the result.
+    provenance          What the result was made from: version, log, filter, seed, models, parameters.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Replay(WithModels):
         self.max_weight = outcome.largest_weight if outcome.events else math.nan
         self.interrupted = outcome.interrupted
         self._options, self._outcome = options, outcome
+        self.provenance: dict[str, Any] = {}
         self._tried: list[Replay] = [self]
         self._choice: Choice | None = None
 
@@ -114,7 +116,8 @@ class Replay(WithModels):
     def replicates(self) -> pa.Table:
         found = self._outcome.replicates
         columns = {name: np.ascontiguousarray(found[name]) for name in found.dtype.names or ()}
-        return pa.table({**columns, "shard": self._outcome.shard, "bias": self._outcome.target})
+        table = pa.table({**columns, "shard": self._outcome.shard, "bias": self._outcome.target})
+        return stamped(table, self.provenance)
 
     @property
     def value(self) -> float:
@@ -233,7 +236,7 @@ class Replay(WithModels):
                     "pooled": self._choice is None or i < self._choice.lanes,
                 }
             )
-        return pa.Table.from_pylist(rows)
+        return stamped(pa.Table.from_pylist(rows), self.provenance)
 
     # Bias
 
@@ -317,7 +320,7 @@ class Replay(WithModels):
             "c_least": curve["least_c"].copy(),
             "c_largest": curve["largest_c"].copy(),
         }
-        return pa.table(columns)
+        return stamped(pa.table(columns), self.provenance)
 
     # Failure
 
@@ -427,7 +430,7 @@ class Replay(WithModels):
 
     def to_arrow(self) -> pa.Table:
         """The result as a table of one row. The tables `replicates` and `curve` are attributes."""
-        return pa.Table.from_pylist([self.row()])
+        return stamped(pa.Table.from_pylist([self.row()]), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
         return self.to_arrow().to_pandas()
@@ -436,6 +439,7 @@ class Replay(WithModels):
         return plain(
             {
                 **self.row(),
+                "provenance": self.provenance,
                 "grid": self.grid.to_pylist(),
                 "actions": self.labels,
                 "skipped": self.skipped,

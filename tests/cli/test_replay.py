@@ -75,7 +75,7 @@ def test_targets_of_the_bias_mass(folder):
         assert done.returncode == 0, done.stderr
         policies = {"epsilon-greedy": drs.policies.EpsilonGreedy()}
         wanted = drs.replay(folder / "log.parquet", policies, 30, **options)
-        assert json.loads(done.stdout) == json.loads(wanted.to_json())
+        assert json.loads(done.stdout)["runs"] == json.loads(wanted.to_json())["runs"]
     table = drstream(*words[:-1], "--bias", "0.02,0.1", cwd=folder).stdout
     assert "bias" in table
     assert "0.02" in table

@@ -13,12 +13,12 @@ from hypothesis import given
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from drstream.evaluation.evaluate import consume
-from drstream.evaluation.plan import make_plan
+from drstream.evaluation.plan import count_loggers, make_plan
 from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
-from tests.helpers.evaluations import BY_TIME, limits
+from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
@@ -31,6 +31,9 @@ def table():
     found = world(kinds=None).table(ROWS, seed=3)
     X = np.column_stack([found[f"x{j}"].to_numpy() for j in range(3)])
     mu = pa.array(world(kinds=None).logging(X).reshape(-1))
+    who, p = np.arange(ROWS) % 3 // 2, found["propensity"].to_numpy()
+    found = found.append_column("who", pa.array(who)).append_column("p_0", pa.array(p))
+    found = found.append_column("p_1", pa.array(np.where(who == 1, p, 0.25)))
     return found.append_column("mu", pa.FixedSizeListArray.from_arrays(mu, 4))
 
 
@@ -46,8 +49,12 @@ def model():
     return drs.models.Ridge().fit(drs.Log(world(kinds=None).table(400, seed=4)))
 
 
+def loggers_for(estimators):
+    return {"logger": "who", "logger_propensities": ["p_0", "p_1"]} if set(estimators) & set(BALANCED) else {}
+
+
 def run(source, model, estimators=tuple(ALL), log_options=None, **options):
-    log = drs.Log(source, propensities="mu", **(log_options or {}))
+    log = drs.Log(source, propensities="mu", **loggers_for(estimators), **(log_options or {}))
     return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), **limits(*estimators), **options)
 
 
@@ -96,7 +103,7 @@ def test_chunks_of_a_table_do_not_matter(table, model):
     wanted = bits(run(table, model))
     assert bits(run(pa.concat_tables(pieces), model)) == wanted
     reader = pa.RecordBatchReader.from_batches(table.schema, [b for p in pieces for b in p.to_batches()])
-    one_pass = [name for name in ALL if name not in BY_TIME]
+    one_pass = [name for name in ALL if name not in BY_TIME + BALANCED]
     assert bits(run(reader, model, one_pass)) == bits(run(table, model, one_pass))
 
 
@@ -113,12 +120,13 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
 @pytest.mark.parametrize("estimator", ALL)
 def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
-    log = drs.Log(parquet, propensities="mu")
+    log = drs.Log(parquet, propensities="mu", **loggers_for([estimator]))
     chosen = [ALL[estimator]]
     plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, limits(estimator), Workers(1))
     total = plan.create()
+    reader = count_loggers(plan.reader, log, Workers(1))
     for part in log.parts(plan.reader.columns):
-        tally = pickle.loads(pickle.dumps(consume([plan], plan.reader, part)))[0]
+        tally = pickle.loads(pickle.dumps(consume([plan], reader, part)))[0]
         before = state(tally)
         tally.merge(plan.create())
         assert state(tally) == before
@@ -142,7 +150,7 @@ def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):
     everything = run(parquet, model)
     for estimator in ALL:
         alone = drs.evaluate(
-            drs.Log(parquet, propensities="mu"),
+            drs.Log(parquet, propensities="mu", **loggers_for([estimator])),
             {"soft": POLICIES["soft"]},
             model=model,
             estimators=[estimator],

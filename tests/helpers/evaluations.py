@@ -16,6 +16,7 @@ WORLD = world(kinds=None)
 POLICY = drs.policies.Softmax(WORLD.taste)
 M = drs.models
 BY_TIME = [name for name, e in ALL.items() if e.weight and e.weight.power]  # need the propensities of all actions
+BALANCED = [name for name, e in ALL.items() if e.weight and e.weight.balanced]  # need those of all loggers
 LIMITS = {  # a value for each parameter of `evaluate` that a weight takes
     "cap": 5.0,
     "floor": 0.05,

@@ -16,11 +16,16 @@ from scripts.experiments.trials import Row, Setting
 CAMPAIGNS = ("all", "men")
 POSITIONS = 3
 RANDOM, THOMPSON, MISTAKEN = "uniform random", "Thompson sampling", "Thompson sampling, mean propensities"
+AS_LOGGED, OF_SHARES = "as logged, shares elsewhere", "shares"  # of the Thompson sampler
 SHARES, MEANS = "shares", "mean_propensities"  # columns
+
+
+BOTH = {RANDOM: drs.policies.Uniform(), THOMPSON: drs.policies.Column(SHARES)}
 
 
 def run(setting: Setting) -> dict[str, Any]:
     found: dict[str, list[Row]] = {"logs": [], "estimates": [], "intervals": [], "findings": []}
+    found |= {"loggers": [], "balanced": []}
     for campaign in CAMPAIGNS:
         table = data.open_bandit(campaign, setting.data)
         K = int(table.schema.metadata[b"n_items"])
@@ -62,7 +67,43 @@ def run(setting: Setting) -> dict[str, Any]:
         mistaken = drs.evaluate(logs[RANDOM], {MISTAKEN: drs.policies.Column(MEANS)}, estimators=["ips", "snips"])
         found["estimates"] += _estimates(mistaken, results[THOMPSON].baseline, about)
         found["findings"] += [{**about, **each} for each in findings(mistaken)]
+        for propensities in (AS_LOGGED, OF_SHARES):
+            result = drs.evaluate(_both(table, K, propensities), BOTH, estimators=["ips", "balanced-ips"])
+            found["balanced"] += _balanced(result, {"campaign": campaign, "propensities": propensities})
+            if propensities == AS_LOGGED:
+                assert result.loggers is not None
+                names = {0: RANDOM, 1: THOMPSON}
+                rows = [{**row, "logger": names[row["logger"]]} for row in result.loggers.to_pylist()]
+                found["loggers"] += [{"campaign": campaign, **row} for row in rows]
     return found
+
+
+def _both(table: pa.Table, K: int, propensities: str) -> drs.Log:
+    """Both logs as one. The Thompson sampler's propensities of the other's items are its shares, for want of better."""
+    thompson, item = table["policy"].to_numpy() == 1, table["item_id"].to_numpy().astype(int)
+    lists = table[SHARES].combine_chunks()
+    shares = lists.flatten().to_numpy().reshape(len(table), K)[np.arange(len(table)), item]
+    logged = shares if propensities == OF_SHARES else table["propensity"].to_numpy()
+    of_thompson = np.where(thompson, logged, shares)
+    columns = {"p_uniform": np.full(len(table), 1 / K), "p_thompson": of_thompson}
+    columns["p"] = np.where(thompson, of_thompson, 1 / K)
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    roles = {"action": "item_id", "reward": "click", "propensity": "p", "actions": K, "context": "place"}
+    return drs.Log(table, logger="policy", logger_propensities={0: "p_uniform", 1: "p_thompson"}, **roles)
+
+
+def _balanced(result: drs.Evaluation, about: Row) -> list[Row]:
+    """IPS and balanced IPS, with the mean weight of each, which should be 1."""
+    rows = []
+    for policy in result.policies:
+        known = {f.check: f for f in result.findings if f.policy == policy}
+        for estimator in result.estimators:
+            estimate = result[policy, estimator]
+            weight = known["mean balanced weight" if estimator.startswith("balanced") else "mean weight"]
+            row = {**about, "policy": policy, "estimator": estimator, "value": estimate.value}
+            rows.append({**row, "stderr": estimate.stderr, "mean_weight": weight.value, "level": weight.level})
+    return rows
 
 
 def _estimates(result: drs.Evaluation, truth: drs.Estimate, about: Row) -> list[Row]:

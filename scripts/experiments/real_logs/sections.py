@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scripts.experiments.real_logs.open_bandit import MISTAKEN, RANDOM
+from scripts.experiments.real_logs.open_bandit import MISTAKEN, OF_SHARES, RANDOM
 from scripts.experiments.summary import table
 from scripts.experiments.trials import Row
 
@@ -51,6 +51,19 @@ may be told so (`max_weight_bound=`). On the other log, there is no such bound.
 
 {table(METHOD_HEAD, [_method(row) for row in methods])}
 
+**Both logs as one.** `drs.Log(..., logger="policy")` says which policy logged a row. The result then has the weights of
+each logger's events, and an estimate from them alone. Their mean weights agree with 1, and their estimates with each
+other, but the Thompson sampler's events are worth little for the uniform policy.
+
+{table(LOGGER_HEAD, [_logger(row) for row in found["loggers"]])}
+
+The balanced estimators divide by the propensities of both policies together. They need the Thompson sampler's
+probability of each item that the uniform policy logged, and the log does not have it. Its share of the item at that
+position stands in. If the sampler's own events keep their logged propensities, two different policies are mixed up, and
+the check of the balanced weight says so. If shares are taken everywhere, it does not.
+
+{table(BALANCED_HEAD, [_balanced_row(row) for row in found["balanced"]])}
+
 **Findings**
 
 {_findings(found["findings"])}
@@ -72,6 +85,9 @@ logged most when its propensity was large, so these means are too large. They do
 {max(row["value"] / row["truth"] for row in mistaken if row["estimator"] == "ips"):.1f} times the truth. The mean weight
 shows it ({_range(weights, ".2f")} instead of 1), and the finding says stop. Believe it: the interval of such a result
 means nothing.
+- With shares, the standard error of balanced IPS is {_range(_balanced_gain(found["balanced"]), ".2f")} times that of
+IPS. The variance itself is never larger (Agarwal et al. 2017), but with so few clicks it is known roughly. Log the
+propensities of all loggers: they cost a column each, and no further event.
 """
 
 
@@ -157,6 +173,8 @@ not judge intervals by such a comparison.
 # Rows of tables
 
 LOG_HEAD = ["campaign", "log", "items K", "events", "clicks", "click rate (%)", "interval", "smallest p"]
+LOGGER_HEAD = ["campaign", "policy", "logger", "rows", "mean weight", "ESS", "largest weight", "IPS (%)"]
+BALANCED_HEAD = ["campaign", "Thompson's propensities", "policy", "estimator", "value (%)", "mean weight", "level"]
 BANDIT_HEAD = ["campaign", "policy", "estimator", "value", "interval", "method", "ESS", "truth", "inside", "agree"]
 METHOD_HEAD = ["campaign", "policy", "interval by", "value", "interval", "truth", "inside", "agree"]
 ARM_HEAD = ["reward", "policy", "estimator", "value", "interval", "truth", "inside"]
@@ -176,6 +194,33 @@ def _bandit(row: Row) -> list[str]:
     interval = _interval(row["low"], row["high"])
     found = [_percent(row["value"]), interval, row["method"], ess, _percent(row["truth"])]
     return [*who, *found, _yes(row["inside"]), _yes(row["agrees"])]
+
+
+def _logger(row: Row) -> list[str]:
+    weights = f"{row['mean_weight']:.3f} ± {row['mean_weight_stderr']:.3f}", f"{row['ess']:,.0f}"
+    ips = f"{_percent(row['value'])} ± {_percent(row['stderr'])}"
+    return [
+        row["campaign"],
+        row["policy"],
+        row["logger"],
+        f"{row['rows']:,}",
+        *weights,
+        f"{row['max_weight']:.3g}",
+        ips,
+    ]
+
+
+def _balanced_row(row: Row) -> list[str]:
+    value = f"{_percent(row['value'])} ± {_percent(row['stderr'])}"
+    name = "balanced IPS" if row["estimator"] != "ips" else "IPS"
+    who = [row["campaign"], row["propensities"], row["policy"], name]
+    return [*who, value, f"{row['mean_weight']:.3f}", row["level"]]
+
+
+def _balanced_gain(rows: Sequence[Row]) -> list[float]:
+    """The standard error of balanced IPS as a part of that of IPS, with shares as propensities."""
+    errors = [row["stderr"] for row in rows if row["propensities"] == OF_SHARES]
+    return [balanced / plain for plain, balanced in zip(errors[::2], errors[1::2], strict=True)]
 
 
 def _method(row: Row) -> list[str]:

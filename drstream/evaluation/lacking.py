@@ -1,0 +1,85 @@
+"""What an estimator lacks, as an error that says what to give. `Available.lacks` finds the key of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from drstream.errors import DrstreamError, parameter, phrase
+
+
+def _no_model(estimator: str, _: str) -> DrstreamError:
+    model = phrase("drs.models.Ridge().fit(other_events)", "a file of drstream fit")
+    unfitted = f"{parameter('model', option='model')}{phrase('drs.models.Ridge()', ' ridge')}"
+    return DrstreamError(
+        f"estimator {estimator!r} needs a reward model: pass {parameter('model')}, e.g. {model}, or "
+        f"{unfitted} with {parameter('crossfit', 5)}"
+    )
+
+
+def _no_predictions(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} is r̂ alone, and with {parameter('crossfit', 'forward')} the first events have "
+        f"none: leave it out, or choose a number of folds, e.g. {parameter('crossfit', 5)}"
+    )
+
+
+def _no_propensities(estimator: str, why: str) -> DrstreamError:
+    return DrstreamError(f"estimator {estimator!r} needs propensities, {why}")
+
+
+def _no_list_of_propensities(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} needs the propensities of all actions, as logged: name their column of lists, "
+        f"or one column for each action, with {parameter('propensities')}{phrase(' where you open the log', '')}"
+    )
+
+
+def _no_logger_propensities(estimator: str, _: str) -> DrstreamError:
+    columns = phrase(
+        'logger="who", logger_propensities={"a": "p_a", "b": "p_b"}, where you open the log',
+        "--logger who --logger-propensities a=p_a,b=p_b",
+    )
+    return DrstreamError(
+        f"estimator {estimator!r} needs the propensities of all loggers, as logged: name the column of the "
+        f"loggers and a column for each, e.g. {columns}"
+    )
+
+
+def _no_balance_by_segment(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} weighs by the number of events that each logger has in the whole log, and a "
+        f"segment may have other shares: leave out {parameter('by')}, or evaluate one segment alone, with "
+        f"{parameter('filter')}"
+    )
+
+
+def _no_balance_of_a_sample(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} counts the events of each logger, which is not known for a down-sampled log: "
+        "use a log of all events, or other estimators"
+    )
+
+
+PARAMETERS = "parameters"  # what is lacking: a limit of the weights
+LIMITS = {
+    "cap": "the largest weight",
+    "floor": "the smallest propensity",
+    "inflation": "a factor of the propensities",
+    "lambda_": "how large a weight may be before it counts less",
+}
+
+
+def no_parameters(estimator: str, parameters: Iterable[str]) -> DrstreamError:
+    wanted = " or ".join(f"{parameter(name)} ({LIMITS.get(name, name)})" for name in parameters)
+    return DrstreamError(f"estimator {estimator!r} needs a limit: pass {wanted}")
+
+
+MESSAGES: dict[str, Callable[[str, str], DrstreamError]] = {
+    "model": _no_model,
+    "predictions": _no_predictions,
+    "propensities": _no_propensities,
+    "all propensities": _no_list_of_propensities,
+    "logger propensities": _no_logger_propensities,
+    "segments": _no_balance_by_segment,
+    "all rows": _no_balance_of_a_sample,
+}
