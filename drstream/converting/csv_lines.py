@@ -20,6 +20,9 @@ OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # what e
 QUOTE, BREAK, RETURN = b'"', ord("\n"), ord("\r")
 
 
+ALONE = pc_csv.ReadOptions(use_threads=False)  # a process that ends while threads of Arrow start may abort
+
+
 @dataclass(frozen=True)
 class Csv:
     """Fields are separated by `delimiter`. An empty field is null."""
@@ -56,7 +59,7 @@ class Csv:
         return names, end
 
     def _head(self, data: bytes) -> pa.Table:
-        return pc_csv.read_csv(pa.BufferReader(data), parse_options=self._fields)
+        return pc_csv.read_csv(pa.BufferReader(data), ALONE, parse_options=self._fields)
 
     @property
     def _fields(self) -> pc_csv.ParseOptions:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 from numpy.typing import NDArray
 
-from drstream.converting.csv_lines import Csv
+from drstream.converting.csv_lines import ALONE, Csv
 from drstream.errors import LogError, suggest
 from drstream.log import Log
 from drstream.log.files import arrow_says
@@ -75,7 +75,7 @@ def read_items(paths: Sequence[str], given: Any = None) -> pa.Table | None:
 
 def _item_table(path: str) -> pa.Table:
     try:
-        table = pc_csv.read_csv(path)
+        table = pc_csv.read_csv(path, ALONE)
     except (pa.ArrowException, OSError) as error:
         raise LogError(f"cannot read the items in {path}: {arrow_says(error)}") from None
     if "item_id" not in table.column_names:
