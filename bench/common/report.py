@@ -28,6 +28,8 @@ from bench.optimize import cases as optimize_cases
 from bench.optimize import report as optimize_report
 from bench.process import cases as process_cases
 from bench.process import report as process_report
+from bench.profile import cases as profile_cases
+from bench.profile import report as profile_report
 from bench.replaying import cases as replay_cases
 from bench.replaying import report as replay_report
 from bench.scaling import cases as scaling_cases
@@ -43,6 +45,7 @@ TOPICS = [  # in the order of the page
     (sparse_cases, sparse_report),
     (category_cases, category_report),
     (label_cases, label_report),
+    (profile_cases, profile_report),
     (lock_cases, lock_report),
     (process_cases, process_report),
     (scaling_cases, scaling_report),

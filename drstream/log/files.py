@@ -8,7 +8,7 @@ import re
 
 import pyarrow as pa
 
-from drstream.errors import LogError, MissingFileError, suggest
+from drstream.errors import LogError, MissingFileError, phrase, suggest
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
@@ -105,7 +105,8 @@ def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
 def _to_convert(path: str) -> str:
     """Return advice for a file of text."""
     name = TEXT.sub("", os.path.basename(path))
-    return f"If it is CSV or JSON lines, write it as Parquet first: drstream convert {path} {name}.parquet"
+    readers = phrase("open it with drs.read_csv or drs.read_json, or ", "")
+    return f"If it is CSV or JSON lines, {readers}write it as Parquet: drstream convert {path} {name}.parquet"
 
 
 def is_text(path: str) -> bool:
