@@ -68,6 +68,12 @@ def _of_log(log: Log) -> dict[str, Any]:
         "propensity": roles.constant if roles.propensity is None else roles.propensity,
         "sample_rate": roles.sample_rate,
         "logger": roles.logger,
+        "logger_propensities": list(roles.logger_propensities) or None,
+        "propensities": list(roles.propensities) or None,
+        "categories": list(roles.categories) or None,
+        "hashed": [f"{hashed.column}:{hashed.bits}" for hashed in roles.hashed] or None,
+        "sparse": roles.sparse,
+        "negated": roles.negated or None,
     }
     return {
         "log": without_secrets(log.source.name),
@@ -76,6 +82,8 @@ def _of_log(log: Log) -> dict[str, Any]:
         "splits": [vars(split) for split in origin.splits],
         "before_row": origin.stop,
         "columns": {role: describe(name) for role, name in columns.items() if name is not None},
+        "actions": describe(list(log.labels)) if "labels" in vars(log) else None,
+        "missing": log.missing,
         "on_bad_row": log.on_bad_row,
     }
 

@@ -143,8 +143,7 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
 def unused_columns(log: Log) -> list[str]:
     """Return the columns that have no role, and that the filter does not look at."""
     roles = log.roles
-    scalars = roles.action, roles.propensity, roles.sample_rate
-    used = {*roles.context, *roles.rewards, *roles.propensities, *scalars, *log.filter_columns}
+    used = {*roles.context, *roles.others, *log.filter_columns}
     return [name for name in log.source.schema.names if name not in used]
 
 

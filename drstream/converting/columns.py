@@ -12,7 +12,7 @@ import pyarrow as pa
 from drstream.errors import LogError, parameter, suggest
 from drstream.log import Batch, Log
 from drstream.log.columns import number_type
-from drstream.log.schema import Roles, is_list
+from drstream.log.schema import is_list
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def plan_layout(log: Log, columns: Sequence[str] | str | None, pack: str | None)
     schema, roles = log.source.schema, log.roles
     wanted = _names(columns, schema)
     if pack is None:
-        chosen = {*_role_columns(roles), *roles.context, *(schema.names if wanted is None else wanted)}
+        chosen = {*roles.others, *roles.context, *(schema.names if wanted is None else wanted)}
     else:
         others = set(schema.names) - set(roles.context) if wanted is None else set(wanted)
-        chosen = {*_role_columns(roles), *others}
+        chosen = {*roles.others, *others}
     kept = tuple(name for name in schema.names if name in chosen)
     fields = [schema.field(name) for name in kept]
     if pack is not None:
@@ -62,13 +62,6 @@ def _names(columns: Sequence[str] | str | None, schema: pa.Schema) -> list[str] 
                 f"{suggest(str(name), schema.names)}"
             )
     return names
-
-
-def _role_columns(roles: Roles) -> list[str]:
-    """Return the columns of all roles but the context."""
-    names = [roles.action, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities]
-    names += [roles.logger, *roles.logger_propensities]
-    return [name for name in names if name is not None]
 
 
 def _packed_type(log: Log, pack: str, kept: Sequence[str]) -> pa.DataType:

@@ -23,8 +23,6 @@ ITEM_CONTEXT = "item_context.csv"
 HEADER = {"item_id", "position", "click", "propensity_score"}
 LOGGERS = ("random", "bts")  # the folders of the data set: {logger}/{campaign}/{campaign}.csv
 AFFINITY = "user-item_affinity_"
-KEYS = ("n_rounds", "n_actions", "context", "action_context", "action", "position", "reward", "expected_reward",
-        "pi_b", "pscore")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
-from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan
+from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
 from drstream.evaluation.settings import Settings
@@ -167,12 +167,15 @@ def evaluate(
     tried = grids.expand(chosen, auto)
     plans = []
     of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
+    inputs = {}
     for reward in log.roles.rewards:
         second = None if told is None else _model_for(told.second_model, reward)
-        inputs = ModelInputs(_model_for(model, reward), propensity, crossfit, of_folds, fold_seed, clamp, second)
-        plans.append(
-            make_plan(log.for_reward(reward), named, inputs, tried, parameters, workers, gather, scored_in, pairs)
-        )
+        found_model = _model_for(model, reward)
+        inputs[reward] = ModelInputs(found_model, propensity, crossfit, of_folds, fold_seed, clamp, second)
+    log = with_known_actions(log, named, inputs.values(), tried)
+    for reward, given_models in inputs.items():
+        about_pass = tried, parameters, workers, gather, scored_in, pairs
+        plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = count_loggers(_reader(plans, log), log, workers)
@@ -249,6 +252,7 @@ def _gather(
 def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     """Return a reader for all plans. They differ in their rewards, and in what their models read."""
     readers = [plan.reader for plan in plans]
+    assert all(list(reader.labels) == list(readers[0].labels) for reader in readers)  # else actions mean other labels
     extra = tuple(dict.fromkeys(name for reader in readers for name in reader.extra))
     context = any(reader.with_context for reader in readers)
     first = readers[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,6 +19,7 @@ from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Bounds, Job, Tally, Terms
 from drstream.evaluation.totals import Segments, Shape
 from drstream.execution import Workers, physical_memory
+from drstream.kernels.fused import PAD
 from drstream.kernels.fused import TILE as FUSED_ROWS
 from drstream.kernels.terms import GIVEN
 from drstream.log import Log, Reader
@@ -152,8 +153,7 @@ def make_plan(
     check_columns(log.source.schema, gather.by)
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
-    if with_actions:
-        log = log.with_actions_of(*inputs.users, *policies.values())
+    log = with_known_actions(log, policies, [inputs], chosen)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind(log, name) for name, policy in policies.items()]
@@ -189,6 +189,17 @@ def make_plan(
     return replace(plan, job=replace(job, overlaps=overlaps))
 
 
+def with_known_actions(
+    log: Log, policies: dict[str, FixedPolicy], inputs: Iterable[ModelInputs], chosen: Sequence[Estimator]
+) -> Log:
+    """Return the log with all actions that policies know, and the models of all rewards."""
+    model, weighted = any(e.needs_model for e in chosen), any(e.weight for e in chosen)
+    needed = [one.needed(model=model, propensity=weighted) for one in inputs]
+    if not any(one.given for one in needed) and not any(policy.needs_actions(log) for policy in policies.values()):
+        return log
+    return log.with_actions_of(*(user for one in needed for user in one.users), *policies.values())
+
+
 def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
     """Whether a pass can go the way of `evaluation/fused.py`. `contexts` are the types of dense contexts' columns."""
     job, gather = plan.job, plan.gather
@@ -207,8 +218,11 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
         return False
     if any(j not in job.stacked and not policy.only_logged for j, policy in enumerate(job.policies)):
         return False
+    if stack is None:
+        return True
+    tile = (FUSED_ROWS + PAD) * sum(stack.weights[0].matrix.shape) * stack.kind.itemsize  # bytes of its largest arrays
     # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
-    return stack is None or (contexts == {stack.kind} and stack.rows > 1)
+    return contexts == {stack.kind} and stack.rows > 1 and tile <= MOST
 
 
 def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
@@ -222,7 +236,8 @@ def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
         return reader
     columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
     counts: Counter[Any] = Counter()
-    for found in execution.run(partial(_count, reader), log, columns, workers, "counting loggers"):
+    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    for found in execution.run(partial(_count, reader), held, columns, workers, "counting loggers"):
         counts.update(found)
     return replace(reader, loggers=replace(loggers, shares=loggers.counted(counts)))
 

@@ -36,6 +36,7 @@ def batches_of(
     """See `Log.batches`. `skipped` counts the bad rows that are left out."""
     names = names_of(log, columns)
     kinds = pa.schema([log.source.schema.field(name) for name in names], log.source.schema.metadata)
+    log = log.without_categories()  # rows are as they are stored, so categories need not be found
     reader = log.reader(context=True, action=log.roles.action is not None, columns=names)
     counts: Counter[str] = Counter() if skipped is None else skipped
 

@@ -163,8 +163,10 @@ def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[A
     return Labels(found if pa.types.is_dictionary(kind) and kind.ordered else sorted(found))
 
 
-def as_labels(labels: Sequence[Any]) -> Sequence[Any]:
-    """Return labels in the form that a log has."""
+def as_labels(labels: Sequence[Any], like: Sequence[Any] = ()) -> Sequence[Any]:
+    """Return labels in the form that a log has: whole numbers as integers, beside labels that are."""
+    if like and all(isinstance(label, Integral) for label in like):
+        labels = [int(label) if isinstance(label, float) and label.is_integer() else label for label in labels]
     return range(len(labels)) if list(labels) == list(range(len(labels))) else Labels(labels)
 
 

@@ -131,6 +131,11 @@ class Log(Contexts):
         self._stop: int | None = None  # rows from this one on do not belong to the log
         self._filter_columns = _columns_of(self.filter, schema)
         self._labels_given = actions is not None
+        if self.roles.constant == UNIFORM and self.roles.action is None and actions is None:
+            raise LogError(
+                f"{parameter('propensity', UNIFORM)} is 1 / the number of actions, which this log does not "
+                f"tell: give the number with {parameter('actions')}, or the propensity itself"
+            )
         if actions is not None:
             kind = None if self.roles.action is None else schema.field(self.roles.action).type
             self.labels = action_labels.given_labels(actions, kind)
@@ -309,7 +314,7 @@ class Log(Contexts):
         for user in users:
             labels = getattr(user, "known_labels", None)
             if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
-                return self._but(labels=action_labels.as_labels(labels), _labels_given=True)
+                return self._but(labels=action_labels.as_labels(labels, like=self.labels), _labels_given=True)
         return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
 
     def for_reward(self, name: str) -> Log:

@@ -70,6 +70,13 @@ class Roles:
         return self.propensity is not None or self.constant is not None
 
     @property
+    def others(self) -> list[str]:
+        """The columns of all roles but the context."""
+        names = [self.action, *self.rewards, self.propensity, self.sample_rate, *self.propensities]
+        names += [self.logger, *self.logger_propensities]
+        return [name for name in names if name is not None]
+
+    @property
     def rewards(self) -> tuple[str, ...]:
         return self.reward, *self.more_rewards
 

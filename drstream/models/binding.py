@@ -201,11 +201,18 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
 
 def others_of(policies: Sequence[FixedPolicy], models: BoundModels) -> dict[str, dict[str, int]]:
     """Return the events whose categories bound policies and models do not know, by who does not, and by column."""
-    named: dict[str, Any] = {f"policy {policy.name!r}": getattr(policy, "base", policy) for policy in policies}
+    named: dict[str, Any] = {f"policy {policy.name!r}": _inner(policy) for policy in policies}
     named |= {"the reward model": models.model, "the second reward model": models.second}
     named["the propensity model"] = None if models.logger is None else models.logger.policy
     seen = {who: user.others for who, user in named.items() if isinstance(user, SeenModel | SeenPolicy)}
     return {who: others for who, others in seen.items() if others}
+
+
+def _inner(user: Any) -> Any:
+    """Return what a policy of another policy or of a model rests on, as far as it has an encoding of its own."""
+    while user is not None and not isinstance(user, SeenModel | SeenPolicy):
+        user = getattr(user, "base", None) or getattr(user, "model", None)
+    return user
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:

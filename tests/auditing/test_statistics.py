@@ -68,8 +68,9 @@ def without_context(weights, rows, seed):
     return action, rng.random(rows) < 0.1, p[action]
 
 
-def opened(action, reward, p, **columns):
-    return drs.Log(pa.table({"action": action, "reward": reward.astype(float), "propensity": p, **columns}))
+def opened(action, reward, p, actions=None, **columns):
+    table = pa.table({"action": action, "reward": reward.astype(float), "propensity": p, **columns})
+    return drs.Log(table, actions=actions)
 
 
 def test_a_shift_without_contexts_is_found_by_the_frequencies():
@@ -142,7 +143,7 @@ def test_actions_that_are_not_always_possible_are_no_stop():
 def test_unlogged_actions_and_more_possible_actions_than_labels():
     action, reward, p = without_context([1] * 20, 3000, 7)
     kept = action != 7
-    audit = opened(action[kept], reward[kept], p[kept]).audit()
+    audit = opened(action[kept], reward[kept], p[kept], actions=20).audit()
     assert audit["unlogged_actions"].message.startswith("1 of 20 actions was never logged: 7.")
     kept = action < 10
     assert flagged(opened(action[kept], reward[kept], p[kept]))["inverse_over_all"] == "look"

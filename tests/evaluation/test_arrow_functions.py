@@ -1,5 +1,6 @@
 """Policies and reward models that are functions of columns of the log."""
 
+import json
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -59,7 +60,12 @@ def both(log, **options):
 @pytest.mark.parametrize("batch_size", [None, 17])
 def test_any_batch_size_and_threads_give_the_same_bits(file, threads, batch_size):
     got, ref = both(drs.Log(file, batch_size=batch_size), threads=threads)
-    assert got.to_json() == ref.to_json()
+    assert told(got) == told(ref)
+
+
+def told(result):
+    """All that a result says, but for what it was made from."""
+    return repr({name: value for name, value in json.loads(result.to_json()).items() if name != "provenance"})
 
 
 def test_with_a_filter_a_split_and_bad_rows(file):
@@ -100,7 +106,7 @@ def test_as_propensities_and_in_a_plan(table):
     got = drs.evaluate(drs.Log(table, propensity=None), POLICY, propensity=logging)
     assert got["ips"].value == drs.evaluate(table, POLICY)["ips"].value
     ref = drs.plan(table, drs.policies.Column("pi"), model=drs.models.Column("rhat"))
-    assert drs.plan(table, POLICY, model=MODEL).to_json() == ref.to_json()
+    assert told(drs.plan(table, POLICY, model=MODEL)) == told(ref)
 
 
 def test_losses_for_learners(table):

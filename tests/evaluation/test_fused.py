@@ -135,6 +135,13 @@ def test_what_the_fast_way_cannot_do_goes_block_by_block(monkeypatch):
         assert fast == slow
 
 
+def test_so_many_actions_that_a_tile_would_not_be_small_go_block_by_block(monkeypatch):
+    table, context = table_of("float32", listed=False, rows=1_100)
+    policy = drs.policies.Softmax(np.zeros((9_000, 3)))
+    _, _, taken = both_ways(monkeypatch, lambda: drs.evaluate(drs.Log(table, context=context), policy))
+    assert not taken
+
+
 @pytest.mark.parametrize("listed", [False, True], ids=["columns", "lists"])
 def test_batches_of_any_size_and_threads_give_the_same_bits(tmp_path, listed):
     table, context = table_of("float32", listed)

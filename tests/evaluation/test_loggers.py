@@ -118,7 +118,7 @@ def test_balanced_estimators_and_the_table_equal_the_naive_ones(found):
 def test_a_policy_that_no_event_fits_is_undefined():
     table = two_loggers(200).filter(pc.field("action") != 1)
     result = evaluated(table, ["balanced-ips", "balanced-snips"])
-    assert result["balanced-ips"].value == 0
+    assert math.isnan(result["balanced-ips"].value)
     assert math.isnan(result["balanced-ips"].low)
     assert math.isnan(result["balanced-snips"].value)
     assert result.loggers["max_weight"].to_pylist() == [0.0, 0.0]
@@ -483,11 +483,10 @@ def test_where_balanced_estimators_are_not_known(log, options, message):
     assert not set(names) & set(BALANCED)
 
 
-def test_a_stream_that_can_be_read_once_says_so():
+def test_a_stream_that_can_be_read_once_is_held_for_the_second_pass():
     table = two_loggers(50)
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
-    with pytest.raises(drs.LogError, match="can be read only once"):
-        evaluated(reader)
+    assert repr(evaluated(reader).rows()) == repr(evaluated(table).rows())
 
 
 def test_globs_leave_loggers_out_and_print_shows_them():

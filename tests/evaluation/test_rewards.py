@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import drstream as drs
@@ -152,3 +153,31 @@ class TestDownSampled:
     def test_replay_needs_every_event(self):
         with pytest.raises(drs.DrstreamError, match="down-sampled"):
             drs.replay(drs.Log(self.sampled(3), sample_rate="rate"), drs.policies.EpsilonGreedy(), horizon=10)
+
+
+def test_models_of_different_rewards_may_know_different_actions():
+    """Actions mean the same labels for all rewards, whichever model brings them."""
+    rng = np.random.default_rng(0)
+    n = 3_000
+    action = np.array(["a", "b", "c"])[rng.integers(0, 3, n)]
+    table = pa.table(
+        {
+            "x0": rng.standard_normal(n),
+            "action": action,
+            "reward": (rng.random(n) < 0.3) * 1.0,
+            "spend": rng.random(n) * (1 + (action == "b")),
+            "propensity": np.full(n, 1 / 3),
+        }
+    )
+    fewer = table.filter(pc.not_equal(table["action"], "a"))
+    models = {
+        "reward": drs.models.Constant(0.5),
+        "spend": drs.models.Ridge().fit(drs.Log(table.slice(0, 500), context=["x0"], reward="spend")),
+    }
+    for names in (["reward", "spend"], ["spend", "reward"]):
+        log = drs.Log(fewer.slice(400), context=["x0"], reward=names)
+        both = drs.evaluate(log, drs.policies.Uniform(), models, ["dr", "ips"])
+        for name in names:
+            log = drs.Log(fewer.slice(400), context=["x0"], reward=name, actions=["a", "b", "c"])
+            alone = drs.evaluate(log, drs.policies.Uniform(), models[name], ["dr", "ips"])
+            assert repr(both.rewards[name].rows()) == repr(alone.rows())

@@ -132,19 +132,19 @@ def test_an_action_never_logged_and_one_with_one_reward(estimator, partial):
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("action", ["separate", "feature"])
 def test_a_classifier_where_all_rewards_are_the_same(action, partial):
-    log = drs.Log(LITTLE.set_column(2, "reward", pa.array([2.0] * 5)))
+    log = drs.Log(LITTLE.set_column(2, "reward", pa.array([2.0] * 5)), actions=3)
     got = from_sklearn(SGD_CLASSES, action=action, partial=partial).fit(log)
     assert got.predict(np.zeros((3, 1))).tolist() == [[2.0] * 3] * 3
     assert got.models_ == [2.0] * 3
 
 
 def test_no_event_at_a_time():
-    got = from_sklearn(Ridge()).fit(drs.Log(LITTLE))
+    got = from_sklearn(Ridge()).fit(drs.Log(LITTLE, actions=3))
     assert got.predict(np.zeros((0, 1))).shape == (0, 3)
 
 
 def test_without_context():
-    log = drs.Log(LITTLE, context=[])
+    log = drs.Log(LITTLE, context=[], actions=3)
     got = from_sklearn(LinearRegression(), action="feature").fit(log)
     np.testing.assert_allclose(got.predict(np.zeros((1, 0))), [[2 / 3, 8 / 5, 3]])
     with pytest.raises(drs.ModelError, match=r'no context.*action="feature"'):
