@@ -1,6 +1,6 @@
 """From record batches to read-only NumPy views of checked events, in batches of 65,536 rows, or of multiples of a tile.
 
-Batches of 65,536, or tiles, are counted from a part's first row, however the source was cut. So every bit stays the same.
+Both are counted from a part's first row, however the source was cut. So every bit of a result stays the same.
 """
 
 from __future__ import annotations
