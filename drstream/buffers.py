@@ -115,7 +115,18 @@ def answer(function: Callable[[Any], Any], given: Any, who: str, block: Block) -
 
 def fill_from(function: Callable[[Any], Any], who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:
     """Call a user's function of contexts, which returns (n, K), and store the result as (K, n)."""
-    store(answer(lambda X: np.asarray(function(X)), block.matrix, who, block), who, error, block, out)
+    store(answer(lambda X: by_position(function(X), who, error), block.matrix, who, block), who, error, block, out)
+
+
+def by_position(values: Any, who: str, error: type[DrstreamError]) -> NDArray[Any]:
+    """Return values as an array. A frame whose columns have names of their own could mean another order of actions."""
+    names = list(values.columns) if hasattr(values, "columns") and hasattr(values, "shape") else []
+    if names != list(range(len(names))):
+        raise error(
+            f"{who} returned a frame with the columns {', '.join(map(repr, names[:6]))}: actions are in the order of "
+            "log.labels. Return frame[log.labels].to_numpy(), or use from_arrow, which finds columns by their labels"
+        )
+    return np.asarray(values)
 
 
 def store(values: Any, who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:

@@ -37,17 +37,34 @@ def stored(schema: pa.Schema, columns: Sequence[str], who: str, error: type[Drst
     return pa.schema([pa.field(name, schema.field(name).type) for name in columns])
 
 
+def refuse_reward(log: Log, columns: Sequence[str], who: str, error: type[DrstreamError]) -> None:
+    """Raise an error if one of the columns is a reward: nobody knows it before acting."""
+    for name in columns:
+        if name in log.roles.rewards:
+            raise error(f"{who} reads the reward, {name!r}, which is not known before an action is taken: leave it out")
+
+
 def record_batch(block: Block, schema: pa.Schema) -> pa.RecordBatch:
     """Return these columns of a block, in the log's types. A reader may have decoded text as a dictionary."""
     found = ((block.column(field.name), field.type) for field in schema)
     return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in found], schema=schema)
 
 
-def by_label(values: Any, labels: Sequence[Any]) -> Any:
-    """Return a frame or record batch with its columns in the order of the labels, if their names are the labels."""
+def by_label(values: Any, labels: Sequence[Any], who: str, error: type[DrstreamError]) -> Any:
+    """Return a frame or record batch with its columns in the order of the labels, if their names are the labels.
+
+    Names that have nothing to do with labels do not count. Some that are labels, beside others, are a mistake.
+    """
     arrow = isinstance(values, pa.RecordBatch | pa.Table)
     names = list(values.schema.names if arrow else getattr(values, "columns", ()))
     wanted = list(map(str, labels))
+    known = [name for name in map(str, names) if name in wanted]
+    if known and sorted(known) != sorted(wanted) and names != list(range(len(names))):
+        odd = next((name for name in names if str(name) not in wanted), names[0])
+        raise error(
+            f"{who} returned columns {', '.join(map(repr, names[:6]))}, some of which are labels of actions: "
+            f"{odd!r} is not, or is there twice. The labels are {', '.join(map(repr, list(labels)[:6]))}"
+        )
     if [*map(str, names)] == wanted or sorted(map(str, names)) != sorted(wanted):
         return values
     found = {str(name): name for name in names}

@@ -30,6 +30,7 @@ class Csv:
     delimiter: str = ","
     name: str = "CSV"
     typed: bool = False
+    text: tuple[str, ...] = ()  # columns that are read as text: as numbers, 01 and 1 would be the same
 
     def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
         first = end = data.find(b"\n") + 1 or len(data)
@@ -72,6 +73,7 @@ class Csv:
 
     def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
         types = None if schema is None else {column.name: column.type for column in schema}
+        as_text = {name: pa.string() for name in self.text if name in names}
         if not data.strip():
             return Parsed(pa.table({name: pa.nulls(0) for name in names}) if schema is None else schema.empty_table())
         bad: list[pc_csv.InvalidRow] = []
@@ -84,7 +86,7 @@ class Csv:
                 read_options=pc_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
                 parse_options=fields,
                 convert_options=pc_csv.ConvertOptions(
-                    column_types=types,
+                    column_types=as_text if types is None else types,
                     include_columns=list(types) if types else None,
                     null_values=[""],
                     strings_can_be_null=True,

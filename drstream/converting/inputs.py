@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,19 @@ def _first_bytes(path: str) -> bytes:
 
 
 def open_text(
-    source: Any, form: str | None, skip: bool, threads: int, progress: Any, bits: int = BITS
+    source: Any,
+    form: str | None,
+    skip: bool,
+    threads: int,
+    progress: Any,
+    bits: int = BITS,
+    text: Sequence[str] = (),
 ) -> tuple[str, TextSource] | None:
     """Return the format and the source of a log that is text; None if it is anything else.
 
     form  The format. By default, the suffixes and beginnings of the files tell.
     skip  Malformed lines are left out and counted.
+    text  Columns of CSV that hold text, although it may look like numbers.
     """
     if form is not None:
         one_of("format", form, list(FORMATS), error=LogError)
@@ -93,6 +100,8 @@ def open_text(
         raise LogError(f"{name} holds files of two kinds, e.g. {one} and {other}: choose one kind, e.g. with a glob")
     check_no_file_twice(paths)
     syntax = FORMATS[first].syntax(bits)
+    if isinstance(syntax, Csv):
+        syntax = replace(syntax, text=tuple(text))
     remote = next((path for path in paths if "://" in path), None)
     if remote is not None:
         raise LogError(f"cannot read {remote}: a file of {syntax.name} must be on this computer. Copy it first")

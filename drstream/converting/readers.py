@@ -14,6 +14,7 @@ from drstream.converting.text import TextSource
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Sparse
+from drstream.log.categories import Hashed
 from drstream.log.labels import MOST
 from drstream.log.sparse import sparse_metadata
 
@@ -125,11 +126,20 @@ def open_log(
     if bits is not None:
         check_bits(bits)
     skip = options.get("on_bad_row") == "skip"
-    found = open_text(source, form, skip, workers.threads, workers.progress, BITS if bits is None else bits)
+    about = workers.threads, workers.progress, BITS if bits is None else bits
+    found = open_text(source, form, skip, *about, _categories(options))
     if found is None:
         return None
     form, text = found
     return Log(text, **{**options, **_roles(form, text, options, BITS if bits is None else bits, items)})
+
+
+def _categories(options: dict[str, Any]) -> list[str]:
+    """Return the columns that the caller calls categories."""
+    named, context = options.get("categorical") or [], options.get("context")
+    contexts = context if isinstance(context, list | tuple) else [context]
+    hashed = [one.column for one in contexts if isinstance(one, Hashed)]
+    return [*([named] if isinstance(named, str) else named), *hashed]
 
 
 def _roles(form: str, text: TextSource, options: dict[str, Any], bits: int, items: Any) -> dict[str, Any]:

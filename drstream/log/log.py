@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -302,7 +303,17 @@ class Log(Contexts):
         if self._labels_given:
             return self
         labels = action_labels.widened(self.labels, n_actions)
-        return self if labels is self.labels else self._but(labels=labels, _labels_given=True)
+        return self if labels is self.labels else self._wider(labels)
+
+    def _wider(self, labels: Sequence[Any]) -> Log:
+        """Return the same log with more labels, unless its propensities depend on their number."""
+        if self.roles.constant == UNIFORM:
+            raise LogError(
+                f"{parameter('propensity', UNIFORM)} is 1/{self.n_actions} in a log of {self.n_actions} actions, and a "
+                f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
+                f"{parameter('actions')}, or give the propensity as a number"
+            )
+        return self._but(labels=labels, _labels_given=True)
 
     def with_actions_of(self, *users: Any) -> Log:
         """Return the same log with the actions that policies and models know, if it has fewer and they were found.
@@ -314,7 +325,7 @@ class Log(Contexts):
         for user in users:
             labels = getattr(user, "known_labels", None)
             if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
-                return self._but(labels=action_labels.as_labels(labels, like=self.labels), _labels_given=True)
+                return self._wider(action_labels.as_labels(labels, like=self.labels))
         return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
 
     def for_reward(self, name: str) -> Log:
@@ -344,8 +355,8 @@ class Log(Contexts):
         all events of one user, say, fall to the same side. The same rows fall to the same side in every run, however
         the log is stored or read.
         """
-        if not 0 <= fraction <= 1:
-            raise LogError(f"split({fraction}): the fraction must be in [0, 1]")
+        if not isinstance(fraction, Real) or not 0 <= fraction <= 1:
+            raise LogError(f"split({fraction!r}): the fraction must be a number in [0, 1]")
         self.check_cluster(cluster)
         key = split_seed(seed, len(self._splits))
         parts = Split(key, 0.0, fraction, cluster=cluster), Split(key, fraction, 1.0, cluster=cluster)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import PIECE, answer, copy_to_tiles, fill_from, store
 from drstream.errors import ModelError, closest, parameter
-from drstream.frames import by_label, named_columns, record_batch, stored
+from drstream.frames import by_label, named_columns, record_batch, refuse_reward, stored
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
@@ -190,13 +190,14 @@ class from_arrow(RewardModel):  # noqa: N801  # reads as a function: drs.models.
     def bind(self, log: Log) -> Self:
         bound: Self = super().bind(log)  # type: ignore[assignment]
         bound.schema = stored(log.source.schema, self.columns, "the reward model", ModelError)
+        refuse_reward(log, self.columns, "the reward model", ModelError)
         bound.labels = log.labels
         return bound
 
     def fill(self, block: Block, out: Floats) -> None:
         who = "the reward model"
         values = answer(self.function, record_batch(block, self.schema), who, block)
-        store(by_label(values, self.labels), who, ModelError, block, out)
+        store(by_label(values, self.labels, who, ModelError), who, ModelError, block, out)
 
 
 def _is_sklearn(model: Any) -> bool:

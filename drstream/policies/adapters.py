@@ -18,6 +18,7 @@ from drstream.frames import (
     feed_from,
     named_columns,
     record_batch,
+    refuse_reward,
     stored,
     uses_context,
 )
@@ -62,6 +63,7 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.schema = stored(log.source.schema, self.columns, f"policy {name!r}", PolicyError)
+        refuse_reward(log, self.columns, f"policy {name!r}", PolicyError)
         bound.labels = log.labels
         return bound
 
@@ -73,7 +75,7 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
         values = answer(self.function, record_batch(block, self.schema), who, block)
         labels = _labels(values, len(block))
         if labels is None:
-            store(by_label(values, self.labels), who, PolicyError, block, out)
+            store(by_label(values, self.labels, who, PolicyError), who, PolicyError, block, out)
             return
         if has_nulls(labels):
             i = int(np.argmax(nulls(labels)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import Rule, fill_from
+from drstream.buffers import Rule, by_position, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
 from drstream.kernels.policies import ARGMAX
@@ -105,7 +105,7 @@ class Function(FixedPolicy):
         self.function = function
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self.function(X))
+        return by_position(self.function(X), f"policy {self.name!r}", PolicyError)
 
 
 def as_policy(policy: Any, name: str) -> FixedPolicy:

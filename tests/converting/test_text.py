@@ -458,3 +458,13 @@ def test_other_commands_say_how_to_convert(tmp_path, name):
     (tmp_path / name).write_text(HEAD + "0,1,0.5,3\n")
     with pytest.raises(drs.LogError, match=r"it holds text.* drstream convert .*log\.\w+ log\.parquet"):
         drs.Log(tmp_path / name)
+
+
+def test_categories_are_text(tmp_path):
+    """As numbers, 01234 and 1234 would be one category."""
+    path = tmp_path / "zip.csv"
+    path.write_text("zip,action,reward,propensity\n01234,1,1,0.5\n1234,2,0,0.5\n")
+    assert drs.read_csv(path, context=["zip"], categorical="zip").categories == {"zip": ["01234", "1234"]}
+    assert drs.read_csv(path, context=["zip"]).categories == {}
+    hashed = drs.read_csv(path, context=[drs.Hashed("zip", bits=10)])
+    assert hashed.source.schema.field("zip").type == pa.string()

@@ -297,3 +297,34 @@ def test_they_are_functions_of_columns_not_of_x():
         POLICY.probabilities(np.zeros((1, 1)))
     with pytest.raises(drs.ModelError, match="not of X"):
         MODEL.predict(np.zeros((1, 1)))
+
+
+def frame_with(*names):
+    def probabilities(batch):
+        rows = batch.num_rows if isinstance(batch, pa.RecordBatch) else len(batch)
+        return pd.DataFrame(dict(zip(names, np.tile([[0.7], [0.2], [0.1]], (1, rows)), strict=True)))
+
+    return probabilities
+
+
+def test_names_of_a_frame_are_labels_or_have_nothing_to_do_with_them():
+    rng = np.random.default_rng(0)
+    table = pa.table({"age": rng.random(200), "action": rng.choice([17, 42, 99], 200), "reward": rng.random(200)})
+    log = drs.Log(table, context=["age"], propensity="uniform")
+
+    def ips(*names):
+        return drs.evaluate(log, drs.policies.from_arrow(frame_with(*names), ["age"]), estimators="ips")["ips"].value
+
+    assert ips(99, 42, 17) == ips("99", "42", "17") != ips(17, 42, 99) == ips(0, 1, 2) == ips("a", "b", "c")
+    with pytest.raises(drs.PolicyError, match=r"returned columns 99, 42, 18, some of which are labels.*18 is not"):
+        ips(99, 42, 18)
+    with pytest.raises(drs.PolicyError, match=r"returned a frame with the columns 99, 42, 17.*log\.labels"):
+        drs.evaluate(log, frame_with(99, 42, 17), estimators="ips")
+    assert drs.evaluate(log, frame_with(0, 1, 2), estimators="ips")["policy", "ips"].value == ips(0, 1, 2)
+
+
+def test_nobody_reads_the_reward(table):
+    for make, name in ((drs.policies.from_arrow, "policies"), (drs.models.from_arrow, "model")):
+        made = make(lambda batch: np.full((len(batch), 3), 1 / 3), columns=["age", "reward"])
+        with pytest.raises(drs.DrstreamError, match="reads the reward, 'reward'"):
+            drs.evaluate(table, **{"policies": POLICY, name: made})

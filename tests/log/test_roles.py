@@ -149,3 +149,21 @@ def test_constant_propensities_beside_those_of_all_actions(table):
     other = drs.Log(log.source, context=["age"], propensity=0.5, propensities="mu", on_bad_row="skip")
     with pytest.raises(drs.LogError, match="after 600 rows were skipped"):
         drs.evaluate(other, drs.policies.Uniform(), **how)
+
+
+def test_uniform_propensities_do_not_change_with_the_policies():
+    table = pa.table({"action": [0, 1, 0, 1], "reward": [1.0, 0.0, 1.0, 1.0], "x0": [1.0, 2.0, 3.0, 4.0]})
+    log = drs.Log(table, context=["x0"], propensity="uniform")
+    assert drs.evaluate(log, drs.policies.Constant(0), estimators="ips")["ips"].value == 1.0
+    with pytest.raises(drs.LogError, match="is 1/2 in a log of 2 actions, and a policy or model knows 3: say how many"):
+        drs.evaluate(log, drs.policies.Softmax(np.zeros((3, 1))))
+    log = drs.Log(table, context=["x0"], propensity="uniform", actions=3)
+    assert drs.evaluate(log, drs.policies.Softmax(np.zeros((3, 1))), estimators="ips")["ips"].value == 0.75
+    with pytest.raises(drs.LogError, match="which this log does not tell"):
+        drs.Log(table, context=["x0"], propensity="uniform", action=None)
+
+
+def test_a_fraction_is_a_number():
+    log = drs.Log(pa.table({"action": [0], "reward": [1.0], "propensity": [1.0]}))
+    with pytest.raises(drs.LogError, match=r"split\('a'\): the fraction must be a number in \[0, 1\]"):
+        log.split("a")
