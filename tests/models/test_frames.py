@@ -16,6 +16,8 @@ from tests.helpers.frames import ACTIONS, frame, naive_dr, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.jit_only  # about frames and other libraries, not about kernels
+
 lightgbm = pytest.importorskip("lightgbm")
 ROWS = 300 if PLAIN else 1500
 LABELS = np.array(ACTIONS)
