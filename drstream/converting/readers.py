@@ -9,6 +9,7 @@ from typing import Any
 
 from drstream.converting.features import BITS, INDICES, VALUES, check_bits
 from drstream.converting.inputs import FORMATS, open_text
+from drstream.converting.numbers import check_numbers
 from drstream.converting.obp import AFFINITY, describe_items, read_items
 from drstream.converting.text import TextSource
 from drstream.errors import DrstreamError, LogError, parameter, suggest
@@ -131,6 +132,7 @@ def open_log(
     if found is None:
         return None
     form, text = found
+    check_numbers(text, options)
     return Log(text, **{**options, **_roles(form, text, options, BITS if bits is None else bits, items)})
 
 

@@ -372,7 +372,7 @@ def test_labels_beyond_signed_integers(tmp_path, name):
         (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 (line 3 of "),
         (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity must be in (0, 1]: got 0.0 at row 1 (line 3 of "),
         (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (line 4 of "),
-        (HEAD + "0,yes,0.5,3\n", "reward column 'reward' has type string"),
+        (HEAD + "0,yes,0.5,3\n", "reward must be a number: got 'yes' at row 0"),
         (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
         (HEAD, "holds no row"),
         ("", "holds no row"),
@@ -468,3 +468,16 @@ def test_categories_are_text(tmp_path):
     assert drs.read_csv(path, context=["zip"]).categories == {}
     hashed = drs.read_csv(path, context=[drs.Hashed("zip", bits=10)])
     assert hashed.source.schema.field("zip").type == pa.string()
+
+
+def test_text_among_numbers_is_named(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("action,reward,propensity,x\n1,0.5,0.5,1\n2,abc,0.5,2\n1,1,0.5,3\n")
+    for on_bad_row in ("error", "skip"):
+        with pytest.raises(drs.LogError, match=r"reward must be a number: got 'abc' at row 1 \(line 3 of .*log\.csv\)"):
+            drs.read_csv(path, context=["x"], on_bad_row=on_bad_row)
+    path.write_text("action,reward,propensity,x\n" + "1,1,0.5,1\n2,0,0.5,1\n" * 100 + "x,1,0.5,1\n")
+    with pytest.warns(drs.DrstreamWarning, match=r"integers and 1 other value in 201 rows, the first 'x' at row 200"):
+        assert drs.read_csv(path, context=["x"]).labels == ["1", "2", "x"]
+    path.write_text("action,reward,propensity,x\na,1,p,1\nb,0,q,1\n")
+    assert drs.read_csv(path, propensity=None, context=["x"]).labels == ["a", "b"]
