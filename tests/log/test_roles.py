@@ -129,7 +129,7 @@ def test_what_is_shown_of_constant_propensities(table):
     assert "propensity  0.25 in every row" in repr(drs.Log(table, propensity=0.25))
     uniform = drs.Log(table, propensity="uniform")
     assert "propensity  1/3 in every row: uniform" in repr(uniform)
-    assert uniform.with_actions_up_to(5).constant_propensity == 1 / 5
+    assert drs.Log(table, propensity="uniform", actions=5).constant_propensity == 1 / 5
     named = table.append_column("uniform", pa.array([0.5] * N))
     assert drs.Log(named, propensity="uniform").roles.propensity == "uniform"  # a column of that name
 
