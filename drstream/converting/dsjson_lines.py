@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.converting.features import BITS, INDICES, SPARSE, VALUES, index_of, lists
+from drstream.converting.features import INDICES, SPARSE, VALUES, FeatureLines, index_of, lists
 from drstream.converting.lines import MALFORMED, Malformed, Parsed
 from drstream.types import Ints
 
@@ -36,18 +36,8 @@ class _LeftOut(Exception):  # noqa: N818  # becomes a count, or a `Malformed`
 
 
 @dataclass(frozen=True)
-class DsJson:
-    """Features become sparse contexts of 2^bits features."""
-
-    bits: int = BITS
+class DsJson(FeatureLines):
     name: str = "dsjson"
-    typed: bool = True
-
-    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
-        return (), 0
-
-    def cut(self, data: bytes) -> int:
-        return data.rfind(b"\n") + 1
 
     def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
         wanted = None if schema is None else set(schema.names)
@@ -70,9 +60,6 @@ class DsJson:
             columns["timestamp"] = _times(columns["timestamp"])
         found.table = pa.table(columns if schema is None else {name: columns[name] for name in schema.names})
         return found
-
-    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        return []
 
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one if one == other else pa.string()  # of timestamps, some of which are none

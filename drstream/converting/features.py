@@ -6,6 +6,7 @@ The hash is drstream's own and never changes. It is not that of Vowpal Wabbit, s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,20 @@ def index_of(names: pa.Array | Sequence[str], bits: int) -> NDArray[np.int32]:
 def lists(values: NDArray[Any], starts: Ints, kind: pa.DataType) -> pa.Array:
     """Return a column of lists. List i holds values[starts[i]:starts[i + 1]]."""
     return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(values), type=kind)
+
+
+@dataclass(frozen=True)
+class FeatureLines:
+    """What the syntaxes of Vowpal Wabbit have in common: an event a line, whose features become sparse contexts."""
+
+    bits: int = BITS  # there are 2^bits features
+    typed: bool = True
+
+    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
+        return (), 0
+
+    def cut(self, data: bytes) -> int:
+        return data.rfind(b"\n") + 1
+
+    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
+        return []

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drstream.converting.features import BITS, INDICES, SPARSE, VALUES, index_of, lists
+from drstream.converting.features import INDICES, SPARSE, VALUES, FeatureLines, index_of, lists
 from drstream.converting.lines import MALFORMED, NOT_UTF8, Malformed, Parsed
 from drstream.types import Bools, Floats, Ints
 
@@ -28,18 +28,8 @@ ADF = "'shared' begins an event of several lines (adf), which is read from dsjso
 
 
 @dataclass(frozen=True)
-class Vw:
-    """Features become sparse contexts of 2^bits features."""
-
-    bits: int = BITS
+class Vw(FeatureLines):
     name: str = "Vowpal Wabbit's text"
-    typed: bool = True
-
-    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
-        return (), 0
-
-    def cut(self, data: bytes) -> int:
-        return data.rfind(b"\n") + 1
 
     def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
         block = _Block(*_split_lines(data))
@@ -55,9 +45,6 @@ class Vw:
             table = table.append_column("tag", pa.nulls(table.num_rows, pa.string()))
         found.table = table if schema is None else table.select(schema.names)
         return found
-
-    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        return []
 
     def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
