@@ -49,19 +49,7 @@ def audit(
     """Check whether a log can be trusted. The exit code is 3 if it cannot."""
     from drstream.findings import STOP
 
-    opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        "error",
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    opened = open_log(locals())
     result = opened.audit(event_id, time, threads, progress=True)
     if json:
         typer.echo(result.to_json())

@@ -44,19 +44,7 @@ def describe(
     from drstream.errors import LogError
 
     try:
-        opened = open_log(
-            log,
-            context,
-            sparse,
-            action,
-            reward,
-            propensity,
-            actions,
-            "error",
-            coded=(categorical, hashed, missing),
-            filter=filter,
-            exclude=exclude,
-        )
+        opened = open_log(locals())
     except LogError:
         _show_columns(log)
         raise

@@ -205,10 +205,8 @@ def evaluate(
     from drstream.cli import specs
     from drstream.evaluation.evaluate import evaluate as run
 
-    roles = context, sparse, action, reward, propensity, actions, on_bad_row, sample_rate, propensities
-    more: dict[str, Any] = {"logger": logger, "logger_propensities": parse_logger_propensities(logger_propensities)}
-    coded = categorical, hashed, missing
-    whole = opened = open_log(log, *roles, coded=coded, filter=filter, exclude=exclude, **more)
+    of_loggers = parse_logger_propensities(logger_propensities)
+    whole = opened = open_log(locals(), logger=logger, logger_propensities=of_loggers)
     if output is not None:
         check_output(output, opened)
     policies = specs.policies(policy, opened)

@@ -68,19 +68,7 @@ def fit(
     from drstream.cli import specs
     from drstream.errors import DrstreamError
 
-    opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        on_bad_row,
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    opened = open_log(locals())
     if weights == "mrdr":
         raise DrstreamError('--weights mrdr needs a policy: use drs.models.Ridge(weights="mrdr", policy=...) in Python')
     check_folder(output, opened)

@@ -90,19 +90,7 @@ def optimize(
     from drstream.errors import DrstreamError
     from drstream.storage import check_savable
 
-    opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        on_bad_row,
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    opened = open_log(locals())
     check_folder(output, opened)
     made = specs.learner(learner, horizon, q, c_max)
     suffix = ".skops" if made.estimators else ".npz"

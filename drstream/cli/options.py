@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,29 +130,22 @@ Precision = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
 
 
-def open_log(
-    log: list[str],
-    context: list[str] | None,
-    sparse: str | None,
-    action: str | None,
-    reward: str | None,
-    propensity: str | None,
-    actions: str | None,
-    on_bad_row: str,
-    sample_rate: str | None = None,
-    propensities: str | None = None,
-    *,
-    coded: Coded = (None, None, None),
-    filter: str | None = None,
-    exclude: list[str] | None = None,
-    **more: Any,
-) -> Log:
-    """Open the log. `more` are parameters of `Log` as they are."""
+ROLES = ("context", "sparse", "action", "reward", "propensity", "actions", "sample_rate", "propensities")
+
+
+def open_log(options: Mapping[str, Any], **more: Any) -> Log:
+    """Open the log of a command.
+
+    options  The command's parameters by name: its `locals()`. Those that are not about the log do not count.
+    more     Parameters of `Log`, as they are.
+    """
     from drstream.log import Log
 
-    given = log_options(context, sparse, action, reward, propensity, actions, sample_rate, propensities, coded=coded)
-    given |= row_options(filter, exclude)
-    return Log(log[0] if len(log) == 1 else log, on_bad_row=on_bad_row, **given, **more)
+    coded = options.get("categorical"), options.get("hashed"), options.get("missing")
+    given = log_options(*(options.get(role) for role in ROLES), coded=coded)
+    given |= row_options(options.get("filter"), options.get("exclude"))
+    log = options["log"]
+    return Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
 
 
 def parse_logger_propensities(text: str | None) -> dict[str, str] | list[str] | None:

@@ -127,20 +127,7 @@ def plan(
     from drstream.cli import specs
     from drstream.planning.plan import plan as run
 
-    whole = opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        on_bad_row,
-        sample_rate,
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    whole = opened = open_log(locals())
     if output is not None:
         check_output(output, opened)
     policies = specs.online_policies(policy, opened, {})

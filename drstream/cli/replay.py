@@ -130,19 +130,7 @@ def replay(
 
     levels, seeds = None if q is None else numbers(q, "--q"), numbers(seed, "--seed", int)
     targets = bias if bias == "auto" else numbers(bias, "--bias", more=", or auto")
-    whole = opened = open_log(
-        log,
-        context,
-        sparse,
-        action,
-        reward,
-        propensity,
-        actions,
-        on_bad_row,
-        coded=(categorical, hashed, missing),
-        filter=filter,
-        exclude=exclude,
-    )
+    whole = opened = open_log(locals())
     for path in (output, curve):
         if path is not None:
             check_output(path, opened)
