@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from drstream.errors import LogError, suggest
 from drstream.kernels import checks
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.ragged import flat_lists, places_of
 from drstream.types import Bools, Ints
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ class Csr:
 
     def take(self, rows: Ints) -> Csr:
         """Return a copy of these rows."""
-        size = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(size)])
-        places = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
+        indptr, places = places_of(self.indptr, rows)
         return Csr(indptr, self.indices[places], self.values[places], self.dim)
 
     def array(self) -> scipy.sparse.csr_array:
@@ -155,26 +154,17 @@ def _usual(fields: list[pa.Field], among: list[int], names: Sequence[str]) -> in
     return min(ranks)[1] if ranks else among[0] if len(among) == 1 else None
 
 
-def _flat(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """Return where each list begins, and all items, of a column without nulls, which may be a slice."""
-    if pa.types.is_fixed_size_list(column.type):
-        return np.arange(len(column) + 1, dtype=np.int64) * column.type.list_size, column.flatten()
-    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    return offsets - first, column.values.slice(first, last - first)
-
-
 def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[Ints, pa.Array, pa.Array | None]:
     """Return where rows start, and flat arrays of indices and values. No list is null."""
     column = batch.column(sparse.indices)
-    starts, inside = _flat(column)
+    starts, inside = flat_lists(column)
     if is_pairs(column.type):
         index, value = _fields(column.type, sparse.indices)
         fields = inside.flatten()  # unlike .field(), it respects structs that are null
         return starts, fields[index], fields[value]
     if sparse.values is None:
         return starts, inside, None
-    return starts, inside, _flat(batch.column(sparse.values))[1]
+    return starts, inside, flat_lists(batch.column(sparse.values))[1]
 
 
 def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str, str]:
