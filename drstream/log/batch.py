@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from drstream.kernels import order
 from drstream.log.encoding import Coded, Encoding
+from drstream.log.offered import Offered
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
@@ -28,7 +29,7 @@ class Batch:
 
     place: Place  # where the part is stored
     rows: Ints | int  # row number of each event, or of the first if no row was left out
-    action: NDArray[np.int32]
+    action: NDArray[np.int32]  # the index of its label; in a log of candidates, its position among them
     reward: Floats
     propensity: Floats  # empty if the log has none
     context: Context  # d columns, one (n, d) array, columns with categories, or sparse rows
@@ -40,6 +41,7 @@ class Batch:
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     mixture: Floats | None = None  # propensities of all loggers together, if they are read
+    candidates: Offered | None = None  # what each event could choose from, if it has candidates of its own
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
     seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
@@ -95,6 +97,7 @@ class Batch:
             more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             mixture=None if self.mixture is None else gathered(self.mixture, places),
+            candidates=None if self.candidates is None else self.candidates.take(places),
             fold_starts=None,
             scratch={},
             seen={},
@@ -163,6 +166,12 @@ class Block:
         """Propensities of all loggers together. The pass must read them."""
         assert self.batch.mixture is not None
         return self.batch.mixture[self.start : self.stop]
+
+    @cached_property
+    def candidates(self) -> Offered:
+        """What each event could choose from. The pass must read it."""
+        assert self.batch.candidates is not None
+        return self.batch.candidates.rows(self.start, self.stop)
 
     @property
     def row_weight(self) -> Floats:

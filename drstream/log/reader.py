@@ -26,9 +26,10 @@ from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, 
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
+from drstream.log.offered import Offered, Offers
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
-from drstream.log.schema import Roles, is_list
+from drstream.log.schema import UNIFORM, Roles, is_list
 from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
@@ -67,6 +68,7 @@ class Reader:
     missing: Missing = ERROR  # what happens to missing values in contexts
     constant: float | None = None  # the propensity of every row, if no column holds them
     loggers: Loggers | None = None  # how to read which policy logged an event; None: it is not read
+    offers: Offers | None = None  # how to read candidates of events; None: there are none, or they are not read
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,6 +85,8 @@ class Reader:
             names.extend(self.loggers.all_columns)
         if self.with_action and roles.action is not None:
             names.append(roles.action)
+        if self.offers is not None:
+            names.extend(self.offers.needed)
         if self.with_context:
             names.extend(roles.context)
         return tuple(dict.fromkeys(names))
@@ -225,6 +229,10 @@ class Reader:
             column = batch.column(roles.action)
             missing = nulls(column)
             yield "action is null", roles.action, missing
+        if self.offers is not None:
+            assert roles.action is not None
+            yield from self.offers.bad_rows(batch, roles.action)
+        elif self.with_action and roles.action is not None:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", roles.action, (index < 0) | (index >= len(self.labels))
@@ -278,10 +286,14 @@ class Reader:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         elif self.constant is not None:
             propensity = np.full(batch.num_rows, self.constant)
-        action = NO_ACTIONS
-        if self.with_action and roles.action is not None:
+        action, offered = NO_ACTIONS, None
+        if self.offers is not None:
+            offered, action = self._candidates(batch, self.offers, where)
+            if roles.constant == UNIFORM:
+                propensity = 1 / np.diff(offered.starts)
+        elif self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
-        self._check(action, reward, propensity, batch, where)
+        self._check(NO_ACTIONS if offered else action, reward, propensity, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
@@ -305,7 +317,18 @@ class Reader:
         events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
         mixture = None if self.loggers is None else self._mixture(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed, mixture)
+        of_events = fold, keys, weight, more, listed, mixture, offered
+        found: Any = *events, context, self.n_features, extra, *of_events
+        return Batch(part.place, *found)
+
+    def _candidates(self, batch: pa.RecordBatch, offers: Offers, where: Where) -> tuple[Offered, NDArray[np.int32]]:
+        """Return the candidates and the positions of the logged ones, or raise an error at the first bad row."""
+        assert self.roles.action is not None
+        found = offers.read(batch, self._whole(batch, self.roles.action, "action", where))
+        if found is None:
+            i, what, name = offers.problem(batch, self.roles.action)
+            raise LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
+        return found
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
