@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
 MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
+CANDIDATES = 1 << 14  # of a block's events together: what is computed for them then stays in cache
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 
 
@@ -113,6 +114,11 @@ class Plan:
         rows = min(max(CACHE // event, FEWEST), MOST // event)
         return min(max(1, 1 << (max(rows, 1).bit_length() - 1)), BATCH_ROWS)
 
+    @property
+    def block_candidates(self) -> int | None:
+        """The most candidates that the events of a block have together; None if they have none of their own."""
+        return CANDIDATES if self.job.candidates else None
+
     def check_memory(self, workers: int) -> None:
         """Raise an error if the buffers of all workers need more memory than the machine has."""
         job, stack = self.job, self.job.stack
@@ -166,7 +172,7 @@ def make_plan(
     log = with_known_actions(log, policies, [inputs], chosen)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
-    bound = [policy.bind(log, name) for name, policy in policies.items()]
+    bound = [policy.bind_to(log, name) for name, policy in policies.items()]
     if inputs.model is not None:
         _require_all_probabilities(bound)
     models = bind_models(log, inputs, workers)
@@ -182,11 +188,13 @@ def make_plan(
         propensities=by_time,
         loggers=True,
         logger_propensities=any(e.weight is not None and e.weight.balanced for e in chosen),
+        candidates=log.has_candidates and any(u.uses_candidates for u in users),
     )
     weighted = any(e.weight for e in chosen)
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    if reader.with_context:
+    job = replace(job, candidates=log.has_candidates)
+    if reader.with_context and not job.candidates:
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
@@ -219,6 +227,8 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
     if gather.bounds.reward_range is not None or gather.bounds.max_weight is not None:
         return False
     if models.logger is not None or models.second is not None or isinstance(models.folds, Blocks):
+        return False
+    if plan.reader.offers is not None:
         return False
     if plan.reader.loggers is not None:  # sums by logger, and balanced weights
         return False

@@ -60,12 +60,20 @@ class Batch:
     def where(self, i: int) -> str:
         return self.place.of_row(self.row_number(i))
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """Yield blocks of at most so many rows. After by_fold(), the events of a block are of one fold."""
+    def blocks(self, rows: int, candidates: int | None = None) -> Iterator[Block]:
+        """Yield blocks of at most so many rows. After by_fold(), the events of a block are of one fold.
+
+        candidates  The most that the events of a block may have together, unless one alone has more.
+        """
         bounds = [0, len(self)] if self.fold_starts is None else self.fold_starts.tolist()
+        starts = None if candidates is None or self.candidates is None else self.candidates.starts
         for first, last in itertools.pairwise(bounds):
-            for start in range(first, last, rows):
-                yield Block(self, start, min(start + rows, last))
+            while first < last:
+                stop = min(first + rows, last)
+                if starts is not None and starts[stop] - starts[first] > candidates:
+                    stop = max(first + 1, int(np.searchsorted(starts, starts[first] + candidates, side="right")) - 1)
+                yield Block(self, first, stop)
+                first = stop
 
     def by_fold(self) -> Batch:
         """Return the events in the order of their folds, and within a fold in the order of the log.

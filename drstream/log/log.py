@@ -21,7 +21,7 @@ from drstream.log import labels as action_labels
 from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
 from drstream.log.categories import Hashed
 from drstream.log.columns import floats_or_nan
-from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.contexts import PEEK_ROWS
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
-class Log(Contexts, Offering):
+class Log(Offering):
     """Logged events (x, a, r, p), streamed from wherever they are.
 
     source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a
@@ -162,7 +162,7 @@ class Log(Contexts, Offering):
     def constant_propensity(self) -> float | None:
         """The propensity of every row, if no column holds them."""
         constant = self.roles.constant
-        if self.has_candidates and constant == UNIFORM:  # it differs with the number of candidates
+        if self.roles.candidates is not None and constant == UNIFORM:  # it differs with the number of candidates
             return None
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
@@ -446,7 +446,9 @@ class Log(Contexts, Offering):
                       Reads those of all loggers, too.
         candidates    Reads the features of candidates, too.
         """
-        if self.has_candidates and (candidates or self.roles.constant == UNIFORM):
+        if self._pairs is not None:
+            candidates = context
+        if self.roles.candidates is not None and (candidates or self.roles.constant == UNIFORM):
             action = True
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
@@ -461,7 +463,7 @@ class Log(Contexts, Offering):
             filter_columns=self._filter_columns,
             splits=self._splits,
             skip_bad_rows=self.on_bad_row == "skip",
-            decode_rows=self.batch_size,
+            decode_rows=self.batch_size or (None if self.roles.candidates is None else self.batch_rows),
             folds=folds,
             cluster=cluster,
             start=start,
@@ -472,6 +474,8 @@ class Log(Contexts, Offering):
             constant=self.constant_propensity,
             loggers=self._read_loggers(logger_propensities) if loggers else None,
             offers=self.offers(features=candidates) if action else None,
+            pairs=self._pairs,
+            batch_rows=self.batch_rows,
         )
 
     def _read_loggers(self, propensities: bool) -> Loggers | None:

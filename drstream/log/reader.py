@@ -27,6 +27,7 @@ from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
+from drstream.log.pairs import Pairs
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import UNIFORM, Roles, is_list
@@ -69,6 +70,8 @@ class Reader:
     constant: float | None = None  # the propensity of every row, if no column holds them
     loggers: Loggers | None = None  # how to read which policy logged an event; None: it is not read
     offers: Offers | None = None  # how to read candidates of events; None: there are none, or they are not read
+    pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    batch_rows: int = ROWS  # rows of a batch, unless they are multiples of `unit`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -92,6 +95,11 @@ class Reader:
         return tuple(dict.fromkeys(names))
 
     @property
+    def _width(self) -> int:
+        """Number of features that contexts have in the log."""
+        return self.n_features if self.pairs is None else self.pairs.context
+
+    @property
     def clusters(self) -> tuple[str, ...]:
         """The columns whose values, instead of row numbers, decide on splits, folds and buckets."""
         users: list[Split | Folds | Blocks] = [*self.splits, *([self.folds] if self.folds else [])]
@@ -103,17 +111,17 @@ class Reader:
         skipped.update(getattr(part, "dropped", {}))  # lines of a text that hold no row
         kept = self._select(part, skipped)
         first = 0
-        for batch in exact(kept, ROWS) if self.unit is None else multiples(kept, self.unit):
+        for batch in exact(kept, self.batch_rows) if self.unit is None else multiples(kept, self.unit):
             yield self._views(batch, part, first)
             first += batch.num_rows
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """Yield the part's rows, also those with bad values, in batches of exactly 65,536.
+        """Yield the part's rows, also those with bad values, in batches of one size.
 
         The reader must skip bad rows: one that does not may raise an error, and does not number its rows.
         """
         assert self.skip_bad_rows
-        return exact(self.chosen(part), ROWS)
+        return exact(self.chosen(part), self.batch_rows)
 
     def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
         """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
@@ -260,7 +268,7 @@ class Reader:
         yield "context is null", bad
         if self.roles.listed:
             short = np.zeros(len(column), bool)
-            short[~bad] = lengths(column.filter(pa.array(~bad))) != self.n_features
+            short[~bad] = lengths(column.filter(pa.array(~bad))) != self._width
             yield "context has another length", short
             bad |= short
         values = floats_or_nan(_flat(column.filter(pa.array(~bad))))
@@ -318,8 +326,9 @@ class Reader:
         weight = self._row_weight(batch, where)
         mixture = None if self.loggers is None else self._mixture(batch, where)
         of_events = fold, keys, weight, more, listed, mixture, offered
-        found: Any = *events, context, self.n_features, extra, *of_events
-        return Batch(part.place, *found)
+        found: Any = *events, context, self._width, extra, *of_events
+        events_read = Batch(part.place, *found)
+        return events_read if self.pairs is None else self.pairs.logged(events_read)
 
     def _candidates(self, batch: pa.RecordBatch, offers: Offers, where: Where) -> tuple[Offered, NDArray[np.int32]]:
         """Return the candidates and the positions of the logged ones, or raise an error at the first bad row."""
@@ -421,7 +430,7 @@ class Reader:
         """Return (n,) for a column of numbers, (n, d) for a column of lists; float32 and float64 as they are."""
         if not self.roles.listed:
             return numbers(column)
-        d = self.n_features
+        d = self._width
         fixed = pa.types.is_fixed_size_list(column.type) and column.type.list_size == d
         if not fixed and (lengths(column) != d).any():
             found = lengths(column)

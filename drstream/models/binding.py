@@ -16,7 +16,7 @@ from drstream.execution import Workers
 from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
-from drstream.models.base import RewardModel, as_model
+from drstream.models.base import CandidateModel, RewardModel, as_model
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import (
     FORWARD,
@@ -103,6 +103,11 @@ class BoundModels:
         return any(user.uses_context for user in self._users if user)
 
     @property
+    def uses_candidates(self) -> bool:
+        """Whether some model looks at features of candidates."""
+        return any(user.uses_candidates for user in self._users if user)
+
+    @property
     def _users(self) -> tuple[RewardModel | Logger | None, ...]:
         return self.model, self.logger, self.second
 
@@ -128,7 +133,7 @@ class BoundModels:
 
     def unpredicted(self, block: Block) -> int:
         """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
-        return self.model.unpredicted(block) if isinstance(self.model, CrossFitted) else 0
+        return self.model.unpredicted(block) if isinstance(self.model, CrossFitted | CandidateModel) else 0
 
     def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
         """Clip predictions to the clamp, in place, and count those that change."""
@@ -195,7 +200,7 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
             user.require_fit()
     clamp = _clamp(inputs.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
-    of_rewards = [None if user is None else user.bind(log) for user in (model, second)]
+    of_rewards = [None if user is None else user.bind_to(log) for user in (model, second)]
     return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1])
 
 
@@ -216,7 +221,7 @@ def _inner(user: Any) -> Any:
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
-    bound = policy.bind(log, "propensity")
+    bound = policy.bind_to(log, "propensity")
     if bound.only_logged:
         raise ModelError(
             "propensity=Column(...) of one number a row: name that column where you open the log, with propensity="

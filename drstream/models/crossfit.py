@@ -14,7 +14,8 @@ from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, 
 from drstream.execution import Workers
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import folded
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats
@@ -164,6 +165,9 @@ class CrossFitted(RewardModel):
         bound = super().bind(log)
         bound.models = [None if m is None else m.bind(log) for m in self.models]  # type: ignore[attr-defined]
         return bound  # type: ignore[return-value]
+
+    def for_candidates(self, log: Log) -> CandidateModel:
+        return folded([None if m is None else m.bind_to(log) for m in self.models], self.first)
 
     def fill(self, block: Block, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)

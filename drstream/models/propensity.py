@@ -12,6 +12,7 @@ from drstream.buffers import answer, invalid_probabilities, store
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
 from drstream.frames import Feed, feed_from, named_columns, uses_context
+from drstream.kernels import ragged
 from drstream.kernels.policies import first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.models.base import RewardModel
@@ -23,6 +24,8 @@ from drstream.parameters import number, unfitted, whole
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Softmax
 from drstream.types import Floats
+
+NONE = np.empty(0)  # no predictions
 
 
 class PropensityModel(Trained, FixedPolicy):
@@ -135,6 +138,7 @@ class SklearnPropensity(PropensityModel):
 
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=False)
+        log.refuse_candidates("Propensity.from_sklearn", "Estimate propensities elsewhere, and name their column")
         if self.columns:
             self._feed(log)
         reader = log.reader(context=self.uses_context, action=True, columns=self.columns)
@@ -197,10 +201,24 @@ class Logger:
     def uses_context(self) -> bool:
         return self.policy.uses_context
 
+    @property
+    def uses_candidates(self) -> bool:
+        return self.policy.uses_candidates
+
     def fill(self, block: Block, pi: Floats, out: Floats) -> None:
-        """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct."""
+        """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct.
+
+        On a log of candidates, there is no need for space.
+        """
         if self.policy.direct:
             out[:] = self.policy.logged(block)
+        elif block.batch.candidates is not None:
+            starts, flat = block.candidates.starts, np.empty(block.candidates.count)
+            self.policy.fill_flat(block, flat)
+            first_bad = ragged.observe(starts, flat, NONE, block.action, out, NONE)
+            if first_bad >= 0:
+                one = flat[starts[first_bad] : starts[first_bad + 1]]
+                raise invalid_probabilities("the propensity model", one, block.where(first_bad))
         else:
             self.policy.fill(block, pi)
             first_bad = first_improper(pi, np.zeros(len(pi)))

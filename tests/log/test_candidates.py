@@ -300,7 +300,7 @@ BAD = {
     "a candidate is there twice": ({"items": ["b", "b"]}, "got 'b' in 'b', 'b'"),
     "a candidate has another number of features": ({"z": [[1, 2, 3], [1]]}, r"'b' has \[1.0\], where others have 3"),
     "a candidate's features hold a null": ({"z": [[1, 2, 3], [1, None, 2]]}, r"candidate 'b' has \[1.0, None, 2.0\]"),
-    "a candidate's features are not finite": ({"z": [[1, 2, np.inf], [1, 1, 2]]}, r"candidate 'a' has \[1.0, 2.0, inf\]"),
+    "a candidate's features are not finite": ({"z": [[1, 2, np.inf], [1, 1, 2]]}, r"'a' has \[1.0, 2.0, inf\]"),
     "action is not among its candidates": ({"action": "c"}, "got 'c' where there are 'a', 'b'"),
     "action is null": ({"action": None}, "action is null at row 2"),
 }  # fmt: skip

@@ -1,0 +1,98 @@
+"""Reward models on a log of candidates: what the models of drstream become when they are bound to one.
+
+A model fills in the predictions for all candidates of a block, one event's after the other's, in a flat array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from drstream.buffers import answer
+from drstream.errors import ModelError
+from drstream.kernels.logistic import logistic
+from drstream.kernels.policies import LOGISTIC
+from drstream.log import Block
+from drstream.log.encoding import Encoding
+from drstream.log.pairs import Pairs
+from drstream.models.base import CandidateModel
+from drstream.shared import Shared
+from drstream.types import Floats
+
+PIECE = 1 << 16  # numbers of pairs that are made at a time for a user's estimator, at most, or one candidate
+
+
+class SharedModel(CandidateModel):
+    """Scores of shared weights, perhaps with a link function. Folds, if any, have weights of their own."""
+
+    def __init__(self, shared: Shared, link: int) -> None:
+        self.shared, self.link = shared, link
+        self.uses_context = shared.uses_context
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        folds = len(self.shared.intercept) > 1
+        self.shared.fill(block, out, block.fold if folds else None)
+        if self.link == LOGISTIC:
+            logistic(out)
+
+
+class PairsModel(CandidateModel):
+    """A function of rows [x, z], one for each candidate."""
+
+    def __init__(self, predict: Callable[[Any], Floats], pairs: Pairs) -> None:
+        self.predict_rows, self.pairs = predict, pairs
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        step = max(1, PIECE // self.pairs.width)
+        for first in range(0, len(out), step):
+            last = min(first + step, len(out))
+            rows = self.pairs.all(block, first, last)
+            out[first:last] = answer(self.predict_rows, rows, "the reward model", block)
+
+
+class SeenCandidates(CandidateModel):
+    """A bound model that sees the contexts in its own encoding."""
+
+    def __init__(self, model: CandidateModel, encoding: Encoding, others: dict[str, int]) -> None:
+        self.model, self.encoding, self.others = model, encoding, others
+        self.columns, self.uses_candidates = (*model.columns, *encoding.names), model.uses_candidates
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        self.model.fill_flat(block.seen_by(self.encoding), out)
+
+
+class FoldedModel(CandidateModel):
+    """One model for each fold, or block of rows. Blocks without a model have r̂ = 0."""
+
+    def __init__(self, models: Sequence[CandidateModel | None], first: int) -> None:
+        self.models, self.first = list(models), first
+        known = next(model for model in models if model is not None)
+        self.uses_context, self.uses_candidates, self.columns = known.uses_context, known.uses_candidates, known.columns
+
+    def unpredicted(self, block: Block) -> int:
+        """Return how many of the block's events, its first ones, come before the first model."""
+        return int(np.searchsorted(block.fold, self.first)) if self.first else 0
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        fold, starts = block.fold, block.candidates.starts
+        for f in np.unique(fold).tolist():
+            events, model = np.flatnonzero(fold == f), self.models[f]
+            places = np.repeat(fold == f, np.diff(starts))
+            found = np.zeros(int(places.sum()))
+            if model is not None:
+                model.fill_flat(block if len(events) == len(block) else block.take(events), found)
+            out[places] = found
+
+
+def folded(models: Sequence[CandidateModel | None], first: int) -> CandidateModel:
+    """Return the models of all folds as one. Those with shared weights need no copies of events."""
+    if all(isinstance(model, SharedModel) for model in models):
+        every = [model for model in models if isinstance(model, SharedModel)]
+        return SharedModel(Shared.folded([model.shared for model in every]), every[0].link)
+    return FoldedModel(models, first)
+
+
+def refuse_option(who: str, option: str, why: str) -> ModelError:
+    return ModelError(f"{who}: {option} {why}, and this log has candidates, a set for each event: leave it out")
