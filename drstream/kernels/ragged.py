@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from drstream.kernels._jit import helper, inlined, kernel, unordered_helper
+from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import F4_IN, F8, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, U8, U8_IN, float64, int64, void
 from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.random import GAMMA
@@ -84,14 +84,6 @@ def look_up(keys, table, places, out):
 # Scores, probabilities and predictions of candidates
 
 
-@unordered_helper
-def _dot(weights, x, first):
-    total = 0.0
-    for j in range(weights.shape[0]):
-        total += weights[j] * x[first + j]
-    return total
-
-
 @kernel(
     void(I8_IN, F4_IN, I8_IN, F8_IN2, F8_IN2, F8_IN, F8),
     void(I8_IN, F8_IN, I8_IN, F8_IN2, F8_IN2, F8_IN, F8),
@@ -118,7 +110,10 @@ def score(starts, z, fold, by_event, weights, intercepts, out):
             for j in range(d):
                 w[j] += by_event[f * rows + 1 + j, i]
         for c in range(starts[i], starts[i + 1]):
-            out[c] = base + _dot(w, z, c * d)
+            total = base
+            for j in range(d):  # plain: sums in another order take a third longer for ten features
+                total += w[j] * z[c * d + j]
+            out[c] = total
 
 
 @helper

@@ -188,10 +188,8 @@ class Offers:
             found.append(values)
         if len(found) == 1 and found[0].flags.c_contiguous:
             return Dense(found[0])
-        out = np.empty((len(found[0]), self.width), self.kind)
-        np.concatenate(found, axis=1, out=out)
-        out.flags.writeable = False
-        return Dense(out)
+        columns = [values[:, j] for values in found for j in range(values.shape[1])]
+        return Dense(side_by_side(columns))
 
     # What is wrong
 
@@ -371,6 +369,15 @@ def _inside(batch: pa.RecordBatch, column: str, field: str | None) -> pa.Array:
     return values.flatten()[values.type.get_field_index(field)]  # unlike .field(), it respects structs that are null
 
 
+def side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return columns of numbers as a matrix, row by row."""
+    stacked = np.empty((len(columns), len(columns[0])), np.result_type(*columns))
+    np.concatenate(columns, out=stacked.reshape(-1))
+    out = np.ascontiguousarray(stacked.T)  # a third of the time of one column after the other
+    out.flags.writeable = False
+    return out
+
+
 def _piece_values(batch: pa.RecordBatch, piece: Piece) -> NDArray[Any] | None:
     """Return the features (M, width) of a piece. None if some are null or of another number."""
     values = _inside(batch, piece.column, piece.field)
@@ -381,11 +388,7 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece) -> NDArray[Any] | None:
         chosen = [fields[values.type.get_field_index(name)] for name in piece.fields]
         if any(has_nulls(field) for field in chosen):
             return None
-        found = [numbers(field) for field in chosen]
-        out = np.empty((len(values), len(found)), np.result_type(*found))
-        for j, column in enumerate(found):
-            out[:, j] = column
-        return out
+        return side_by_side([numbers(field) for field in chosen])
     if is_list(piece.kind):
         fixed = pa.types.is_fixed_size_list(values.type) and values.type.list_size == piece.width
         if not fixed and (lengths(values) != piece.width).any():

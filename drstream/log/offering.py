@@ -17,8 +17,8 @@ from drstream.log.contexts import PEEK_ROWS, Contexts
 from drstream.log.offered import Offers, with_widths
 from drstream.log.pairs import Pairs
 
-BATCH_BYTES = 1 << 25  # of the features of candidates in a batch, about
-MOST_ROWS, FEWEST_ROWS = 1 << 15, 1 << 10  # of a batch
+BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
+MOST_ROWS, FEWEST_ROWS = 1 << 14, 1 << 10  # of a batch
 PAIR = "the logged candidate"  # the one action of a log of pairs
 
 
