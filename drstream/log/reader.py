@@ -27,6 +27,9 @@ from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.rankings import Lists, read_rankings
+from drstream.log.rankings import bad_rows as bad_rankings
+from drstream.log.rankings import problem as problem_with_ranking
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
@@ -39,6 +42,7 @@ FEW = 16_384  # rows of a batch that are worth the time it takes Python
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
+Events = tuple[tuple[NDArray[np.int32], Floats, Floats], dict[str, Floats], Floats | None, Lists | None]
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Reader:
             names.extend(roles.propensities)
         if self.loggers is not None:
             names.extend(self.loggers.all_columns)
-        if self.with_action and roles.action is not None:
+        if (self.with_action or roles.ranking) and roles.action is not None:
             names.append(roles.action)
         if self.with_context:
             names.extend(roles.context)
@@ -203,7 +207,9 @@ class Reader:
     def bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str, Bools]]:
         """Yield each reason to leave rows out, with its column and those rows."""
         roles = self.roles
-        for name in roles.rewards:
+        if roles.ranking:
+            yield from bad_rankings(batch, roles)
+        for name in () if roles.ranking else roles.rewards:
             reward = batch.column(name)
             yield "reward is null", name, nulls(reward)
             yield "reward is not finite", name, ~np.isfinite(floats_or_nan(reward))
@@ -212,7 +218,7 @@ class Reader:
             yield "sample rate is null", roles.sample_rate, nulls(rate)
             kept = floats_or_nan(rate)
             yield "sample rate is not in (0, 1]", roles.sample_rate, ~((kept > 0) & (kept <= 1))
-        if roles.propensity is not None:
+        if roles.propensity is not None and not roles.ranking:
             p = batch.column(roles.propensity)
             yield "propensity is null", roles.propensity, nulls(p)
             values = floats_or_nan(p)
@@ -271,20 +277,7 @@ class Reader:
         def where(i: int) -> str:
             return part.place.of_row(int(rows + i if isinstance(rows, int) else rows[i]))
 
-        reward = self._reward(batch, roles.reward, where)
-        more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
-        propensity = NO_NUMBERS
-        if roles.propensity is not None:
-            propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
-        elif self.constant is not None:
-            propensity = np.full(batch.num_rows, self.constant)
-        action = NO_ACTIONS
-        if self.with_action and roles.action is not None:
-            action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
-        self._check(action, reward, propensity, batch, where)
-        listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
-        for other in more.values():
-            self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
+        events, more, listed, lists = (self._rankings if roles.ranking else self._events)(batch, where)
         context: Context = []
         if self.with_context and roles.sparse is not None:
             context = self._sparse_context(batch, where)
@@ -302,10 +295,38 @@ class Reader:
         extra = batch.select([*self.extra, *logger])
         fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
         keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
-        events = rows, action, reward, propensity
         weight = self._row_weight(batch, where)
         mixture = None if self.loggers is None else self._mixture(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed, mixture)
+        known = (part.place, rows, *events)
+        return Batch(*known, context, self.n_features, extra, fold, keys, weight, more, listed, mixture, lists)
+
+    def _events(self, batch: pa.RecordBatch, where: Where) -> Events:
+        """Return action, reward and propensity, other rewards, and the propensities of all actions."""
+        roles = self.roles
+        reward = self._reward(batch, roles.reward, where)
+        more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
+        propensity = NO_NUMBERS
+        if roles.propensity is not None:
+            propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
+        elif self.constant is not None:
+            propensity = np.full(batch.num_rows, self.constant)
+        action = NO_ACTIONS
+        if self.with_action and roles.action is not None:
+            action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
+        self._check(action, reward, propensity, batch, where)
+        listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
+        for other in more.values():
+            self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
+        return (action, reward, propensity), more, listed, None
+
+    def _rankings(self, batch: pa.RecordBatch, where: Where) -> Events:
+        """Return the same of rankings: no action, sums of rewards, smallest propensities; and the lists."""
+        found = read_rankings(batch, self.roles, self.constant)
+        if found is None:
+            i, what = problem_with_ranking(batch, self.roles)
+            raise LogError(f"{what}, at {where(i)}. {REMEDY}")
+        more = {name: found.rewards[name] for name in self.roles.more_rewards}
+        return (NO_ACTIONS, found.rewards[self.roles.reward], found.least), more, None, found.lists
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
