@@ -33,6 +33,9 @@ class Counts:
     low: float = math.inf
     high: float = -math.inf
     least: float = math.inf  # smallest propensity
+    items: int = 0  # in all lists, of a log of rankings
+    shortest: float = math.inf  # of these lists
+    longest: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
     def merge(self, later: Counts) -> None:
@@ -41,6 +44,8 @@ class Counts:
         self.total += later.total
         self.low, self.high = min(self.low, later.low), max(self.high, later.high)
         self.least = min(self.least, later.least)
+        self.items += later.items
+        self.shortest, self.longest = min(self.shortest, later.shortest), max(self.longest, later.longest)
         self.skipped.update(later.skipped)
 
 
@@ -70,6 +75,11 @@ class Description:
         )
         if about["smallest_propensity"] is not None:
             lines.append(f"  smallest p  {about['smallest_propensity']:.6g}")
+        if about["lists"]:
+            lists = about["lists"]
+            lines.append(
+                f"  lists       from {lists['shortest']} to {lists['longest']} items, {lists['mean']:.6g} on average"
+            )
         if about["bad_rows"]:
             bad = ", ".join(f"{count:,} ({reason})" for reason, count in about["bad_rows"].items())
             lines.append(f"  bad rows    {bad}")
@@ -86,7 +96,7 @@ def describe(log: Log, threads: int | None = None, executor: Any = None, progres
     workers = Workers.of(threads, executor, progress)
     log = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
     counted = lenient(log)
-    with_actions = log.roles.action is not None
+    with_actions = log.roles.action is not None and not log.roles.ranking
     reader = counted.reader(action=with_actions)
     total = Counts(np.zeros(len(reader.labels), np.int64))
     for found in execution.run(partial(_count, reader), counted, reader.columns, workers):
@@ -109,6 +119,10 @@ def _count(reader: Reader, part: Part) -> Counts:
         found.low, found.high = min(found.low, float(batch.reward.min())), max(found.high, float(batch.reward.max()))
         if len(batch.propensity):
             found.least = min(found.least, float(batch.propensity.min()))
+        if batch.lists is not None:
+            sizes = np.diff(batch.lists.starts)
+            found.items += int(sizes.sum())
+            found.shortest, found.longest = min(found.shortest, int(sizes.min())), max(found.longest, int(sizes.max()))
     return found
 
 
@@ -136,8 +150,14 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "reward_range": (total.low, total.high) if some else (math.nan, math.nan),
         "propensity": roles.propensity if roles.constant is None else roles.constant,
         "smallest_propensity": total.least if total.least <= 1 else None,
+        "lists": _lists(total) if roles.ranking and some else None,
         "bad_rows": dict(total.skipped),
     }
+
+
+def _lists(total: Counts) -> dict[str, float]:
+    """Lengths of the lists of a log of rankings."""
+    return {"shortest": total.shortest, "longest": total.longest, "mean": total.items / total.rows}
 
 
 def unused_columns(log: Log) -> list[str]:

@@ -90,8 +90,8 @@ def check_options(log: Log, given: Mapping[str, Any], told: Explain | None) -> N
     for name in ("propensity", "crossfit", "clamp", "propensity_error"):
         if given[name] is not None:
             log.refuse_rankings(f"Leave out {parameter(name)}, which is about events with one action")
-    if told is not None and told.second_model is not None:
-        log.refuse_rankings("Leave out the second model, which is about events with one action")
+    if told is not None:
+        log.refuse_rankings(f"Leave out {parameter('explain')}, which is about events with one action")
 
 
 def choose_for_lists(log: Log, names: Any, inputs_given: tuple[Any, ...]) -> list[Estimator]:

@@ -452,6 +452,8 @@ class Evaluation(WithModels):
         DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. The other parameters are those of
         `drs.Explain`, and replace what was given there.
         """
+        if self.lists is not None:
+            raise DrstreamError("explain: it is about events with one action, and this is a log of rankings")
         if policy is None and len(self.policies) > 1:
             raise KeyError(f"explain(): name a policy: {', '.join(map(repr, self.policies))}")
         policy = self.policies[0] if policy is None else policy

@@ -47,7 +47,11 @@ def test_open_bandit_pipelines_numbers(factorizable, tmp_path):
     wanted, arrays = json.loads(done.stdout.splitlines()[-1]), np.load(path)
     both = "independent" if factorizable == "yes" else None
     at_position = arrays["pscore_item_position"], arrays["new_pscore_item_position"], both or "marginal"
-    given_above = conditional(arrays["pscore_cascade"]), conditional(arrays["new_pscore_cascade"]), both or "conditional"
+    given_above = (
+        conditional(arrays["pscore_cascade"]),
+        conditional(arrays["new_pscore_cascade"]),
+        both or "conditional",
+    )
     model = drs.models.Positions("q", "q_new")
     assert set(wanted) == {"ips", "snips", "iips", "sniips", "rips", "snrips", "cascade-dr"}
     for about, names in ((at_position, MARGINAL), (given_above, sorted(set(wanted) - set(MARGINAL)))):

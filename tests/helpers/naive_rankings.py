@@ -14,7 +14,7 @@ def position_weights(name, ranking):
     w = [a / b for a, b in zip(ranking["pi"], ranking["p"], strict=True)]
     if name in ("iips", "sniips"):
         return w
-    return [math.prod(w[: l + 1]) for l in range(len(w))]  # from the top to position l
+    return [math.prod(w[: k + 1]) for k in range(len(w))]  # from the top to each position
 
 
 def list_weight(name, ranking):
@@ -35,8 +35,8 @@ def score(name, ranking):
     v = position_weights(name, ranking)
     if name == "cascade-dr":
         q, e, before = ranking["q"], ranking["e"], [1.0, *v[:-1]]
-        return sum(v[l] * (r[l] - q[l]) + before[l] * e[l] for l in range(len(r)))
-    return sum(v[l] * r[l] for l in range(len(r)))
+        return sum(v[k] * (r[k] - q[k]) + before[k] * e[k] for k in range(len(r)))
+    return sum(v[k] * r[k] for k in range(len(r)))
 
 
 def influence(name, rankings):
@@ -52,10 +52,10 @@ def influence(name, rankings):
     if name not in ("sniips", "snrips"):
         return [score(name, ranking) for ranking in rankings]
     psi = [0.0] * n
-    for l in range(max(len(ranking["r"]) for ranking in rankings)):  # share of the lists that have position l, times a ratio
-        has = [float(len(ranking["r"]) > l) for ranking in rankings]
-        v = [position_weights(name, ranking)[l] if h else 0.0 for h, ranking in zip(has, rankings, strict=True)]
-        r = [ranking["r"][l] if h else 0.0 for h, ranking in zip(has, rankings, strict=True)]
+    for k in range(max(len(ranking["r"]) for ranking in rankings)):
+        has = [float(len(ranking["r"]) > k) for ranking in rankings]
+        v = [position_weights(name, ranking)[k] if h else 0.0 for h, ranking in zip(has, rankings, strict=True)]
+        r = [ranking["r"][k] if h else 0.0 for h, ranking in zip(has, rankings, strict=True)]
         if not mean(v):
             return [math.nan] * n
         ratio = mean([v[i] * r[i] for i in range(n)]) / mean(v)

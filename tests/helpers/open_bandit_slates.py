@@ -1,7 +1,7 @@
 """Open Bandit Pipeline's synthetic slates and its estimates of them, in a process of its own.
 
-As a program, `python open_bandit_slates.py OUT.npz FACTORIZABLE` writes the arrays of a log, and prints the estimates as
-JSON. It runs in a Python that can import obp, which DRSTREAM_BENCH_OBP names.
+As a program, `python open_bandit_slates.py OUT.npz FACTORIZABLE` writes the arrays of a log, and prints the estimates
+as JSON. It runs in a Python that can import obp, which DRSTREAM_BENCH_OBP names.
 """
 
 import json
