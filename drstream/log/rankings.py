@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, phrase
+from drstream.errors import LogError, parameter, phrase
 from drstream.kernels import rankings as kernels
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls
 from drstream.log.ragged import flat_lists
@@ -216,7 +216,10 @@ def problem(batch: pa.RecordBatch, roles: Roles) -> tuple[int, str]:
         said += f", and column {other!r} {_shown(batch.column(other)[row].as_py())}"
     elif reason == REPEATED:
         again = next(item for i, item in enumerate(value) if item in value[:i])
-        said += f", with {again!r} more than once"
+        said += (
+            f", with {again!r} more than once (where positions are filled independently, this may be: "
+            f"{parameter('positions', INDEPENDENT)})"
+        )
     return row, said
 
 
