@@ -46,9 +46,10 @@ _WHERE = {
     "models": "drstream.models",
     "optimize": "drstream.optimize",
     "policies": "drstream.policies",
+    "rankings": "drstream.evaluation.rankings",
     "synth": "drstream.synth",
 }
-_MODULES = ("estimators", "models", "optimize", "policies", "synth")
+_MODULES = ("estimators", "models", "optimize", "policies", "rankings", "synth")
 
 __all__ = [
     "Candidates",
@@ -79,6 +80,7 @@ __all__ = [
     "optimize",
     "plan",
     "policies",
+    "rankings",
     "read_csv",
     "read_dsjson",
     "read_json",
@@ -103,7 +105,7 @@ if TYPE_CHECKING:
         NotEnoughEventsError,
         PolicyError,
     )
-    from drstream.evaluation import estimators
+    from drstream.evaluation import estimators, rankings
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation

@@ -35,6 +35,9 @@ class Counts:
     high: float = -math.inf
     least: float = math.inf  # smallest propensity
     sizes: tuple[int, int, int] = (NO_SIZE, 0, 0)  # of candidates of a row: the fewest, the most, and the sum
+    items: int = 0  # in all lists, of a log of rankings
+    shortest: float = math.inf  # of these lists
+    longest: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
     def merge(self, later: Counts) -> None:
@@ -45,6 +48,8 @@ class Counts:
         self.least = min(self.least, later.least)
         (low, high, total), more = self.sizes, later.sizes
         self.sizes = min(low, more[0]), max(high, more[1]), total + more[2]
+        self.items += later.items
+        self.shortest, self.longest = min(self.shortest, later.shortest), max(self.longest, later.longest)
         self.skipped.update(later.skipped)
 
 
@@ -79,6 +84,11 @@ class Description:
             )
         if about["smallest_propensity"] is not None:
             lines.append(f"  smallest p  {about['smallest_propensity']:.6g}")
+        if about["lists"]:
+            lists = about["lists"]
+            lines.append(
+                f"  lists       from {lists['shortest']} to {lists['longest']} items, {lists['mean']:.6g} on average"
+            )
         if about["bad_rows"]:
             bad = ", ".join(f"{count:,} ({reason})" for reason, count in about["bad_rows"].items())
             lines.append(f"  bad rows    {bad}")
@@ -95,7 +105,8 @@ def describe(log: Log, threads: int | None = None, executor: Any = None, progres
     workers = Workers.of(threads, executor, progress)
     log = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
     counted = lenient(log)
-    with_actions = log.roles.action is not None and not log.has_candidates
+    counts_actions = not (log.has_candidates or log.roles.ranking)
+    with_actions = log.roles.action is not None and counts_actions
     reader = counted.reader(action=with_actions or log.has_candidates)
     total = Counts(np.zeros(len(reader.labels), np.int64))
     for found in execution.run(partial(_count, reader), counted, reader.columns, workers):
@@ -122,6 +133,10 @@ def _count(reader: Reader, part: Part) -> Counts:
         found.low, found.high = min(found.low, float(batch.reward.min())), max(found.high, float(batch.reward.max()))
         if len(batch.propensity):
             found.least = min(found.least, float(batch.propensity.min()))
+        if batch.lists is not None:
+            sizes = np.diff(batch.lists.starts)
+            found.items += int(sizes.sum())
+            found.shortest, found.longest = min(found.shortest, int(sizes.min())), max(found.longest, int(sizes.max()))
     return found
 
 
@@ -150,6 +165,7 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "reward_range": (total.low, total.high) if some else (math.nan, math.nan),
         "propensity": roles.propensity if roles.constant is None else roles.constant,
         "smallest_propensity": total.least if total.least <= 1 else None,
+        "lists": _lists(total) if roles.ranking and some else None,
         "bad_rows": dict(total.skipped),
     }
 
@@ -158,6 +174,11 @@ def _candidates(log: Log, total: Counts) -> dict[str, Any]:
     fewest, most, all_of_them = total.sizes
     about = {"fewest": fewest, "most": most, "mean": all_of_them / total.rows}
     return {**about, "action_is": log.roles.candidates.action_is, "features": log.candidate_features}
+
+
+def _lists(total: Counts) -> dict[str, float]:
+    """Lengths of the lists of a log of rankings."""
+    return {"shortest": total.shortest, "longest": total.longest, "mean": total.items / total.rows}
 
 
 def unused_columns(log: Log) -> list[str]:

@@ -32,6 +32,7 @@ from drstream.cli.options import (
     LogPath,
     Missing,
     OnBadRow,
+    Positions,
     Precision,
     Propensity,
     PropensityFloor,
@@ -50,6 +51,7 @@ from drstream.cli.options import (
 )
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
+from drstream.evaluation.rankings import ALL as RANKINGS
 from drstream.findings import STOP, worst
 from drstream.intervals.names import NAMES as INTERVALS
 
@@ -84,7 +86,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help=f"Estimators, separated by commas: {', '.join(ESTIMATORS)}. By default, all that apply. Only "
-            f"on request: {', '.join(name for name, e in ESTIMATORS.items() if not e.default)}."
+            f"on request: {', '.join(name for name, e in ESTIMATORS.items() if not e.default)}. For rankings: "
+            f"{', '.join(RANKINGS)}."
         ),
     ] = None,
     cap: Annotated[
@@ -199,6 +202,7 @@ def evaluate(
     sample_rate: SampleRate = None,
     logger: Logger = None,
     logger_propensities: LoggerPropensities = None,
+    positions: Positions = None,
     actions: Actions = None,
     filter: Filter = None,
     exclude: Exclude = None,

@@ -62,6 +62,13 @@ LoggerPropensities = Annotated[
         "columns in the order of the sorted loggers. For the balanced estimators."
     ),
 ]
+Positions = Annotated[
+    str | None,
+    typer.Option(
+        help="For a log of rankings: what propensities by position are. 'marginal' (of an item at its position), "
+        "'conditional' (given the items above), or 'independent' (positions were filled independently)."
+    ),
+]
 SparseContext = Annotated[
     str | None,
     typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
@@ -164,7 +171,7 @@ def open_log(options: Mapping[str, Any], **more: Any) -> Log:
 
     coded = options.get("categorical"), options.get("hashed"), options.get("missing")
     given = log_options(*(options.get(role) for role in ROLES), coded=coded)
-    given |= row_options(options.get("filter"), options.get("exclude"))
+    given |= row_options(options.get("filter"), options.get("exclude"), options.get("positions"))
     given |= candidate_options(options.get("candidates"), options.get("items"), options.get("action_is"))
     log = options["log"]
     return Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
@@ -251,9 +258,10 @@ def candidate_options(candidates: str | None, items: str | None, action_is: str 
     return {"candidates": Candidates(None if ids == "none" else ids, features, action_is)}
 
 
-def row_options(filter: str | None, exclude: list[str] | None) -> dict[str, Any]:
-    """Return the parameters of a log about rows and left-out columns that the options give."""
-    return {name: value for name, value in (("filter", filter), ("exclude", exclude)) if value is not None}
+def row_options(filter: str | None, exclude: list[str] | None, positions: str | None = None) -> dict[str, Any]:
+    """Return the parameters of a log about rows, left-out columns and rankings that the options give."""
+    given = {"filter": filter, "exclude": exclude, "positions": positions}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def parse_propensity(text: str) -> str | float | None:

@@ -38,7 +38,7 @@ POLICIES = (
 )
 TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
 INTERACTIONS = "interactions"  # after a model, for a log of candidates: ridge:1:interactions
-MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "python:MODULE:OBJECT")
+MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "positions:NAME,NAME", "python:MODULE:OBJECT")
 PROPENSITIES = ("logistic", "logistic:C", "FILE.npz", "uniform", "python:MODULE:OBJECT")
 MODEL_FILES = (".npz", ".skops")
 
@@ -438,6 +438,8 @@ def _model(text: str, option: str = "model ") -> Any:
         return models.Constant(_number(rest, text))
     if kind == "column" and rest:
         return models.Column(*rest.split(","))
+    if kind == "positions" and rest:
+        return _positions(rest, text)
     if kind == "python":
         return _python(rest, ModelError)
     if Path(text).suffix in MODEL_FILES or Path(text).is_file():
@@ -446,6 +448,15 @@ def _model(text: str, option: str = "model ") -> Any:
             raise ModelError(f"--{option}{text}: a {type(found).__name__} is for --propensity-model")
         return found
     raise ModelError(f"--{option}{text!r} is not a model{_near(text, MODELS)} A model is one of: {', '.join(MODELS)}")
+
+
+def _positions(text: str, spec: str) -> Any:
+    """Make predictions of rankings from columns, e.g. `q,q_new` or, for several policies, `q,new=q_new,old=q_old`."""
+    shown, *others = (part.strip() for part in text.split(","))
+    pairs = [(name.strip(), column.strip()) for name, _, column in (part.rpartition("=") for part in others)]
+    if not pairs or not all(name and column for name, column in pairs[: None if len(pairs) > 1 else 0]):
+        raise ModelError(f"--model {spec!r}: write positions:COLUMN,COLUMN or positions:COLUMN,POLICY=COLUMN,...")
+    return models.Positions(shown, dict(pairs) if pairs[0][0] else pairs[0][1])
 
 
 def _propensity(text: str, limits: dict[str, Any]) -> Any:

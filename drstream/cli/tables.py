@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from drstream.evaluation.words import assumptions, events
 from drstream.findings import to_show
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         table.add_row(*map(Text, cells))
         last = row["policy"]
     console = _console()
-    actions = f", {len(result.labels)} actions" if result.labels else ""
+    what, of_a_list = events(result.n, result.labels, result.lists), " of a list" if result.lists else ""
     console.print(
-        f"{result.n:,} events{actions}; the logging policy's mean {_reward_name(result)}: {result.baseline}",
+        f"{what}; the logging policy's mean {_reward_name(result)}{of_a_list}: {result.baseline}",
         highlight=False,
         markup=False,
     )
@@ -88,6 +89,8 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         _show_segments(result, console)
     if result.loggers is not None:
         _show_loggers(result, console)
+    for line in assumptions(result.assumptions):
+        console.print(line, highlight=False, markup=False)
     for finding in to_show(result.findings):
         console.print(str(finding), highlight=False, markup=False)
 

@@ -55,6 +55,12 @@ class Facts:
     propensity_error: float = 0.0  # how wrong propensities may be, as the caller said
     propensity_bias: Mapping[str, float] = field(default_factory=dict)  # what this can do to each estimate
     weight: str = "weight"  # what the weights are called
+    by: str = ""  # the estimators that use them, in a log of rankings
+
+    @property
+    def who(self) -> str:
+        """The policy, for messages; in a log of rankings, with the estimators whose weights these are."""
+        return f"{self.policy} by {self.by}" if self.by else self.policy
 
     @property
     def z(self) -> float:
@@ -127,7 +133,7 @@ def mean_weight(facts: Facts) -> Finding | None:
     harmless = not abs(facts.z) > facts.far or abs(facts.mean_weight - 1) < HARMLESS
     if harmless and facts.mean_weight > 0:
         text = (
-            f"The mean {facts.weight} of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees "
+            f"The mean {facts.weight} of {facts.who} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, which agrees "
             "with 1."
         )
         return _finding(OK, f"mean {facts.weight}", facts, facts.mean_weight, text)
@@ -137,12 +143,13 @@ def mean_weight(facts: Facts) -> Finding | None:
         f"mean {facts.weight}",
         facts,
         facts.mean_weight,
-        f"The mean {facts.weight} of {facts.policy} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be "
-        "1.",
+        f"The mean {facts.weight} of {facts.who} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
         f"Either {whose} wrong, or the policy's probabilities are, or the policy takes actions that the log lacks, or "
         "rare events with large weights are missing.",
         "Use logged propensities, or a better model of them."
         if facts.estimated_propensities
+        else "Check the propensities, and that the policy's probabilities of all items sum to 1 at each position."
+        if facts.by
         else "Check the propensities with an audit of the log, and that the policy's probabilities sum to 1.",
     )
 
@@ -155,14 +162,15 @@ def effective_sample(facts: Facts) -> Finding | None:
             "ess",
             facts,
             0.0,
-            f"No event of the log has weight for {facts.policy}: it never takes the logged action.",
+            f"No event of the log has weight for {facts.who}: it never "
+            f"{'shows the items that were shown' if facts.by else 'takes the logged action'}.",
             "The log says nothing about this policy, and estimates that weigh events are undefined.",
             "Evaluate a policy that takes the logged actions at least sometimes.",
         )
     if math.isnan(facts.ess):
         return None
     share = facts.ess / facts.n
-    seen = f"The effective sample size of {facts.policy} is {facts.ess:,.0f} of {facts.n:,} events ({share:.2%})."
+    seen = f"The effective sample size of {facts.who} is {facts.ess:,.0f} of {facts.n:,} events ({share:.2%})."
     if facts.ess >= FEW:
         return _finding(OK, "ess", facts, facts.ess, seen)
     return _finding(
@@ -172,7 +180,8 @@ def effective_sample(facts: Facts) -> Finding | None:
         facts.ess,
         seen,
         "A few events decide on the estimate, and its interval may be wrong.",
-        "Use more events, a policy closer to the logging policy, or an estimator that limits weights (cap).",
+        "Use more events, a policy closer to the logging policy, or an estimator that "
+        f"{'assumes more about users' if facts.by else 'limits weights (cap)'}.",
     )
 
 
@@ -180,7 +189,7 @@ def largest_weight(facts: Facts) -> Finding | None:
     """One event that carries much of the weight."""
     if math.isnan(facts.largest_share):
         return None
-    seen = f"The largest weight of {facts.policy} is {facts.largest_share:.2%} of the sum of all weights."
+    seen = f"The largest weight of {facts.who} is {facts.largest_share:.2%} of the sum of all weights."
     if facts.largest_share <= LARGE_SHARE:
         return _finding(OK, "largest weight", facts, facts.largest_share, seen)
     return _finding(
@@ -190,7 +199,7 @@ def largest_weight(facts: Facts) -> Finding | None:
         facts.largest_share,
         seen,
         "One event decides on the estimate.",
-        "Limit the weights (cap), or use more events.",
+        f"{'Assume more about users' if facts.by else 'Limit the weights (cap)'}, or use more events.",
     )
 
 
@@ -198,7 +207,7 @@ def thin_mass(facts: Facts) -> Finding | None:
     """Mass where the logging policy hardly ever explored."""
     if math.isnan(facts.thin):
         return None
-    seen = f"{facts.policy} has {facts.thin:.2%} of its mass where the propensity is below {facts.least:g}."
+    seen = f"{facts.who} has {facts.thin:.2%} of its mass where the propensity is below {facts.least:g}."
     if facts.thin <= THIN:
         return _finding(OK, "small propensities", facts, facts.thin, seen)
     return _finding(
@@ -208,7 +217,7 @@ def thin_mass(facts: Facts) -> Finding | None:
         facts.thin,
         seen,
         "There the log has few events with large weights.",
-        "Expect wide intervals, and compare DR with IPS.",
+        "Expect wide intervals." if facts.by else "Expect wide intervals, and compare DR with IPS.",
     )
 
 
@@ -217,7 +226,7 @@ def effective_rewards(facts: Facts) -> Finding | None:
     if math.isnan(facts.rare):
         return None
     what = "with a reward" if facts.rare == facts.rewarded else "without a reward"
-    seen = f"{facts.policy} has about {facts.rare:,.3g} effective events {what}."
+    seen = f"{facts.who} has about {facts.rare:,.3g} effective events {what}."
     if facts.rare >= FEW_REWARDS:
         return _finding(OK, "effective rewards", facts, facts.rare, seen)
     return _finding(
@@ -235,7 +244,7 @@ def clusters(facts: Facts) -> Finding | None:
     """Few clusters with weight: their spread, and so the interval, is uncertain."""
     if math.isnan(facts.clusters):
         return None
-    seen = f"{facts.policy} has weight in about {facts.clusters:,.3g} effective clusters."
+    seen = f"{facts.who} has weight in about {facts.clusters:,.3g} effective clusters."
     if facts.clusters >= FEW_CLUSTERS:
         return _finding(OK, "clusters", facts, facts.clusters, seen)
     return _finding(

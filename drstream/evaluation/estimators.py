@@ -365,22 +365,25 @@ class Available:
         return PARAMETERS if names and not given else None
 
 
-def choose(names: Any, available: Available, no_propensities: str) -> list[Estimator]:
+def choose(
+    names: Any, available: Available, no_propensities: str, known: Mapping[str, Estimator] = ALL
+) -> list[Estimator]:
     """The estimators that were named. By default, all default estimators whose inputs are available.
 
     no_propensities  What the error says if propensities are missing.
+    known            The estimators that can be named.
     """
     if names is None:
-        possible = [e for e in ALL.values() if e.default and available.lacks(e) is None]
+        possible = [e for e in known.values() if e.default and available.lacks(e) is None]
         if not possible:
             raise DrstreamError(f"estimators without a reward model need propensities, {no_propensities}")
         return possible
     found: dict[str, Estimator] = {}
     weights: dict[str, Weight] = {}
     for name in [names] if isinstance(names, str | Estimator) else names:
-        estimator = name if isinstance(name, Estimator) else ALL.get(str(name).lower())
+        estimator = name if isinstance(name, Estimator) else known.get(str(name).lower())
         if estimator is None:
-            raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), ALL)}")
+            raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), known)}")
         _check_parameters(estimator.weight, available)
         if lacking := available.lacks(estimator):
             if lacking == PARAMETERS and estimator.weight is not None:
@@ -392,7 +395,7 @@ def choose(names: Any, available: Available, no_propensities: str) -> list[Estim
         if weight is not None and weights.setdefault(weight.name, weight) != weight:
             raise DrstreamError(f"two weights are called {weight.name!r}: give one of them another name")
     if not found:
-        raise DrstreamError(f"{parameter('estimators')} is empty: name at least one of {', '.join(ALL)}")
+        raise DrstreamError(f"{parameter('estimators')} is empty: name at least one of {', '.join(known)}")
     return list(found.values())
 
 

@@ -18,8 +18,17 @@ from drstream.evaluation import grids
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
+from drstream.evaluation.lists import (
+    ListPlan,
+    check_options,
+    choose_for_lists,
+    for_lists,
+    list_terms,
+    make_list_plan,
+)
 from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
 from drstream.evaluation.ragged import RaggedSpace
+from drstream.evaluation.rankings import refuse_for_events
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
 from drstream.evaluation.settings import Settings
@@ -130,7 +139,8 @@ def evaluate(
     0.5
     """
     given = dict(locals())
-    log = as_log(log, propensities=propensity is None)
+    log = as_log(log, propensities=propensity is None, rankings=True)
+    ranking = log.roles.ranking
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     z_score(confidence)
     auto = _auto({"lambda_": lambda_, "cap": cap, "floor": floor, "inflation": inflation})
@@ -146,8 +156,13 @@ def evaluate(
     of_all = bool(log.roles.propensities)
     by_grid = grids.chosen_by(auto)
     inputs_given = model is not None, with_propensities, parameters, by_grid, of_all, forward, _balance(log, by)
-    available = registry.Available(*inputs_given)
-    chosen = registry.choose(estimators, available, no_propensities())
+    told = Explain.of(explain)
+    if ranking:
+        check_options(log, given, told)
+        chosen = choose_for_lists(log, estimators, inputs_given)
+    else:
+        refuse_for_events(estimators)
+        chosen = registry.choose(estimators, registry.Available(*inputs_given), no_propensities())
     log.check_cluster(cluster)
     about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
     settings = Settings.of(interval, confidence, *about)
@@ -158,25 +173,28 @@ def evaluate(
             f"{parameter('lambda_', registry.AUTO)}"
         )
     settings.check_estimators(chosen)
-    told = Explain.of(explain)
     gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
     workers = Workers.of(threads, executor, progress)
     scored_in = checked.precision(precision)
     if pairs not in (None, True, False):
         raise DrstreamError(f"{parameter('pairs', pairs)}: it must be True, False or None")
     named = as_policies(policies)
+    chosen = for_lists(chosen, log, workers) if ranking else chosen
     tried = grids.expand(chosen, auto)
-    plans = []
+    plans: list[Plan] = []
     of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
     inputs = {}
     for reward in log.roles.rewards:
         second = None if told is None else _model_for(told.second_model, reward)
         found_model = _model_for(model, reward)
         inputs[reward] = ModelInputs(found_model, propensity, crossfit, of_folds, fold_seed, clamp, second)
-    log = with_known_actions(log, named, inputs.values(), tried)
+    log = log if ranking else with_known_actions(log, named, inputs.values(), tried)
     for reward, given_models in inputs.items():
-        about_pass = tried, parameters, workers, gather, scored_in, pairs
-        plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass))
+        about_pass = tried, parameters, workers, gather
+        if ranking:
+            plans.append(make_list_plan(log.for_reward(reward), named, given_models.model, *about_pass, pairs))
+        else:
+            plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass, scored_in, pairs))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = count_loggers(_reader(plans, log), log, workers)
@@ -313,7 +331,10 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
         divided.append(tally.loggers)
     for block in batch.blocks(plan.block_rows, plan.block_candidates):
         execution.raise_if_stopped()
-        events = block_terms(plan.job, block, space, tally)
+        if isinstance(plan, ListPlan):
+            events = list_terms(plan, block, space, tally)
+        else:
+            events = block_terms(plan.job, block, space, tally)
         if bucket is not None:
             events.bucket = bucket[block.start : block.stop]
         if gather.stretches:
@@ -365,6 +386,7 @@ def finish(
         precision=job.precision,
         others=others_of(job.policies, job.models),
         provenance=made_from or {},
+        lists=plan.about(tally) if isinstance(plan, ListPlan) else None,
     )
     segments = {}
     if tally.segments is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from drstream.evaluation.checks import Facts
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Weight
+from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.sums import Overlap, Sums
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
@@ -25,12 +26,13 @@ class Seen:
     estimated_propensities: bool
     propensity_error: float = 0.0
     estimators: Sequence[Estimator] = ()
+    rankings: bool = False
 
 
-def facts_of(seen: Seen, j: int, name: str) -> Facts:
-    """The facts about policy j."""
+def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Facts:
+    """The facts about policy j, and a weight; without one, the weight ν / p."""
     sums = seen.sums
-    weight = weight_of(seen.estimators)
+    weight = weight_of(seen.estimators) if weight is None else weight
     kind = next((k for k, column in enumerate(sums.weights) if column == f"{weight.name}.weight"), None)
     unlogged, actions = _unlogged(sums.overlap, seen.labels, j)
     known: dict[str, Any] = {
@@ -42,6 +44,13 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         "no_overlap": any(e.weight is not None and sums.without_overlap(j, e) for e in seen.estimators),
         "weight": "balanced weight" if weight.balanced else "weight",
     }
+    if seen.rankings:
+        used = [e for e in seen.estimators if e.weight == weight or (weight == IMPORTANCE and not _of_lists(e))]
+        known |= {
+            "no_overlap": any(sums.without_overlap(j, e) for e in used),
+            "weight": weight.called if isinstance(weight, ListWeight) else "weight of the whole list",
+            "by": ", ".join(e.of or e.name for e in used),
+        }
     if kind is None:  # nothing is known about the weights ν / p
         return Facts(name, sums.n, **known)
     mean = sums.mean_weight(j, kind)
@@ -67,6 +76,16 @@ def facts_of(seen: Seen, j: int, name: str) -> Facts:
         **known,
     )
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
+
+
+def _of_lists(estimator: Estimator) -> bool:
+    return isinstance(estimator.weight, ListWeight)
+
+
+def list_weights(estimators: Sequence[Estimator]) -> list[Weight]:
+    """The weights of rankings that estimators use, each once. Those of whole lists count as one."""
+    found = [e.weight if _of_lists(e) else IMPORTANCE for e in estimators if e.weight is not None]
+    return list(dict.fromkeys(weight for weight in found if weight is not None))
 
 
 def weight_of(estimators: Sequence[Estimator]) -> Weight:

@@ -60,6 +60,45 @@ def _no_balance_of_a_sample(estimator: str, _: str) -> DrstreamError:
     )
 
 
+def _one_action(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} is about events with one action, and this is a log of rankings: use one of those "
+        "that docs/rankings.md names"
+    )
+
+
+def _no_position_propensities(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} needs a propensity for each item, and this log has one for the whole list: name a "
+        f"column of lists with {parameter('propensity')}, or use an estimator of whole lists"
+    )
+
+
+def _no_position_rewards(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} needs a reward for each item, and this log has one for the whole list: name a column "
+        f"of lists with {parameter('reward')}, or use an estimator of whole lists"
+    )
+
+
+def _no_position_predictions(estimator: str, _: str) -> DrstreamError:
+    model = phrase('drs.models.Positions("q", {"new": "q_new"})', "positions:q,new=q_new")
+    return DrstreamError(
+        f"estimator {estimator!r} needs predicted rewards by position, as columns of lists: pass "
+        f"{parameter('model')}, e.g. {model}"
+    )
+
+
+def _other_propensities(needed: str, logged: str) -> Callable[[str, str], DrstreamError]:
+    def error(estimator: str, _: str) -> DrstreamError:
+        return DrstreamError(
+            f"estimator {estimator!r} needs propensities {needed}, and {parameter('positions')} says that those of "
+            f"this log are {logged}: use another estimator"
+        )
+
+    return error
+
+
 PARAMETERS = "parameters"  # what is lacking: a limit of the weights
 LIMITS = {
     "cap": "the largest weight",
@@ -82,4 +121,11 @@ MESSAGES: dict[str, Callable[[str, str], DrstreamError]] = {
     "logger propensities": _no_logger_propensities,
     "segments": _no_balance_by_segment,
     "all rows": _no_balance_of_a_sample,
+    "one action": _one_action,
+    "position propensities": _no_position_propensities,
+    "position rewards": _no_position_rewards,
+    "position predictions": _no_position_predictions,
+    "marginal propensities": _other_propensities("of an item at its position", "given the items above"),
+    "conditional propensities": _other_propensities("given the items above", "of an item at its position"),
+    "independent propensities": _other_propensities("of positions that were filled independently", "others"),
 }

@@ -199,7 +199,7 @@ def make_plan(
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
     about = gather, log.roles.reward, log.typical_reward, paired
-    plan = Plan(job, chosen, reader, _groups(chosen, terms), *about)
+    plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
     plan.check_memory(workers.threads)
     if not by_time:
         return plan.fused_if_possible(log.context_types)
@@ -270,7 +270,7 @@ def _count(reader: Reader, part: Part) -> Counter[Any]:
     return counts
 
 
-def _groups(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:
+def groups_of(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:
     """The sets of terms whose covariances are needed: all of one weight, and those of estimators without a weight.
 
     Estimators share them. Beside its own terms, an estimator finds the weight, for its effective sample size, and the

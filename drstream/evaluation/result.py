@@ -24,11 +24,12 @@ from drstream.evaluation.checks import (
     sampled_model,
     unknown_categories,
 )
-from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.estimators import IMPORTANCE, Estimator, Weight
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
-from drstream.evaluation.facts import Seen, balanced_facts, facts_of, weight_of
+from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
+from drstream.evaluation.rankings import Lists, Ranked, assumption
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
 from drstream.evaluation.sums import Sums
 from drstream.findings import STOP, Finding, to_show, worst
@@ -64,6 +65,7 @@ class About:
     precision: str = "float64"  # of scores, probabilities and predictions of linear policies and models
     others: dict[str, dict[str, int]] = field(default_factory=dict)  # events of unknown categories, by user and column
     provenance: dict[str, Any] = field(default_factory=dict)
+    lists: Lists | None = None  # of a log of rankings
 
 
 class Evaluation(WithModels):
@@ -77,6 +79,8 @@ class Evaluation(WithModels):
     segments              The same estimates for each segment.
     loggers               Weights and an estimate from the events of each logger.
     rewards               The evaluation of each reward, by its column.
+    lists                 Lengths of the lists in a log of rankings, whose values are sums over a list; else None.
+    assumptions           What each estimator assumes about users, in a log of rankings.
     skipped               Number of rows that were left out, by reason.
     confidence            Confidence level of the intervals.
     precision             "float32" or "float64": the type of linear scores, and of what is computed for an action.
@@ -105,6 +109,7 @@ class Evaluation(WithModels):
         self.reward = about.reward
         self.rewards: dict[str, Evaluation] = {about.reward: self}
         self.provenance = about.provenance
+        self.lists = about.lists
         self._about = about
         self._settings = about.settings
         self._sums = sums
@@ -229,7 +234,7 @@ class Evaluation(WithModels):
             return False
         if j is None or estimator is None:
             return self._rare_rewards() < FEW_REWARDS
-        facts = self._facts[j]
+        facts = self._facts_of(j, estimator)
         return facts.few and not facts.wrong_weights  # careful intervals rest on a mean weight of 1
 
     def _has_careful(self, estimator: Estimator | None) -> bool:
@@ -248,19 +253,28 @@ class Evaluation(WithModels):
     # Findings
 
     @cached_property
-    def _facts(self) -> list[Facts]:
-        return [facts_of(self._seen, j, name) for j, name in enumerate(self.policies)]
+    def _facts(self) -> list[dict[Weight | None, Facts]]:
+        """The facts about each policy; in a log of rankings, for each kind of weights that estimators use."""
+        weights: list[Weight | None] = [None] if self.lists is None else [*list_weights(self._forms())]
+        return [{w: facts_of(self._seen, j, name, w) for w in weights} for j, name in enumerate(self.policies)]
+
+    def _facts_of(self, j: int, estimator: Estimator) -> Facts:
+        """The facts that are about an estimator of policy j."""
+        found = self._facts[j]
+        return found.get(estimator.weight) or found.get(IMPORTANCE) or found[None]
 
     @cached_property
     def _seen(self) -> Seen:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        return Seen(self._sums, self.labels, self._stderr, *about)
+        return Seen(self._sums, self.labels, self._stderr, *about, self.lists is not None)
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
-        found = [finding for facts in self._facts for finding in findings_of(facts)]
+        found = [finding for by_weight in self._facts for facts in by_weight.values() for finding in findings_of(facts)]
+        if self.lists is not None and (about := self.lists.about_propensities(self._forms())):
+            found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
         found += unknown_categories(self._about.others, self.n)
         if self._sums.down_sampled:
@@ -305,10 +319,12 @@ class Evaluation(WithModels):
         found = []
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
-            if self._facts[j].few and not all(map(self._has_careful, weighted)):
-                names = [e.of or e.name for e in weighted if not self._has_careful(e)]
-                known = self._settings.reward_range is not None or self._sums.overlap.clicks
-                found.append(words.too_narrow(policy, names, down_sampled=self._sums.down_sampled, range_known=known))
+            narrow = [e for e in weighted if self._facts_of(j, e).few and not self._has_careful(e)]
+            known = self._settings.reward_range is not None or self._sums.overlap.clicks
+            for ranked in (False, True):
+                names = [e.of or e.name for e in narrow if isinstance(e, Ranked) == ranked]
+                about = {"down_sampled": self._sums.down_sampled, "range_known": known, "by_position": ranked}
+                found += [words.too_narrow(policy, names, **about)] if names else []
             if any(self._needs_care(j, e) for e in weighted):
                 found.append(words.careful(policy, CAREFUL, range_given=self._settings.reward_range is not None))
         return found
@@ -335,8 +351,9 @@ class Evaluation(WithModels):
 
     def _warning(self, j: int, estimator: Estimator) -> str:
         """What stands beside the number of a policy whose mass lies on actions that were never logged."""
-        unlogged = self._facts[j].unlogged
-        if any(f.check == "unlogged" and f.level == STOP for f in findings_of(self._facts[j])):
+        facts = self._facts_of(j, estimator)
+        unlogged = facts.unlogged
+        if any(f.check == "unlogged" and f.level == STOP for f in findings_of(facts)):
             return f"{unlogged:.0%} of its mass on actions that were never logged"
         return ""
 
@@ -435,6 +452,8 @@ class Evaluation(WithModels):
         DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. The other parameters are those of
         `drs.Explain`, and replace what was given there.
         """
+        if self.lists is not None:
+            raise DrstreamError("explain: it is about events with one action, and this is a log of rankings")
         if policy is None and len(self.policies) > 1:
             raise KeyError(f"explain(): name a policy: {', '.join(map(repr, self.policies))}")
         policy = self.policies[0] if policy is None else policy
@@ -522,14 +541,20 @@ class Evaluation(WithModels):
                 "precision": self.precision,
                 "baseline": {k: getattr(baseline, k) for k in ("value", "stderr", "low", "high", "n")},
                 "skipped": self.skipped,
+                **({} if self.lists is None else {"rankings": {**vars(self.lists), "assumptions": self.assumptions}}),
                 "findings": [finding.to_dict() for finding in self.findings],
                 **self.about_models(),
             }
         )
 
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What each estimator assumes about users, in a log of rankings; empty in other logs."""
+        return {} if self.lists is None else {e.name: assumption(e) for e in self._about.chosen}
+
     def __repr__(self) -> str:
-        actions = f", {len(self.labels)} actions" if self.labels else ""
-        lines = [f"Evaluation of {self.n:,} events{actions}; logging policy's mean reward {self.baseline}"]
+        what, of_a_list = words.events(self.n, self.labels, self.lists), " of a list" if self.lists else ""
+        lines = [f"Evaluation of {what}; logging policy's mean reward{of_a_list} {self.baseline}"]
         if self.skipped:
             lines.append(
                 "  skipped: " + ", ".join(f"{count:,} rows ({reason})" for reason, count in self.skipped.items())
@@ -537,6 +562,7 @@ class Evaluation(WithModels):
         if how := self.how():
             lines.append(f"  {how}")
         lines += words.table(self.rows(), GIVEN_THE_MODEL)
+        lines += [f"  {line}" for line in words.assumptions(self.assumptions)]
         lines += [f"  {finding}" for finding in to_show(self.findings)]
         if len(self.rewards) > 1:
             lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")

@@ -15,7 +15,7 @@ from drstream.errors import PolicyError
 from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.estimators import EXTRA, IMPORTANCE, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.scoring import Group, Stack
-from drstream.evaluation.totals import Events, Segments, Totals
+from drstream.evaluation.totals import Events, Lengths, Segments, Totals
 from drstream.kernels import policies as observing
 from drstream.kernels import terms as kernels
 from drstream.kernels.policies import ARGMAX, IDENTITY
@@ -145,6 +145,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
     segments: Segments | None = None
     loggers: Segments | None = None  # by logger
+    lengths: Lengths | None = None  # of the lists of rankings
 
     def note_outside(
         self,
@@ -180,6 +181,7 @@ class Tally:
         self.calibration.merge(later.calibration)
         self.other_than_clicks += later.other_than_clicks
         self.skipped.update(later.skipped)
+        self.lengths = self.lengths if later.lengths is None else later.lengths.merged(self.lengths)
         for key, found in later.outside.items():
             if key in self.outside:
                 self.outside[key].merge(found)
@@ -345,12 +347,23 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     space.terms[0] = r
     space.see(block, tally)
-    for k, (group, places) in enumerate(zip(job.terms.weighted, job.weights, strict=True)):
-        _weigh(job, group, places, block, space, block.mixture if group.weight.balanced else p)
-        if group.reduced or (job.bounds.max_weight is not None and not group.weight.balanced):
-            _note_weights(job, group, k, block, space, p, tally)
-        if group.with_extra or group.weight.power:
-            _finish_terms(job, group, places, block, space, p)  # those of balanced weights do not look at p
+    for k, group in enumerate(job.terms.weighted):
+        weigh_group(job, k, block, space, block.mixture if group.weight.balanced else p, tally)
+    return events_of(job, block, space, p)
+
+
+def weigh_group(job: Job, k: int, block: Block, space: Workspace, p: Floats, tally: Tally) -> None:
+    """Fill in the terms of the weights of kind k, for all policies, from ν of the logged actions."""
+    group, places = job.terms.weighted[k], job.weights[k]
+    _weigh(job, group, places, block, space, p)
+    if group.reduced or (job.bounds.max_weight is not None and not group.weight.balanced):
+        _note_weights(job, group, k, block, space, p, tally)
+    if group.with_extra or group.weight.power:
+        _finish_terms(job, group, places, block, space, p)
+
+
+def events_of(job: Job, block: Block, space: Workspace, p: Floats) -> Events:
+    """The terms of a block's events, for the sums. In a down-sampled log, a row counts as several."""
     if job.down_sampled:
         weight = block.row_weight
         space.terms *= weight

@@ -150,6 +150,26 @@ class Stretch:
         return Stretch(self.events, self.sums.copy(), self.products.copy())
 
 
+@dataclass
+class Lengths:
+    """The lengths of the lists of rankings. Those of parts can be merged."""
+
+    shortest: int
+    longest: int
+    items: int  # in all lists
+
+    @classmethod
+    def of(cls, starts: Ints) -> Lengths:
+        sizes = np.diff(starts)
+        return cls(int(sizes.min()), int(sizes.max()), int(starts[-1] - starts[0]))
+
+    def merged(self, other: Lengths | None) -> Lengths:
+        if other is None:
+            return self
+        shortest, longest = min(self.shortest, other.shortest), max(self.longest, other.longest)
+        return Lengths(shortest, longest, self.items + other.items)
+
+
 def buckets_of(keys: NDArray[np.uint64]) -> Ints:
     """Return the bucket of each event, given the key of its cluster, or its row number."""
     return (sampling.at_rows(BUCKET_SEED, keys) * BUCKETS).astype(np.int64)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from drstream.evaluation.rankings import Lists
 from drstream.findings import LOOK, Finding
 from drstream.intervals import methods
 from drstream.intervals.methods import Method
@@ -21,9 +22,13 @@ def careful(policy: str, method: str, *, range_given: bool) -> Finding:
     return Finding(LOOK, "interval", policy, math.nan, text)
 
 
-def too_narrow(policy: str, estimators: Sequence[str], *, down_sampled: bool, range_known: bool) -> Finding:
+def too_narrow(
+    policy: str, estimators: Sequence[str], *, down_sampled: bool, range_known: bool, by_position: bool = False
+) -> Finding:
     """The default interval is the normal one, and should not be."""
-    if down_sampled:
+    if by_position:
+        why, todo = "For estimators that weigh positions, no other method is known.", "Use more events."
+    elif down_sampled:
         why, todo = "For a down-sampled log, no other method is known.", "Use more events."
     elif not range_known:
         why = "A method that allows for it needs the range of the rewards."
@@ -67,6 +72,21 @@ def measured_constants(policy: str, method: str, constants: Sequence[str]) -> Fi
         "largest possible ones."
     )
     return Finding(LOOK, "constants", policy, math.nan, text)
+
+
+def events(n: int, labels: Sequence[Any], lists: Lists | None) -> str:
+    """Return what was evaluated: so many events, or rankings."""
+    if lists is not None:
+        return f"{n:,} rankings of {lists}"
+    return f"{n:,} events{f', {len(labels)} actions' if labels else ''}"
+
+
+def assumptions(found: Mapping[str, str]) -> list[str]:
+    """Return lines that say what estimators of rankings assume, those of the same assumption together."""
+    by_text: dict[str, list[str]] = {}
+    for name, text in found.items():
+        by_text.setdefault(text, []).append(name)
+    return [f"assumed by {', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
 def table(rows: Sequence[dict[str, Any]], given_the_model: str) -> list[str]:

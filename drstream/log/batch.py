@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from drstream.kernels import order
 from drstream.log.encoding import Coded, Encoding
 from drstream.log.offered import Offered
+from drstream.log.rankings import Lists
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
 from drstream.types import Floats, Ints
@@ -30,8 +31,8 @@ class Batch:
     place: Place  # where the part is stored
     rows: Ints | int  # row number of each event, or of the first if no row was left out
     action: NDArray[np.int32]  # the index of its label; in a log of candidates, its position among them
-    reward: Floats
-    propensity: Floats  # empty if the log has none
+    reward: Floats  # of a ranking: the sum over its list
+    propensity: Floats  # empty if the log has none; of a ranking: the smallest one of its list
     context: Context  # d columns, one (n, d) array, columns with categories, or sparse rows
     n_features: int
     columns: pa.RecordBatch  # columns that policies and models read
@@ -42,6 +43,7 @@ class Batch:
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     mixture: Floats | None = None  # propensities of all loggers together, if they are read
     candidates: Offered | None = None  # what each event could choose from, if it has candidates of its own
+    lists: Lists | None = None  # of a log of rankings
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
     seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
@@ -51,7 +53,11 @@ class Batch:
 
     def for_reward(self, name: str) -> Batch:
         """Return the same events with another reward of the log."""
-        return replace(self, reward=self.more_rewards[name]) if name in self.more_rewards else self
+        if name not in self.more_rewards:
+            return self
+        return replace(
+            self, reward=self.more_rewards[name], lists=None if self.lists is None else self.lists.for_reward(name)
+        )
 
     def row_number(self, i: int) -> int:
         """Return the row number of event i in the log."""
@@ -90,6 +96,7 @@ class Batch:
 
     def take(self, places: Ints) -> Batch:
         """Return a copy of the events at these places."""
+        assert self.lists is None  # nothing takes rankings apart
         context = self.context
         return replace(
             self,
@@ -180,6 +187,12 @@ class Block:
         """What each event could choose from. The pass must read it."""
         assert self.batch.candidates is not None
         return self.batch.candidates.rows(self.start, self.stop)
+
+    @property
+    def lists(self) -> Lists:
+        """The lists of rankings. The log must be one of rankings."""
+        assert self.batch.lists is not None
+        return self.batch.lists.events(self.start, self.stop)
 
     @property
     def row_weight(self) -> Floats:

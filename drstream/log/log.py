@@ -20,7 +20,6 @@ from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
 from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
 from drstream.log.categories import Hashed
-from drstream.log.columns import floats_or_nan
 from drstream.log.contexts import PEEK_ROWS
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
@@ -29,6 +28,7 @@ from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_logg
 from drstream.log.offering import Offering
 from drstream.log.opening import open_source
 from drstream.log.propensities import width
+from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
 from drstream.log.reader import Reader, describe_labels, exact
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
@@ -80,6 +80,10 @@ class Log(Offering):
                 need them.
     candidates  For a log whose events have candidates of their own, e.g. the items that a page could show:
                 `Candidates(...)` names the columns with their ids and features.
+    positions   For a log of rankings, whose action is a column of lists of shown items: what the propensities by
+                position are. "marginal": those of an item at its position. "conditional": given the items above it.
+                "independent": positions were filled independently of each other, so both are the same, and a list
+                may have an item twice. Some estimators need one of them; docs/rankings.md says which.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -112,6 +116,7 @@ class Log(Offering):
         logger: str | None = None,
         logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
         candidates: Candidates | None = None,
+        positions: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -124,7 +129,7 @@ class Log(Offering):
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
         sets = None if candidates is None else check_candidates(schema, candidates)
         of_candidates = () if sets is None else candidate_columns(schema, sets)
-        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, of_candidates)
+        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, of_candidates, positions)
         if sets is not None:
             self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
             _check_beside_candidates(actions, propensities)
@@ -148,12 +153,15 @@ class Log(Offering):
                 f"tell: give the number with {parameter('actions')}, or the propensity itself"
             )
         if actions is not None:
+            if self.roles.ranking:
+                raise refusal(self.roles, f"{parameter('actions')} is about events with one action")
             kind = None if self.roles.action is None else schema.field(self.roles.action).type
             self.labels = action_labels.given_labels(actions, kind)
 
     @cached_property
     def labels(self) -> Sequence[Any]:
         """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
+        self.refuse_rankings()
         self._check_labels()
         found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
         return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
@@ -196,9 +204,14 @@ class Log(Offering):
         name = self.roles.reward
         for part in self.source.peek(PEEK_ROWS).parts([name]):
             for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
-                first = floats_or_nan(batch.column(0))
+                first = totals(batch.column(0))
                 return first[np.isfinite(first)]
         return np.empty(0)
+
+    def refuse_rankings(self, what: str = NEEDS_ONE) -> None:
+        """Raise an error if this is a log of rankings. Without a word, all that takes one action an event does so."""
+        if self.roles.ranking:
+            raise refusal(self.roles, what)
 
     @property
     def n_actions(self) -> int:
@@ -343,7 +356,7 @@ class Log(Offering):
 
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""
-        other = self._but(roles=replace(self.roles, reward=name, more_rewards=()))
+        other = self._but(roles=self.roles.for_reward(name))
         for known in ("pivot", "_first_rewards"):
             other.__dict__.pop(known, None)
         return other
@@ -454,10 +467,10 @@ class Log(Offering):
             require_column(self.source.schema, name, "policy or model")
         return Reader(
             roles=self.roles,
-            labels=self.labels if action and not self.has_candidates else (),
+            labels=self.labels if action and not self.has_candidates and not self.roles.ranking else (),
             n_features=self.n_features if context else 0,
             with_context=context,
-            with_action=action,
+            with_action=action and not self.roles.ranking,
             extra=tuple(columns),
             filter=self.filter,
             filter_columns=self._filter_columns,
@@ -486,7 +499,7 @@ class Log(Offering):
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         named = [name for name in (self.roles.action, *self.roles.coded) if name is not None]
-        text = [name for name in named if name not in self._filter_columns]
+        text = [name for name in named if name not in (*self._filter_columns, *self.roles.lists)]
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
@@ -497,9 +510,9 @@ class Log(Offering):
         if self.has_candidates:
             labels = self._shown_choice()
         elif known and roles.action:
-            labels = describe_labels(self.labels)
+            labels = shown_lengths(self.source, roles) if roles.ranking else describe_labels(self.labels)
         lines = [
-            f"Log of {self.source.name}: {self._shown_rows()}",
+            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}",
             f"  context     {self._shown_context()}",
             f"  action      {f'{roles.action}: {labels}' if roles.action else 'none'}",
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
@@ -510,6 +523,9 @@ class Log(Offering):
         if roles.left_out:
             names = ", ".join(roles.left_out)
             lines.insert(2, f"  left out    {names}: like ids, times or other roles. Name them to use them as contexts")
+        if roles.ranking:
+            lines[-2] += ", by position" if roles.reward in roles.lists else ", of the whole list"
+            lines[-1] += shown_propensities(roles)
         if roles.more_rewards:
             lines[-2] += f"; also {', '.join(roles.more_rewards)}"
         if roles.propensities:
@@ -566,11 +582,20 @@ class Log(Offering):
         return f"; propensities {', '.join(_abridged(pairs))}"
 
 
-def as_log(source: Any, *, propensities: bool = True) -> Log:
-    """Open a log, unless it is one already. Without propensities, it neither looks for their column nor reads it."""
-    if isinstance(source, Log):
-        return source if propensities else source.without_propensities()
-    return Log(source) if propensities else Log(source, propensity=None)
+def as_log(source: Any, *, propensities: bool = True, rankings: bool = False) -> Log:
+    """Open a log, unless it is one already.
+
+    propensities  If not, it neither looks for their column nor reads it.
+    rankings      Whether it may be a log of rankings.
+    """
+    log = source
+    if not isinstance(source, Log):
+        log = Log(source) if propensities else Log(source, propensity=None)
+    elif not propensities:
+        log = source.without_propensities()
+    if not rankings:
+        log.refuse_rankings()
+    return log
 
 
 def _check_on_bad_row(on_bad_row: str) -> None:

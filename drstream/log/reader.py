@@ -29,6 +29,9 @@ from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
 from drstream.log.pairs import Pairs
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.rankings import bad_rows as bad_rankings
+from drstream.log.rankings import problem as problem_with_ranking
+from drstream.log.rankings import read_rankings
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import UNIFORM, Roles, is_list
 from drstream.log.source import Part
@@ -41,6 +44,7 @@ FEW = 16_384  # rows of a batch that are worth the time it takes Python
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
+Events = tuple[tuple[NDArray[np.int32], Floats, Floats], dict[str, Any]]  # action, reward, propensity; and other fields
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Reader:
             names.extend(roles.propensities)
         if self.loggers is not None:
             names.extend(self.loggers.all_columns)
-        if self.with_action and roles.action is not None:
+        if (self.with_action or roles.ranking) and roles.action is not None:
             names.append(roles.action)
         if self.offers is not None:
             names.extend(self.offers.needed)
@@ -215,7 +219,9 @@ class Reader:
     def bad_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str, Bools]]:
         """Yield each reason to leave rows out, with its column and those rows."""
         roles = self.roles
-        for name in roles.rewards:
+        if roles.ranking:
+            yield from bad_rankings(batch, roles)
+        for name in () if roles.ranking else roles.rewards:
             reward = batch.column(name)
             yield "reward is null", name, nulls(reward)
             yield "reward is not finite", name, ~np.isfinite(floats_or_nan(reward))
@@ -224,7 +230,7 @@ class Reader:
             yield "sample rate is null", roles.sample_rate, nulls(rate)
             kept = floats_or_nan(rate)
             yield "sample rate is not in (0, 1]", roles.sample_rate, ~((kept > 0) & (kept <= 1))
-        if roles.propensity is not None:
+        if roles.propensity is not None and not roles.ranking:
             p = batch.column(roles.propensity)
             yield "propensity is null", roles.propensity, nulls(p)
             values = floats_or_nan(p)
@@ -287,6 +293,33 @@ class Reader:
         def where(i: int) -> str:
             return part.place.of_row(int(rows + i if isinstance(rows, int) else rows[i]))
 
+        events, more = (self._rankings if roles.ranking else self._events)(batch, where)
+        context: Context = []
+        if self.with_context and roles.sparse is not None:
+            context = self._sparse_context(batch, where)
+        elif self.with_context and self.encoding is not None:
+            context = self.encoding.read(batch.column, where)
+        elif self.with_context:
+            columns = []
+            for name in roles.context:
+                values = self._context_values(self._whole(batch, name, "context", where), name, where)
+                if self.checks_context:
+                    check_finite(values, name, where, nan=self.missing == KEEP)
+                columns.append(values)
+            context = columns[0] if roles.listed else columns
+        logger = [] if self.loggers is None or self.loggers.column in self.extra else [self.loggers.column]
+        extra = batch.select([*self.extra, *logger])
+        fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
+        keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
+        weight = self._row_weight(batch, where)
+        mixture = None if self.loggers is None else self._mixture(batch, where)
+        known = (part.place, rows, *events)
+        found = Batch(*known, context, self._width, extra, fold, keys, weight, mixture=mixture, **more)
+        return found if self.pairs is None else self.pairs.logged(found)
+
+    def _events(self, batch: pa.RecordBatch, where: Where) -> Events:
+        """Return action, reward and propensity, other rewards, the propensities of all actions, and candidates."""
+        roles = self.roles
         reward = self._reward(batch, roles.reward, where)
         more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
         propensity = NO_NUMBERS
@@ -305,30 +338,7 @@ class Reader:
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
-        context: Context = []
-        if self.with_context and roles.sparse is not None:
-            context = self._sparse_context(batch, where)
-        elif self.with_context and self.encoding is not None:
-            context = self.encoding.read(batch.column, where)
-        elif self.with_context:
-            columns = []
-            for name in roles.context:
-                values = self._context_values(self._whole(batch, name, "context", where), name, where)
-                if self.checks_context:
-                    check_finite(values, name, where, nan=self.missing == KEEP)
-                columns.append(values)
-            context = columns[0] if roles.listed else columns
-        logger = [] if self.loggers is None or self.loggers.column in self.extra else [self.loggers.column]
-        extra = batch.select([*self.extra, *logger])
-        fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
-        keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
-        events = rows, action, reward, propensity
-        weight = self._row_weight(batch, where)
-        mixture = None if self.loggers is None else self._mixture(batch, where)
-        of_events = fold, keys, weight, more, listed, mixture, offered
-        found: Any = *events, context, self._width, extra, *of_events
-        events_read = Batch(part.place, *found)
-        return events_read if self.pairs is None else self.pairs.logged(events_read)
+        return (action, reward, propensity), {"more_rewards": more, "propensities": listed, "candidates": offered}
 
     def _candidates(self, batch: pa.RecordBatch, offers: Offers, where: Where) -> tuple[Offered, NDArray[np.int32]]:
         """Return the candidates and the positions of the logged ones, or raise an error at the first bad row."""
@@ -338,6 +348,16 @@ class Reader:
             i, what, name = offers.problem(batch, self.roles.action)
             raise LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
         return found
+
+    def _rankings(self, batch: pa.RecordBatch, where: Where) -> Events:
+        """Return the same of rankings: no action, sums of rewards, smallest propensities; and the lists."""
+        found = read_rankings(batch, self.roles, self.constant)
+        if found is None:
+            i, what = problem_with_ranking(batch, self.roles)
+            raise LogError(f"{what}, at {where(i)}. {REMEDY}")
+        more = {name: found.rewards[name] for name in self.roles.more_rewards}
+        events = NO_ACTIONS, found.rewards[self.roles.reward], found.least
+        return events, {"more_rewards": more, "lists": found.lists}
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))

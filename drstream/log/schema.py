@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -34,6 +34,8 @@ USUAL = {
 COSTS = ("cost",)  # a column that is found by this name is negated
 OTHER_ROLES = tuple(name for names in USUAL.values() for name in names if len(name) > 1)
 UNIFORM = "uniform"  # as a propensity: 1/K in every row
+MARGINAL, CONDITIONAL, INDEPENDENT = "marginal", "conditional", "independent"  # what propensities by position are
+POSITIONS = (MARGINAL, CONDITIONAL, INDEPENDENT)
 USUAL_LISTS = ("context", "contexts", "x", "X", "features")
 USUAL_FEATURES = re.compile(r"(x|f|feature|feat|context|ctx|user_feature)_?\d+|(context|feature|user_feature)_.+")
 
@@ -61,6 +63,13 @@ class Roles:
     logger_propensities: tuple[str, ...] = ()  # of the logged action, a column for each logger
     candidates: Any = None  # `Candidates`: what each event could choose from; None if events share one set of actions
     candidate_columns: tuple[str, ...] = ()  # and the columns that hold it
+    lists: tuple[str, ...] = ()  # the columns of action, rewards and propensity that hold lists, in a log of rankings
+    positions: str | None = None  # what propensities by position are, one of POSITIONS; None if the user does not say
+
+    @property
+    def ranking(self) -> bool:
+        """Whether events are rankings: lists of items that were shown together."""
+        return bool(self.lists)
 
     @property
     def coded(self) -> tuple[str, ...]:
@@ -82,6 +91,11 @@ class Roles:
     def rewards(self) -> tuple[str, ...]:
         return self.reward, *self.more_rewards
 
+    def for_reward(self, name: str) -> Roles:
+        """Return the roles with this one reward."""
+        others = {*self.rewards} - {name}
+        return replace(self, reward=name, more_rewards=(), lists=tuple(x for x in self.lists if x not in others))
+
 
 def assign_roles(
     schema: pa.Schema,
@@ -96,6 +110,7 @@ def assign_roles(
     logger: str | None = None,
     logger_propensities: tuple[str, ...] = (),
     candidates: tuple[str, ...] = (),
+    positions: str | None = None,
 ) -> Roles:
     """Find each role's column and check its type. `loggers.py` has checked those of loggers, `candidates.py` theirs."""
     of_all = _propensities(schema, propensities)
@@ -114,14 +129,42 @@ def assign_roles(
     categories = choose_categories(schema, roles.context, hashed, categorical)
     roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
     roles = replace(roles, logger=logger, logger_propensities=logger_propensities, candidate_columns=candidates)
+    roles = _with_positions(roles, positions)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:
         require_column(schema, name, "reward")
-        _check(schema, name, "reward", is_number, "numbers or booleans")
+        _check(schema, name, "reward", _in_lists(is_number) if roles.ranking else is_number, "numbers or booleans")
         if name in (*roles.context, roles.action, roles.propensity, sample_rate):
             raise LogError(f"column {name!r} is a reward: it cannot have another role")
-    return replace(roles, more_rewards=tuple(reward[1:]))
+    more_lists = [name for name in reward[1:] if is_list(schema.field(name).type)]
+    return replace(roles, more_rewards=tuple(reward[1:]), lists=(*roles.lists, *more_lists))
+
+
+def _with_positions(roles: Roles, positions: str | None) -> Roles:
+    """Return the roles with `positions=`, and refuse what a log of rankings cannot have."""
+    if not roles.ranking:
+        if positions is not None:
+            raise LogError(
+                f"{parameter('positions', positions)} is about rankings, and action, propensity and reward of this log "
+                "hold no lists"
+            )
+        return roles
+    if positions not in (None, *POSITIONS):
+        raise LogError(f"{parameter('positions', positions)}: it must be one of {', '.join(POSITIONS)}")
+    given = {
+        "propensities": bool(roles.propensities),
+        "logger_propensities": bool(roles.logger_propensities),
+        "propensity": roles.constant == UNIFORM,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            value = parameter(name, UNIFORM) if name == "propensity" else parameter(name)
+            raise LogError(
+                f"{value} is about events with one action, and this is a log of rankings: column {roles.lists[0]!r} "
+                "holds lists. Give the propensities of the items as lists, too"
+            )
+    return replace(roles, positions=positions)
 
 
 def _propensities(schema: pa.Schema, names: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -169,11 +212,7 @@ def _assign(
         raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
     wanted = {"action": action, "reward": reward, "propensity": propensity}
     found = {role: _find(schema, role, name) for role, name in wanted.items() if name is not None}
-    if action is not None:
-        _check(schema, found["action"], "action", is_label, "integers, strings or a dictionary of them")
-    _check(schema, found["reward"], "reward", is_number, "numbers or booleans")
-    if propensity is not None:
-        _check(schema, found["propensity"], "propensity", is_number, "numbers")
+    lists = _check_types(schema, found)
     taken = {*found.values(), *more_rewards, *more}
     if sample_rate is not None:
         require_column(schema, sample_rate, "sample_rate")
@@ -195,7 +234,7 @@ def _assign(
     if sample_rate is not None and sample_rate in (*contexts, *found.values()):
         raise LogError(f"column {sample_rate!r} is the sample rate: it cannot have another role")
     if isinstance(context, Sparse):
-        return Roles(contexts, False, *places, negated, context, sample_rate=sample_rate)
+        return Roles(contexts, False, *places, negated, context, sample_rate=sample_rate, lists=lists)
     listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
     for name in contexts:
         kind = schema.field(name).type
@@ -206,7 +245,32 @@ def _assign(
             )
         _check(schema, name, "context", _is_context, "numbers, booleans, strings, or a dictionary of categories")
     starred = context is not FIND and STAR in ([context] if isinstance(context, str) else context)
-    return Roles(contexts, listed, *places, negated, sample_rate=sample_rate, left_out=left_out, starred=starred)
+    rows = {"sample_rate": sample_rate, "left_out": left_out, "lists": lists}
+    return Roles(contexts, listed, *places, negated, starred=starred, **rows)  # type: ignore[arg-type]
+
+
+def _check_types(schema: pa.Schema, found: dict[str, str]) -> tuple[str, ...]:
+    """Check the columns of action, reward and propensity, and return those that hold lists: of rankings."""
+    lists = tuple(name for name in dict.fromkeys(found.values()) if is_list(schema.field(name).type))
+    if lists and "action" in found and found["action"] not in lists:
+        raise LogError(
+            f"column {lists[0]!r} holds lists, and action column {found['action']!r} does not: in a log of rankings, "
+            f"the action is a column of lists of items, or {parameter('action', None)}; otherwise action, reward and "
+            "propensity hold one value for each event"
+        )
+    wanted = {
+        "action": (is_label, "integers, strings or a dictionary of them"),
+        "reward": (is_number, "numbers or booleans"),
+        "propensity": (is_number, "numbers"),
+    }
+    for role, name in found.items():
+        fits, what = wanted[role]
+        _check(schema, name, role, _in_lists(fits) if lists else fits, f"{what}, or lists of them" if lists else what)
+    return lists
+
+
+def _in_lists(fits: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda kind: fits(kind.value_type if is_list(kind) else kind)
 
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
@@ -241,9 +305,9 @@ def is_label(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_string(kind)
 
 
-def _check(schema: pa.Schema, name: str, role: str, fits: object, wanted: str) -> None:
+def _check(schema: pa.Schema, name: str, role: str, fits: Callable[[pa.DataType], bool], wanted: str) -> None:
     kind = schema.field(name).type
-    if not fits(kind):  # type: ignore[operator]
+    if not fits(kind):
         raise LogError(
             f"{role} column {name!r} has type {kind}: it must hold {wanted}. Name another column with {parameter(role)}"
         )

@@ -21,7 +21,7 @@ def with_all_actions(function: Function) -> Function:
 
     @functools.wraps(function)
     def run(log: Any, *args: Any, **options: Any) -> Any:
-        log = as_log(log, propensities=options.get("propensity") is None)
+        log = as_log(log, propensities=options.get("propensity") is None, rankings=True)
         try:
             return function(log, *args, **options)
         except DrstreamError as error:

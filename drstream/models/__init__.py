@@ -4,6 +4,7 @@ from drstream.errors import ModelError
 from drstream.models.adapters import from_sklearn
 from drstream.models.base import Column, Constant, RewardModel, from_arrow, from_function
 from drstream.models.logistic import Logistic
+from drstream.models.positions import Positions
 from drstream.models.propensity import Propensity, SklearnPropensity
 from drstream.models.ridge import Ridge
 from drstream.storage import Shelf
@@ -12,6 +13,7 @@ __all__ = [
     "Column",
     "Constant",
     "Logistic",
+    "Positions",
     "Propensity",
     "RewardModel",
     "Ridge",
