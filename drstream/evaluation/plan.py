@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from drstream.models.binding import BoundModels, ModelInputs, bind_models
 from drstream.models.calibration import Calibration
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
-
-if TYPE_CHECKING:
-    from drstream.evaluation.fused import Constants
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
@@ -71,13 +68,6 @@ class Plan:
     def layout(self) -> Layout:
         """Variable 0 is the reward. The terms of each policy follow."""
         return Layout(self.job.variables, tuple(part for terms in self.groups for part in self.parts(terms)))
-
-    @cached_property
-    def constants(self) -> Constants:
-        """What the fast way needs for each batch. Made once: for each part it would take the interpreter's lock."""
-        from drstream.evaluation.fused import constants_of
-
-        return constants_of(self)
 
     @cached_property
     def shape(self) -> Shape:
