@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -71,5 +70,4 @@ class Shared:
             by_event = np.empty((len(self._by_context.matrix), len(block)))
             self._by_context.fill(block, by_event)
         fold = np.zeros(len(block), np.int64) if fold is None else fold
-        z: Any = np.ascontiguousarray(offered.features.matrix).reshape(-1)
-        ragged.score(offered.starts, z, fold, by_event, self.items, self.intercept, out)
+        ragged.score(offered.starts, offered.features.flat, fold, by_event, self.items, self.intercept, out)

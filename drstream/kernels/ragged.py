@@ -3,7 +3,22 @@
 import numpy as np
 
 from drstream.kernels._jit import helper, inlined, kernel
-from drstream.kernels._types import F4_IN, F8, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, U8, U8_IN, float64, int64, void
+from drstream.kernels._types import (
+    F4_IN,
+    F8,
+    F8_2,
+    F8_IN,
+    F8_IN2,
+    I4,
+    I4_IN,
+    I8,
+    I8_IN,
+    U8,
+    U8_IN,
+    float64,
+    int64,
+    void,
+)
 from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.random import GAMMA
 from drstream.kernels.scores import TILE, exp_row
@@ -232,3 +247,32 @@ def predict(starts, low, high, position, rhat, logged, clipped):
     for i in range(starts.shape[0] - 1):
         logged[i] = rhat[starts[i] + position[i]]
     return -1
+
+
+@kernel(void(I8_IN, F4_IN, F8_IN, I4_IN, F8_2, F8_2), void(I8_IN, F8_IN, F8_IN, I4_IN, F8_2, F8_2))
+def choice_slopes(starts, z, pi, position, slopes, spreads):
+    """For a model that takes candidates with probabilities pi: what an event says about weights of features.
+
+    slopes[i] <- Σ pi z - z of the logged candidate (n, d), the slope of -log pi of the logged one.
+    spreads[i] <- Σ pi z z' - (Σ pi z)(Σ pi z)' (n, d²), its second derivatives.
+    """
+    d = slopes.shape[1]
+    for i in range(starts.shape[0] - 1):
+        first, last = starts[i], starts[i + 1]
+        mean = slopes[i]
+        mean[:] = 0.0
+        for c in range(first, last):
+            for j in range(d):
+                mean[j] += pi[c] * z[c * d + j]
+        spread = spreads[i]
+        for j in range(d):
+            for k in range(d):
+                spread[j * d + k] = -mean[j] * mean[k]
+        for c in range(first, last):
+            for j in range(d):
+                weighted = pi[c] * z[c * d + j]
+                for k in range(d):
+                    spread[j * d + k] += weighted * z[c * d + k]
+        logged = (first + position[i]) * d
+        for j in range(d):
+            mean[j] -= z[logged + j]

@@ -41,6 +41,15 @@ class Dense:
     def dim(self) -> int:
         return self.matrix.shape[1]
 
+    @property
+    def flat(self) -> NDArray[Any]:
+        """All numbers, one candidate's after the other's."""
+        return np.ascontiguousarray(self.matrix).reshape(-1)
+
+    @property
+    def nbytes(self) -> int:
+        return self.matrix.nbytes
+
     def rows(self, start: int, stop: int) -> Dense:
         """Return the candidates start..stop-1, without a copy."""
         return Dense(self.matrix[start:stop])
@@ -67,6 +76,11 @@ class Offered:
     def count(self) -> int:
         """Number of candidates of all events together."""
         return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self.starts, self.features, self.ids)
+        return sum(part.nbytes for part in parts if part is not None)
 
     def rows(self, start: int, stop: int) -> Offered:
         """Return those of the events start..stop-1. Features and ids are not copied."""

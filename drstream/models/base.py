@@ -41,6 +41,8 @@ class RewardModel:
     uses_context = True
     uses_candidates = True  # whether it looks at features of candidates, on a log that has them
     columns: tuple[str, ...] = ()
+    crossfitted = False  # whether it is made of models for folds, or blocks of rows
+    first = 0  # then: the first block with a model
     single = False  # whether `fill_tiles` can multiply in float32
     ranking: tuple[Floats, Floats] | None = None  # weights and intercepts of linear scores in the order of predictions
     fitted_on: Origin | None = None

@@ -119,15 +119,15 @@ class BoundModels:
     @property
     def start(self) -> int:
         """The first row that can be used. With blocks of rows, propensities of the first block cannot be estimated."""
-        policy = None if self.logger is None else self.logger.policy
-        if not isinstance(policy, CrossFittedPolicy) or not isinstance(self.folds, Blocks):
+        policy: Any = None if self.logger is None else self.logger.policy
+        if not getattr(policy, "crossfitted", False) or not isinstance(self.folds, Blocks):
             return 0
         return int(self.folds.starts[policy.first])
 
     @property
     def blind_second(self) -> bool:
         """Whether some events that are used come before the first fit of the second reward model. There it is 0."""
-        if not isinstance(self.second, CrossFitted) or not isinstance(self.folds, Blocks):
+        if self.second is None or not self.second.crossfitted or not isinstance(self.folds, Blocks):
             return False
         return int(self.folds.starts[self.second.first]) > self.start
 
@@ -169,7 +169,10 @@ class BoundModels:
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
             unpredicted=calibration.unpredicted,
             blind_second=self.blind_second,
-            crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
+            crossfitted=(
+                self.model is not None and self.model.crossfitted,
+                getattr(logger, "crossfitted", False),
+            ),
             estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
             r2=math.nan if self.model is None else calibration.r2,

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from drstream.buffers import answer
-from drstream.errors import ModelError
 from drstream.kernels.logistic import logistic
 from drstream.kernels.policies import LOGISTIC
 from drstream.log import Block
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
 from drstream.models.base import CandidateModel
+from drstream.policies.base import FixedPolicy
+from drstream.policies.candidates import CandidatePolicy
 from drstream.shared import Shared
 from drstream.types import Floats
 
@@ -66,6 +67,8 @@ class SeenCandidates(CandidateModel):
 class FoldedModel(CandidateModel):
     """One model for each fold, or block of rows. Blocks without a model have r̂ = 0."""
 
+    crossfitted = True
+
     def __init__(self, models: Sequence[CandidateModel | None], first: int) -> None:
         self.models, self.first = list(models), first
         known = next(model for model in models if model is not None)
@@ -76,23 +79,43 @@ class FoldedModel(CandidateModel):
         return int(np.searchsorted(block.fold, self.first)) if self.first else 0
 
     def fill_flat(self, block: Block, out: Floats) -> None:
-        fold, starts = block.fold, block.candidates.starts
-        for f in np.unique(fold).tolist():
-            events, model = np.flatnonzero(fold == f), self.models[f]
-            places = np.repeat(fold == f, np.diff(starts))
-            found = np.zeros(int(places.sum()))
-            if model is not None:
-                model.fill_flat(block if len(events) == len(block) else block.take(events), found)
-            out[places] = found
+        _fill_by_fold(self.models, block, out)
+
+
+def _fill_by_fold(models: Sequence[Any], block: Block, out: Floats) -> None:
+    """Have each event's model, or policy, fill in what it says about the event's candidates; 0 where there is none."""
+    fold, starts = block.fold, block.candidates.starts
+    for f in np.unique(fold).tolist():
+        events = np.flatnonzero(fold == f)
+        places = np.repeat(fold == f, np.diff(starts))
+        found = np.zeros(int(places.sum()))
+        if models[f] is not None:
+            models[f].fill_flat(block if len(events) == len(block) else block.take(events), found)
+        out[places] = found
+
+
+class FoldedPolicy(CandidatePolicy):
+    """A model of the logging policy that is made of one model for each fold, or block of rows."""
+
+    estimated = crossfitted = True
+
+    def __init__(
+        self, name: str, models: Sequence[FixedPolicy | None], first: int, inflation: float, floor: float
+    ) -> None:
+        super().__init__(name)
+        self.models, self.first, self.inflation, self.floor = list(models), first, inflation, floor
+        known = next(model for model in models if model is not None)
+        self.uses_context, self.columns = known.uses_context, known.columns
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        _fill_by_fold(self.models, block, out)
 
 
 def folded(models: Sequence[CandidateModel | None], first: int) -> CandidateModel:
     """Return the models of all folds as one. Those with shared weights need no copies of events."""
     if all(isinstance(model, SharedModel) for model in models):
         every = [model for model in models if isinstance(model, SharedModel)]
-        return SharedModel(Shared.folded([model.shared for model in every]), every[0].link)
+        found = SharedModel(Shared.folded([model.shared for model in every]), every[0].link)
+        found.crossfitted = True
+        return found
     return FoldedModel(models, first)
-
-
-def refuse_option(who: str, option: str, why: str) -> ModelError:
-    return ModelError(f"{who}: {option} {why}, and this log has candidates, a set for each event: leave it out")

@@ -115,13 +115,13 @@ class Regression(Trained):
         self.fit_intercept = bool(fit_intercept)
 
     def _fit(self, log: Any, workers: Workers) -> None:
-        log = self._fit_log(as_log(log, propensities=False))
+        log = self.fit_log(as_log(log, propensities=False))
         problem = self._problem(log, None, workers)
         self._finish(log, alone(problem.solve(*_census(log, None, workers)[0])))
 
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
         """Return one model for each fold, fitted on all other folds. The fits share their passes over the log."""
-        log = self._fit_log(log)
+        log = self.fit_log(log)
         problem = self._problem(log, folds, workers)
         found = _census(log, folds, workers)
         problem.draw([count for count, _ in found])
@@ -131,11 +131,6 @@ class Regression(Trained):
         for fold, (model, solution) in enumerate(zip(models, solutions, strict=True)):
             model._finish(log.part_of(folds.all_but(fold)), solution)
         return models
-
-    def _fit_log(self, log: Log) -> Log:
-        if self.choice:
-            log.refuse_candidates(type(self).__name__, "Estimate propensities elsewhere, and name their column")
-        return self.fit_log(log)
 
     def _problem(self, log: Log, folds: Folds | None, workers: Workers) -> Problem:
         return Problem(log, type(self).__name__, self.choice, 1 / self.C, self.fit_intercept, workers, folds)

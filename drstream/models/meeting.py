@@ -58,12 +58,16 @@ class SeenPolicy(FixedPolicy):
         self.policy, self.encoding, self.others = policy, encoding, others
         self.name, self.n_actions, self.learned_on = policy.name, policy.n_actions, policy.learned_on
         self.columns = (*policy.columns, *encoding.names)
+        self.uses_candidates = policy.uses_candidates
         for name in ("inflation", "floor", "estimated"):  # of a propensity model
             if hasattr(policy, name):
                 setattr(self, name, getattr(policy, name))
 
     def fill(self, block: Block, out: Floats) -> None:
         self.policy.fill(block.seen_by(self.encoding), out)
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        self.policy.fill_flat(block.seen_by(self.encoding), out)
 
 
 def own_encoding(fitted: Trained, log: Log) -> Encoding | None:

@@ -76,12 +76,10 @@ def test_models_that_do_not_fit(model, message):
 
 def test_fits_that_are_not_for_candidates():
     cases = [
-        (lambda: M.Propensity().fit(LOG), "Propensity needs one set of actions for all events, and this log has cand"),
         (lambda: M.Ridge(weights="mrdr", policy=P.Uniform()).fit(LOG), 'weights="mrdr" is for logs with one set'),
         (lambda: M.Ridge(interactions=True).fit(world().table(100)), "interactions=True is about contexts and candi"),
         (lambda: drs.optimize.impute(LOG, M.Constant(1)), "this log has candidates=, a set for each event"),
         (lambda: drs.plan(LOG, P.Uniform()), "drs.plan needs one set of actions"),
-        (lambda: drs.evaluate(LOG, P.Uniform(), propensity=M.Propensity(), crossfit=2), "Propensity needs one set"),
         (lambda: drs.evaluate(LOG, P.Uniform(), M.Constant(1), BY_TIME[:1]), "propensities"),
     ]
     for run, message in cases:
@@ -140,6 +138,10 @@ def test_logs_without_features_or_with_sparse_contexts():
     )
     with pytest.raises(drs.LogError, match="fitted on dense contexts, and those of this log are sparse"):
         M.Ridge().fit(sparse)
+    with pytest.raises(drs.ModelError, match="it takes dense contexts, and those of this log are sparse"):
+        M.Propensity().fit(sparse)
+    with pytest.raises(drs.ModelError, match="have no features, so it cannot tell them apart"):
+        M.Propensity().fit(bare)
     weights, products = np.arange(7.0), np.arange(12.0).reshape(4, 3)
     got = drs.evaluate(sparse, P.Softmax(weights, interactions=products), estimators=["ips"])["ips"].value
     X = np.tile([1.0, 0, 1, 0], (60, 1))
