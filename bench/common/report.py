@@ -32,6 +32,8 @@ from bench.process import cases as process_cases
 from bench.process import report as process_report
 from bench.profile import cases as profile_cases
 from bench.profile import report as profile_report
+from bench.rankings import cases as ranking_cases
+from bench.rankings import report as ranking_report
 from bench.replaying import cases as replay_cases
 from bench.replaying import report as replay_report
 from bench.scaling import cases as scaling_cases
@@ -47,6 +49,7 @@ TOPICS = [  # in the order of the page
     (sparse_cases, sparse_report),
     (candidate_cases, candidate_report),
     (category_cases, category_report),
+    (ranking_cases, ranking_report),
     (label_cases, label_report),
     (profile_cases, profile_report),
     (lock_cases, lock_report),
