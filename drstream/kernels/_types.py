@@ -29,9 +29,13 @@ __all__ = [
     "I8_2",
     "I8_IN",
     "SINGLE",
+    "U1",
+    "U1_2",
     "U1_IN",
     "U8",
+    "U8_2",
     "U8_IN",
+    "U8_IN2",
     "float64",
     "function",
     "int64",
@@ -58,9 +62,13 @@ F4_2 = Array(float32, 2, "C")
 F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 I4_IN2 = Array(int32, 2, "C", readonly=True)
+U1 = Array(uint8, 1, "C")
+U1_2 = Array(uint8, 2, "C")
 U1_IN = Array(uint8, 1, "C", readonly=True)
 U8 = Array(uint64, 1, "C")
+U8_2 = Array(uint64, 2, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)
+U8_IN2 = Array(uint64, 2, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)
 
 

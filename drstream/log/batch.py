@@ -13,10 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.kernels import order
+from drstream.log.eligible import Sets
 from drstream.log.encoding import Coded, Encoding
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
-from drstream.types import Floats, Ints
+from drstream.types import Bools, Floats, Ints
 
 ROWS = 65_536
 Context = list[NDArray[Any]] | NDArray[Any] | Coded | Csr
@@ -40,6 +41,7 @@ class Batch:
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     mixture: Floats | None = None  # propensities of all loggers together, if they are read
+    eligible: Sets | None = None  # the actions that each event could choose from, in a log with eligible sets
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
     seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
@@ -95,6 +97,7 @@ class Batch:
             more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             mixture=None if self.mixture is None else gathered(self.mixture, places),
+            eligible=None if self.eligible is None else self.eligible.take(places),
             fold_starts=None,
             scratch={},
             seen={},
@@ -163,6 +166,21 @@ class Block:
         """Propensities of all loggers together. The pass must read them."""
         assert self.batch.mixture is not None
         return self.batch.mixture[self.start : self.stop]
+
+    @cached_property
+    def eligible(self) -> Sets | None:
+        """The actions that each event could choose from; None if all could choose any."""
+        return None if self.batch.eligible is None else self.batch.eligible.rows(self.start, self.stop)
+
+    @cached_property
+    def eligible_bits(self) -> NDArray[np.uint64]:
+        """The eligible sets as words (W, n), for kernels. W is 0 if all events could choose any action."""
+        return np.empty((0, len(self)), np.uint64) if self.eligible is None else self.eligible.bits()
+
+    @cached_property
+    def eligible_mask(self) -> Bools | None:
+        """The eligible sets as a matrix (n, K), for the user's code; None if all events could choose any action."""
+        return None if self.eligible is None else self.eligible.mask()
 
     @property
     def row_weight(self) -> Floats:

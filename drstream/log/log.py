@@ -21,6 +21,7 @@ from drstream.log import labels as action_labels
 from drstream.log.categories import Hashed
 from drstream.log.columns import floats_or_nan
 from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.eligible import check_eligible
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
@@ -76,6 +77,9 @@ class Log(Contexts):
                 For each logger, the column with its probability of the logged action, also where another one logged: a
                 mapping of loggers to columns, or columns in the order of the sorted loggers. The balanced estimators
                 need them.
+    eligible    Column with lists of the actions that each event could choose from, if not all events could choose any.
+                Policies and propensity models then act on these only. An action that is in a list, but was never
+                logged, is an action, too.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
@@ -107,6 +111,7 @@ class Log(Contexts):
         missing: Missing = ERROR,
         logger: str | None = None,
         logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
+        eligible: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
     ) -> None:
@@ -117,7 +122,9 @@ class Log(Contexts):
         schema = self.source.schema
         named = context, action, reward, propensity, sample_rate, propensities, categorical
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
-        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers)
+        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, eligible)
+        if eligible is not None:
+            check_eligible(schema, eligible, self.roles.action)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:
             raise LogError(
@@ -149,8 +156,10 @@ class Log(Contexts):
 
     @property
     def constant_propensity(self) -> float | None:
-        """The propensity of every row, if no column holds them."""
+        """The propensity of every row, if no column holds them. None if it is 1 / the size of its eligible set."""
         constant = self.roles.constant
+        if self.roles.uniform_over_sets:
+            return None
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
     @cached_property
@@ -307,7 +316,7 @@ class Log(Contexts):
 
     def _wider(self, labels: Sequence[Any]) -> Log:
         """Return the same log with more labels, unless its propensities depend on their number."""
-        if self.roles.constant == UNIFORM:
+        if self.roles.constant == UNIFORM and self.roles.eligible is None:
             raise LogError(
                 f"{parameter('propensity', UNIFORM)} is 1/{self.n_actions} in a log of {self.n_actions} actions, and a "
                 f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
@@ -434,7 +443,7 @@ class Log(Contexts):
             require_column(self.source.schema, name, "policy or model")
         return Reader(
             roles=self.roles,
-            labels=self.labels if action else (),
+            labels=self.labels if action or self.roles.uniform_over_sets else (),
             n_features=self.n_features if context else 0,
             with_context=context,
             with_action=action,
@@ -462,7 +471,7 @@ class Log(Contexts):
         return Loggers(roles.logger, self.loggers, roles.logger_propensities) if propensities else Loggers(roles.logger)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
-        named = [name for name in (self.roles.action, *self.roles.coded) if name is not None]
+        named = [name for name in (self.roles.action, self.roles.eligible, *self.roles.coded) if name is not None]
         text = [name for name in named if name not in self._filter_columns]
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
@@ -485,6 +494,8 @@ class Log(Contexts):
             lines[-2] += f"; also {', '.join(roles.more_rewards)}"
         if roles.propensities:
             lines[-1] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
+        if roles.eligible is not None:
+            lines.append(f"  eligible    {roles.eligible}: the actions that an event could choose from")
         if roles.sample_rate is not None:
             lines.append(f"  sample rate {roles.sample_rate}")
         if roles.logger is not None:
@@ -521,6 +532,8 @@ class Log(Contexts):
 
     def _shown_propensity(self, known: bool) -> str:
         roles = self.roles
+        if roles.uniform_over_sets:
+            return "1 / the size of the eligible set: uniform"
         if roles.constant == UNIFORM:
             return f"1/{self.n_actions} in every row: uniform" if known else "uniform, in every row"
         if roles.constant is not None:

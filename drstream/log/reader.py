@@ -22,6 +22,8 @@ from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch, Block, Context
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
+from drstream.log.eligible import Sets, bad_sets, judged, read_sets
+from drstream.log.eligible import problem as problem_with_set
 from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
@@ -83,9 +85,16 @@ class Reader:
             names.extend(self.loggers.all_columns)
         if self.with_action and roles.action is not None:
             names.append(roles.action)
+        if self.with_sets and roles.eligible is not None:
+            names.append(roles.eligible)
         if self.with_context:
             names.extend(roles.context)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def with_sets(self) -> bool:
+        """Whether eligible sets are read: with actions, or as propensities."""
+        return self.roles.eligible is not None and (self.with_action or self.roles.uniform_over_sets)
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -235,6 +244,10 @@ class Reader:
                 elif self.constant is not None:
                     found[DIFFERENT] = differ(listed, index, np.full(batch.num_rows, self.constant))
                 yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
+        if self.with_sets and roles.eligible is not None:
+            logged = index if self.with_action else NO_ACTIONS
+            for reason, bad in bad_sets(batch.column(roles.eligible), self.labels, logged):
+                yield reason, roles.eligible, bad
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
@@ -278,10 +291,15 @@ class Reader:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         elif self.constant is not None:
             propensity = np.full(batch.num_rows, self.constant)
+        eligible = self._sets(batch, where) if self.with_sets else None
+        if eligible is not None and roles.uniform_over_sets:
+            propensity = 1 / np.maximum(eligible.sizes, 1)
         action = NO_ACTIONS
         if self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
+        if eligible is not None:
+            self._check_sets(eligible, action, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
@@ -302,10 +320,10 @@ class Reader:
         extra = batch.select([*self.extra, *logger])
         fold = None if self.folds is None else self.folds.of(self._keys(batch, rows, self.folds.cluster, part))
         keys = None if self.cluster is None else self._keys(batch, rows, self.cluster, part)
-        events = rows, action, reward, propensity
+        events = part.place, rows, action, reward, propensity, context, self.n_features, extra
         weight = self._row_weight(batch, where)
         mixture = None if self.loggers is None else self._mixture(batch, where)
-        return Batch(part.place, *events, context, self.n_features, extra, fold, keys, weight, more, listed, mixture)
+        return Batch(*events, fold, keys, weight, more, listed, mixture, eligible)
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -322,6 +340,19 @@ class Reader:
             i = int(np.argmax(bad))
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
+
+    def _sets(self, batch: pa.RecordBatch, where: Where) -> Sets:
+        assert self.roles.eligible is not None
+        return read_sets(self._whole(batch, self.roles.eligible, "eligible set", where), self.labels)
+
+    def _check_sets(self, found: Sets, action: NDArray[np.int32], batch: pa.RecordBatch, where: Where) -> None:
+        wrong = judged(found, action)
+        if wrong is None:
+            return
+        name = self.roles.eligible
+        i, reason, value = problem_with_set(batch.column(name), wrong)
+        logged = f", where the action is {batch.column(self.roles.action)[i].as_py()!r}" if len(action) else ""
+        raise LogError(f"{reason}: got {value}{logged}, at {where(i)}, column {name!r}. {REMEDY}")
 
     @property
     def _logged(self) -> str | float | None:

@@ -59,6 +59,7 @@ class Roles:
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
     logger: str | None = None  # which policy logged a row, in a log of several
     logger_propensities: tuple[str, ...] = ()  # of the logged action, a column for each logger
+    eligible: str | None = None  # lists of the actions that an event could choose from
 
     @property
     def coded(self) -> tuple[str, ...]:
@@ -73,12 +74,17 @@ class Roles:
     def others(self) -> list[str]:
         """The columns of all roles but the context."""
         names = [self.action, *self.rewards, self.propensity, self.sample_rate, *self.propensities]
-        names += [self.logger, *self.logger_propensities]
+        names += [self.logger, *self.logger_propensities, self.eligible]
         return [name for name in names if name is not None]
 
     @property
     def rewards(self) -> tuple[str, ...]:
         return self.reward, *self.more_rewards
+
+    @property
+    def uniform_over_sets(self) -> bool:
+        """Whether the propensity of a row is 1 / the size of its eligible set."""
+        return self.constant == UNIFORM and self.eligible is not None
 
 
 def assign_roles(
@@ -93,6 +99,7 @@ def assign_roles(
     exclude: str | Sequence[str] | None = None,
     logger: str | None = None,
     logger_propensities: tuple[str, ...] = (),
+    eligible: str | None = None,
 ) -> Roles:
     """Find each role's column and check its type. `loggers.py` has checked those of loggers."""
     of_all = _propensities(schema, propensities)
@@ -100,16 +107,18 @@ def assign_roles(
     named, hashed = separate(context)
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
-    more = *of_all, *([] if logger is None else [logger]), *logger_propensities
+    if eligible is not None:
+        require_column(schema, eligible, "eligible")
+    more = *of_all, *(name for name in (logger, eligible) if name is not None), *logger_propensities
     roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
     roles = replace(roles, constant=constant)
     for name in more:
         if name in (*roles.context, roles.action, *roles.rewards):
-            what = "the logger" if name == logger else "one of the propensities"
+            what = {logger: "the logger", eligible: "the eligible sets"}.get(name, "one of the propensities")
             raise LogError(f"column {name!r} is {what}: it cannot have another role")
     categories = choose_categories(schema, roles.context, hashed, categorical)
     roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
-    roles = replace(roles, logger=logger, logger_propensities=logger_propensities)
+    roles = replace(roles, logger=logger, logger_propensities=logger_propensities, eligible=eligible)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:

@@ -1,0 +1,127 @@
+"""Eligible sets: the actions that each event could choose from, as lists of labels in the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.errors import LogError, parameter
+from drstream.kernels import sets
+from drstream.log import labels as action_labels
+from drstream.log.columns import has_nulls, nulls
+from drstream.log.ragged import Ragged, flat_lists
+from drstream.log.schema import is_label, is_list, is_string
+from drstream.types import Bools, Ints
+
+NULL_SET = "eligible set is null"
+REASONS = {
+    sets.EMPTY: "eligible set is empty",
+    sets.NULL: "eligible set holds a null",
+    sets.UNKNOWN: "eligible set holds an action that is not among the labels",
+    sets.TWICE: "eligible set holds an action twice",
+    sets.WITHOUT: "action is not in its eligible set",
+}
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The eligible set of each of some events."""
+
+    lists: Ragged  # of actions 0..n_actions-1 in int32, in the order of the log
+    n_actions: int
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    def rows(self, start: int, stop: int) -> Sets:
+        """Return the sets of the events start..stop-1, without a copy."""
+        return Sets(self.lists.rows(start, stop), self.n_actions)
+
+    def take(self, events: Ints) -> Sets:
+        """Return a copy of the sets of these events."""
+        return Sets(self.lists.take(events), self.n_actions)
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of actions in each set."""
+        return np.diff(self.lists.starts)
+
+    def bits(self) -> NDArray[np.uint64]:
+        """Return words (W, n): action a is bit a % 64 of an event's word a // 64."""
+        out = np.empty((-(-self.n_actions // 64), len(self)), np.uint64)
+        sets.fill_bits(self.lists.starts, self.lists.values, out)
+        return out
+
+    def mask(self) -> Bools:
+        """Return a read-only matrix (n, K), for the user's code: whether the event could choose the action."""
+        out = np.zeros((len(self), self.n_actions), bool)
+        out[np.repeat(np.arange(len(self)), self.sizes), self.lists.flat] = True
+        out.flags.writeable = False  # several policies see it
+        return out
+
+
+def check_eligible(schema: pa.Schema, name: str, action: str | None) -> None:
+    """Raise an error unless the column can hold sets of the labels of the action column."""
+    if action is None:
+        raise LogError(
+            f"{parameter('eligible', name)}: eligible sets are sets of actions, and the log was opened with "
+            f"{parameter('action', None)}. Name the column of actions with {parameter('action')}"
+        )
+    kind, logged = schema.field(name).type, schema.field(action).type
+    if not is_list(kind):
+        raise LogError(
+            f"eligible column {name!r} has type {kind}: it must hold lists of the actions that an event could choose "
+            f"from. Name another column with {parameter('eligible')}"
+        )
+    item = kind.value_type
+    if not is_label(item) or is_string(plain(item)) != is_string(plain(logged)):
+        raise LogError(
+            f"eligible column {name!r} has type {kind}, and the action column {action!r} has type {logged}: both must "
+            "hold the same labels"
+        )
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def read_sets(column: pa.Array, labels: Any) -> Sets:
+    """Return the sets of a column without nulls. Items that are null, or no label, are outside of 0..K-1."""
+    starts, items = flat_lists(column)
+    if not has_nulls(items):
+        return Sets(Ragged(starts, action_labels.encode(items, labels)), len(labels))
+    missing = nulls(items)
+    codes = np.full(len(items), sets.NULL_ACTION, np.int32)
+    codes[~missing] = action_labels.encode(items.filter(pa.array(~missing)), labels)
+    return Sets(Ragged(starts, codes), len(labels))
+
+
+def judged(found: Sets, action: NDArray[np.int32]) -> NDArray[np.uint8] | None:
+    """Return what is wrong with each set, as a key of REASONS or 0; None if all are good."""
+    wrong = np.empty(len(found), np.uint8)
+    seen = np.full(found.n_actions, -1)
+    bad = sets.judge(found.lists.starts, found.lists.values, found.n_actions, action, seen, wrong)
+    return wrong if bad else None
+
+
+def bad_sets(column: pa.Array, labels: Any, action: NDArray[np.int32]) -> list[tuple[str, Bools]]:
+    """Return each reason to leave events out, with those events. The column may have nulls."""
+    null = nulls(column)
+    wrong = np.zeros(len(column), np.uint8)
+    usable = ~null
+    there = judged(read_sets(column.filter(pa.array(usable)), labels), action[usable] if len(action) else action)
+    if there is not None:
+        wrong[usable] = there
+    return [(NULL_SET, null), *((reason, wrong == code) for code, reason in REASONS.items())]
+
+
+def problem(column: pa.Array, wrong: NDArray[np.uint8]) -> tuple[int, str, str]:
+    """Return the first event with a bad set, the reason, and the set as words."""
+    i = int(np.argmax(wrong != 0))
+    items = column[i].as_py()
+    shown = [repr(item) for item in items[:6]] + (["..."] if len(items) > 6 else [])
+    return i, REASONS[int(wrong[i])], f"[{', '.join(shown)}]"
