@@ -173,9 +173,9 @@ class Block:
         return None if self.batch.eligible is None else self.batch.eligible.rows(self.start, self.stop)
 
     @cached_property
-    def eligible_bits(self) -> NDArray[np.uint64]:
+    def eligible_bits(self) -> NDArray[np.uint32]:
         """The eligible sets as words (W, n), for kernels. W is 0 if all events could choose any action."""
-        return np.empty((0, len(self)), np.uint64) if self.eligible is None else self.eligible.bits()
+        return np.empty((0, len(self)), np.uint32) if self.eligible is None else self.eligible.bits()
 
     @cached_property
     def eligible_mask(self) -> Bools | None:

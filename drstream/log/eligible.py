@@ -15,7 +15,7 @@ from drstream.log import labels as action_labels
 from drstream.log.columns import has_nulls, nulls
 from drstream.log.ragged import Ragged, flat_lists
 from drstream.log.schema import is_label, is_list, is_string
-from drstream.types import Bools, Ints
+from drstream.types import Bools, Floats, Ints
 
 NULL_SET = "eligible set is null"
 REASONS = {
@@ -43,16 +43,24 @@ class Sets:
 
     def take(self, events: Ints) -> Sets:
         """Return a copy of the sets of these events."""
-        return Sets(self.lists.take(events), self.n_actions)
+        lists = self.lists
+        starts = np.concatenate([[0], np.cumsum(self.sizes[events])])
+        out = np.empty(starts[-1], np.int32)
+        sets.take_rows(lists.starts, lists.values, events, starts, out)
+        return Sets(Ragged(starts, out), self.n_actions)
 
     @property
     def sizes(self) -> Ints:
         """The number of actions in each set."""
         return np.diff(self.lists.starts)
 
-    def bits(self) -> NDArray[np.uint64]:
-        """Return words (W, n): action a is bit a % 64 of an event's word a // 64."""
-        out = np.empty((-(-self.n_actions // 64), len(self)), np.uint64)
+    def add_even(self, out: Floats) -> None:
+        """out (K) gains the probabilities of the policy that takes each action of a set equally often."""
+        sets.add_even(self.lists.starts, self.lists.values, out)
+
+    def bits(self) -> NDArray[np.uint32]:
+        """Return words (W, n): action a is bit a % 32 of an event's word a // 32."""
+        out = np.empty((-(-self.n_actions // 32), len(self)), np.uint32)
         sets.fill_bits(self.lists.starts, self.lists.values, out)
         return out
 

@@ -39,12 +39,25 @@ def test_bad_sets_are_found(lists, looks, logged):
     assert bad == np.count_nonzero(wrong)
 
 
-@pytest.mark.parametrize("n_actions", [1, 3, 64, 65, 200])
+@pytest.mark.parametrize("n_actions", [1, 3, 32, 33, 64, 65, 200])
 def test_bits_are_the_sets(n_actions):
     rng = np.random.default_rng(n_actions)
     mask = rng.random((20, n_actions)) < 0.5
     starts, actions = as_arrays([rng.permutation(np.flatnonzero(row)) for row in mask])
-    out = np.empty((-(-n_actions // 64), 20), np.uint64)
+    out = np.full((-(-n_actions // 32), 20), 99, np.uint32)
     sets.fill_bits(starts, actions, out)
-    found = [[int(out[a // 64, i]) >> (a % 64) & 1 for a in range(n_actions)] for i in range(20)]
+    found = [[int(out[a // 32, i]) >> (a % 32) & 1 for a in range(n_actions)] for i in range(20)]
     assert np.array_equal(found, mask)
+
+
+def test_even_shares_of_the_sets():
+    out = np.ones(4)
+    sets.add_even(*as_arrays([[0, 3], [3], [1, 3, 0, 2]]), out)
+    assert out.tolist() == [1.75, 1.25, 1.25, 2.75]
+
+
+def test_copies_of_sets():
+    starts, actions = as_arrays([[0, 3], [3], [1, 2, 0]])
+    places, out = np.array([0, 3, 5, 8]), np.empty(8, np.int32)
+    sets.take_rows(starts, actions, np.array([2, 0, 2]), places, out)
+    assert out.tolist() == [1, 2, 0, 0, 3, 1, 2, 0]

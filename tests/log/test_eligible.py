@@ -141,7 +141,7 @@ def test_blocks_and_copies_have_the_sets_of_their_events():
             bits = block.eligible_bits
             assert bits.shape == (1, len(block))
             assert np.array_equal(
-                bits[0][:, None] >> np.arange(ACTIONS, dtype=np.uint64) & np.uint64(1) == 1, block.eligible_mask
+                bits[0][:, None] >> np.arange(ACTIONS, dtype=np.uint32) & np.uint32(1) == 1, block.eligible_mask
             )
             assert block.eligible.sizes.tolist() == block.eligible_mask.sum(axis=1).tolist()
     with pytest.raises(ValueError, match="read-only"):
