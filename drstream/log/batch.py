@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.kernels import order
+from drstream.kernels.scores import hide
 from drstream.log.eligible import Sets
 from drstream.log.encoding import Coded, Encoding
 from drstream.log.source import Place
@@ -181,6 +182,11 @@ class Block:
     def eligible_mask(self) -> Bools | None:
         """The eligible sets as a matrix (n, K), for the user's code; None if all events could choose any action."""
         return None if self.eligible is None else self.eligible.mask()
+
+    def hide(self, values: Floats) -> None:
+        """values (K, n) <- 0 for actions that are not eligible."""
+        if self.eligible is not None:
+            hide(values, self.eligible_bits)
 
     @property
     def row_weight(self) -> Floats:

@@ -29,6 +29,7 @@ from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.ragged import Ragged
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Part
@@ -291,15 +292,14 @@ class Reader:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         elif self.constant is not None:
             propensity = np.full(batch.num_rows, self.constant)
-        eligible = self._sets(batch, where) if self.with_sets else None
-        if eligible is not None and roles.uniform_over_sets:
-            propensity = 1 / np.maximum(eligible.sizes, 1)
+        lists = self._lists(batch, where) if self.with_sets else None
+        if lists is not None and roles.uniform_over_sets:
+            propensity = 1 / np.maximum(np.diff(lists.starts), 1)
         action = NO_ACTIONS
         if self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
         self._check(action, reward, propensity, batch, where)
-        if eligible is not None:
-            self._check_sets(eligible, action, batch, where)
+        eligible = None if lists is None else self._sets(lists, action, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
@@ -341,14 +341,15 @@ class Reader:
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
 
-    def _sets(self, batch: pa.RecordBatch, where: Where) -> Sets:
+    def _lists(self, batch: pa.RecordBatch, where: Where) -> Ragged:
         assert self.roles.eligible is not None
         return read_sets(self._whole(batch, self.roles.eligible, "eligible set", where), self.labels)
 
-    def _check_sets(self, found: Sets, action: NDArray[np.int32], batch: pa.RecordBatch, where: Where) -> None:
-        wrong = judged(found, action)
+    def _sets(self, lists: Ragged, action: NDArray[np.int32], batch: pa.RecordBatch, where: Where) -> Sets:
+        """Return the eligible sets, or raise an error at the first bad one."""
+        found, wrong = judged(lists, self.labels, action)
         if wrong is None:
-            return
+            return found
         name = self.roles.eligible
         i, reason, value = problem_with_set(batch.column(name), wrong)
         logged = f", where the action is {batch.column(self.roles.action)[i].as_py()!r}" if len(action) else ""

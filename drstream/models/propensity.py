@@ -203,9 +203,10 @@ class Logger:
             out[:] = self.policy.logged(block)
         else:
             self.policy.fill(block, pi)
-            first_bad = first_improper(pi, np.zeros(len(pi)))
+            first_bad = first_improper(pi, block.eligible_bits, np.zeros(len(pi)))
             if first_bad >= 0:
-                raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
+                about = pi[:, first_bad], block.where(first_bad), block.eligible, first_bad
+                raise invalid_probabilities("the propensity model", *about)
             logged_probability(pi, block.action, out)
         out *= self.inflation
         np.maximum(out, self.floor, out=out)

@@ -29,23 +29,28 @@ def wrong_with(row, n_actions, logged):
 LISTS = st.lists(st.lists(st.integers(-2, 5), max_size=4), min_size=1, max_size=8)
 
 
-@given(LISTS, st.booleans(), st.integers(-1, 5))
-def test_bad_sets_are_found(lists, looks, logged):
+@given(LISTS, st.booleans(), st.integers(-1, 5), st.booleans())
+def test_bad_sets_are_found(lists, looks, logged, small):
     starts, actions = as_arrays(lists)
     wrong, seen = np.empty(len(lists), np.uint8), np.full(5, -1)
+    words = np.empty(len(lists) if small else 0, np.uint64)
     action = np.full(len(lists), logged, np.int32) if looks else np.empty(0, np.int32)
-    bad = sets.judge(starts, actions, 5, action, seen, wrong)
+    bad = sets.judge(starts, actions, 5, action, seen, wrong, words)
     assert wrong.tolist() == [wrong_with(row, 5, logged if looks else None) for row in lists]
     assert bad == np.count_nonzero(wrong)
+    if small and not bad:
+        assert words.tolist() == [sum(2**a for a in row) for row in lists]
 
 
 @pytest.mark.parametrize("n_actions", [1, 3, 32, 33, 64, 65, 200])
-def test_bits_are_the_sets(n_actions):
+@pytest.mark.parametrize("with_words", [False, True])
+def test_bits_are_the_sets(n_actions, with_words):
     rng = np.random.default_rng(n_actions)
     mask = rng.random((20, n_actions)) < 0.5
     starts, actions = as_arrays([rng.permutation(np.flatnonzero(row)) for row in mask])
     out = np.full((-(-n_actions // 32), 20), 99, np.uint32)
-    sets.fill_bits(starts, actions, out)
+    words = [sum(2 ** int(a) for a in np.flatnonzero(row)) for row in mask] if with_words and n_actions <= 64 else []
+    sets.fill_bits(starts, actions, np.array(words, np.uint64), out)
     found = [[int(out[a // 32, i]) >> (a % 32) & 1 for a in range(n_actions)] for i in range(20)]
     assert np.array_equal(found, mask)
 
