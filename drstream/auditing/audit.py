@@ -14,6 +14,7 @@ import pyarrow as pa
 from drstream import execution
 from drstream.auditing import checks
 from drstream.auditing.copies import context_keys, float_keys, hash_columns
+from drstream.auditing.eligible import Eligible
 from drstream.auditing.guess import FIRST_EVENTS, Guess, learn
 from drstream.auditing.result import Audit
 from drstream.auditing.tally import Inverses, Spot, Tally
@@ -44,7 +45,8 @@ class Plan:
     clock: Clock | None
 
     def create(self) -> Tally:
-        return Tally(Inverses.create(len(self.reader.labels)))
+        actions = len(self.reader.labels)
+        return Tally(Inverses.create(actions), Eligible.create(actions) if self.reader.with_sets else None)
 
 
 def audit(
@@ -152,6 +154,8 @@ def _count_bad(reader: Reader, batch: pa.RecordBatch, part: Part, tally: Tally) 
 def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
     tally.rewards.add(events.reward - plan.typical_reward)
     others = np.full(len(events), 0.5)
+    if tally.eligible is not None and events.eligible is not None:
+        tally.eligible.add(events.eligible, events.propensity)
     if len(events.propensity):
         assert not isinstance(events.rows, int)
         propensity = np.ascontiguousarray(events.propensity)

@@ -159,6 +159,7 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
     propensities.inverse_propensity,
     propensities.guessed_action,
     propensities.inverse_over_all,
+    propensities.inverse_over_sets,
     propensities.large_propensities,
     propensities.distinct_propensities,
     propensities.rounded_propensities,
@@ -177,10 +178,14 @@ def findings(view: View) -> list[Finding]:
 
 
 def actions(view: View) -> pa.Table:
-    """Return a row for each action: count, share, and the mean of 1{a}/p with its standard error and z against 1."""
+    """Return a row for each action: count, share, and the mean of 1{a}/p with its standard error and z against 1.
+
+    With eligible sets, also the number of events whose set has the action. The mean is over these.
+    """
     counts = view.tally.inverses.counts
     share = counts / view.n if view.n else np.full(len(counts), np.nan)
-    columns = {"action": pa.array(list(view.labels)), "count": counts, "share": share, **view.actions}
+    eligible = {} if view.tally.eligible is None else {"eligible": view.tally.eligible.counts}
+    columns = {"action": pa.array(list(view.labels)), "count": counts, "share": share, **eligible, **view.actions}
     return pa.table(columns)
 
 

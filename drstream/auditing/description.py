@@ -34,6 +34,9 @@ class Counts:
     high: float = -math.inf
     least: float = math.inf  # smallest propensity
     skipped: Counter[str] = field(default_factory=Counter)
+    items: int = 0  # of all eligible sets
+    smallest: int = 0  # size of a set; 0 if there are no sets
+    largest: int = 0
 
     def merge(self, later: Counts) -> None:
         self.actions += later.actions
@@ -42,6 +45,14 @@ class Counts:
         self.low, self.high = min(self.low, later.low), max(self.high, later.high)
         self.least = min(self.least, later.least)
         self.skipped.update(later.skipped)
+        if later.items:
+            self.note_sizes(later.items, later.smallest, later.largest)
+
+    def note_sizes(self, items: int, smallest: int, largest: int) -> None:
+        """Take down the sizes of some eligible sets."""
+        self.smallest = min(smallest, self.smallest) if self.items else smallest
+        self.items += items
+        self.largest = max(self.largest, largest)
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,9 @@ class Description:
         )
         if about["smallest_propensity"] is not None:
             lines.append(f"  smallest p  {about['smallest_propensity']:.6g}")
+        if about["eligible_sizes"] is not None:
+            low, mean, high = about["eligible_sizes"]
+            lines.append(f"  set sizes   mean {mean:.4g}, from {low} to {high}")
         if about["bad_rows"]:
             bad = ", ".join(f"{count:,} ({reason})" for reason, count in about["bad_rows"].items())
             lines.append(f"  bad rows    {bad}")
@@ -109,6 +123,9 @@ def _count(reader: Reader, part: Part) -> Counts:
         found.low, found.high = min(found.low, float(batch.reward.min())), max(found.high, float(batch.reward.max()))
         if len(batch.propensity):
             found.least = min(found.least, float(batch.propensity.min()))
+        if batch.eligible is not None:
+            sizes = batch.eligible.sizes
+            found.note_sizes(int(sizes.sum()), int(sizes.min()), int(sizes.max()))
     return found
 
 
@@ -136,6 +153,8 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "reward_range": (total.low, total.high) if some else (math.nan, math.nan),
         "propensity": roles.propensity if roles.constant is None else roles.constant,
         "smallest_propensity": total.least if total.least <= 1 else None,
+        "eligible": roles.eligible,
+        "eligible_sizes": (total.smallest, total.items / total.rows, total.largest) if total.items else None,
         "bad_rows": dict(total.skipped),
     }
 

@@ -24,6 +24,8 @@ from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Softmax
 from drstream.types import Floats
 
+NEGLIGIBLE = 1e-300  # a probability that softmax gives to an action that was never logged
+
 
 class PropensityModel(Trained, FixedPolicy):
     """A model of the logging policy. It gives the propensities p = max(floor, inflation * μ̂(a|x)).
@@ -62,6 +64,9 @@ class Propensity(Regression, PropensityModel):
 
     It is fitted by streaming, as `Logistic` is. An action that was never logged has probability 0. The model is a
     policy, too. If you evaluate it, its value should be about the log's mean reward.
+
+    In a log with eligible sets, the probabilities of the eligible actions sum to 1, in the fit, too: it finds the
+    scores with which a softmax over each event's own set explains the logged actions best.
     """
 
     choice = True
@@ -78,12 +83,20 @@ class Propensity(Regression, PropensityModel):
         """Wrap a scikit-learn classifier with predict_proba. Options are those of SklearnPropensity."""
         return SklearnPropensity(classifier, **options)
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         self.require_fit()
         check_width(X, self.n_features_)
-        out = Softmax(self.coef_, self.intercept_).probabilities(X)
-        out[:, self.intercept_ == NEVER] = 0
+        out = Softmax(self.coef_, self.intercept_).probabilities(X, eligible)
+        self._drop_unlogged(out.T)
         return out
+
+    def _drop_unlogged(self, pi: Floats) -> None:
+        """Set probabilities (K, n) of actions that were never logged to 0, unless no other action is eligible.
+
+        Softmax leaves 1e-304, which would give a weight of 1e304.
+        """
+        for k in np.flatnonzero(self.intercept_ == NEVER):
+            pi[k, pi[k] < NEGLIGIBLE] = 0
 
     @by_name
     def bind(self, log: Log, name: str) -> Self:
@@ -93,7 +106,7 @@ class Propensity(Regression, PropensityModel):
 
     def fill(self, block: Block, out: Floats) -> None:
         self.softmax.fill(block, out)
-        out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, which would give a weight of 1e304
+        self._drop_unlogged(out)
 
 
 class SklearnPropensity(PropensityModel):
@@ -135,6 +148,7 @@ class SklearnPropensity(PropensityModel):
 
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=False)
+        _refuse_sets(log)
         if self.columns:
             self._feed(log)
         reader = log.reader(context=self.uses_context, action=True, columns=self.columns)
@@ -162,6 +176,7 @@ class SklearnPropensity(PropensityModel):
         self.uses_context = uses_context(log, self.columns)
 
     def bind(self, log: Log, name: str) -> Self:
+        _refuse_sets(log)
         bound = super().bind(log, name)
         if self.columns:
             bound._feed(log)
@@ -178,6 +193,15 @@ class SklearnPropensity(PropensityModel):
     def fill(self, block: Block, out: Floats) -> None:
         who, X = "the propensity model", block.matrix if self.feed is None else self.feed.of(block)
         store(answer(self.probabilities, X, who, block), who, ModelError, block, out)
+
+
+def _refuse_sets(log: Log) -> None:
+    if log.roles.eligible is not None:
+        raise ModelError(
+            f"Propensity.from_sklearn: a classifier knows no eligible sets, and the log has some, in column "
+            f"{log.roles.eligible!r}: its probabilities among all actions, divided by their sum over a set, are not "
+            "those of a policy that chose from that set. Use drs.models.Propensity(), which is fitted over the sets"
+        )
 
 
 class Logger:
