@@ -16,6 +16,7 @@ from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls
+from drstream.log.eligible import Sets
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import is_list
 from drstream.types import Floats
@@ -242,12 +243,27 @@ def flat_numbers(block: Block, name: str, who: str, error: type[DrstreamError], 
 # Checks of probabilities and predictions
 
 
-def invalid_probabilities(who: str, pi: Floats, where: str) -> PolicyError:
-    """Return an error about the invalid probabilities of one event."""
+def invalid_probabilities(
+    who: str, pi: Floats, where: str, eligible: Sets | None = None, event: int = 0
+) -> PolicyError:
+    """Return an error about the invalid probabilities of one event, and its eligible set, if there are some."""
+    if eligible is not None and not np.isnan(pi).any() and (outside := _outside(pi, eligible, event)) is not None:
+        return PolicyError(
+            f"{who} gives action {eligible.labels[outside]!r} the probability {pi[outside]:.6g} at {where}, where it "
+            f"is not eligible: the event could choose from {eligible.shown(event)}. Probabilities outside of the "
+            "eligible set must be 0; a function that takes `eligible` as its second argument is given the sets"
+        )
     what = f"a probability of {pi.min():g}" if pi.min() < 0 else f"probabilities that sum to {pi.sum():.9g}, not 1,"
     what = "NaN among its probabilities" if np.isnan(pi).any() else what
     values = ", ".join(f"{p:.6g}" for p in pi[:6]) + (", ..." if len(pi) > 6 else "")
     return PolicyError(f"{who} gives {what} at {where}: [{values}]. They must be at least 0 and sum to 1")
+
+
+def _outside(pi: Floats, eligible: Sets, event: int) -> int | None:
+    """The first action that has a probability, and is not eligible."""
+    outside = pi != 0
+    outside[eligible.lists.rows(event, event + 1).flat] = False
+    return int(np.argmax(outside)) if outside.any() else None
 
 
 def check_predictions(rhat: Floats, block: Block) -> None:

@@ -70,6 +70,7 @@ def _of_log(log: Log) -> dict[str, Any]:
         "logger": roles.logger,
         "logger_propensities": list(roles.logger_propensities) or None,
         "propensities": list(roles.propensities) or None,
+        "eligible": roles.eligible,
         "categories": list(roles.categories) or None,
         "hashed": [f"{hashed.column}:{hashed.bits}" for hashed in roles.hashed] or None,
         "sparse": roles.sparse,

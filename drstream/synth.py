@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.policies.base import FixedPolicy, as_policy
+from drstream.policies.sets import NO, wants_sets
 from drstream.storage import atomic_path
-from drstream.types import Floats
+from drstream.types import Bools, Floats
 
 NO_KINDS = "true values are known by construction for a world with kinds= only"
 CHUNK = 1 << 18
 LAYOUTS = ("wide", "list")
+SETS, ITEMS = 16, "items"  # number of eligible sets, and their column
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,20 @@ def _predicted(model: Any, X: NDArray[Any]) -> Any:
     return model(X) if callable(model) else model
 
 
+def _lists(eligible: Bools) -> pa.Array:
+    starts = np.concatenate([[0], np.cumsum(eligible.sum(axis=1))])
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(np.nonzero(eligible)[1], pa.int32()))
+
+
 class World:
     """A world of users of a few kinds, to whom a policy shows one of K items.
 
     The probability of a click depends on the kind and the item. A context is the vector of the user's kind. With
     kinds=None, it is a new normal vector for each event. The logging policy is a softmax with a floor, so that every
     item has a chance. With kinds, a true value is a finite sum.
+
+    With eligible=0.5, a user can be shown about half of the items: the column `items` has the eligible set of each
+    event. It is one of 16 sets, each as likely as the others; with kinds=None, a new set for each event.
 
     >>> from drstream.policies import Constant, Uniform
     >>> world = World(n_actions=3, n_features=4, seed=1)
@@ -102,6 +112,7 @@ class World:
         *,
         kinds: int | None = 256,
         floor: float | None = None,
+        eligible: float | None = None,
         seed: int = 0,
     ) -> None:
         if n_actions < 1 or n_features < 1 or (kinds is not None and kinds < 1):
@@ -109,6 +120,8 @@ class World:
         floor = 0.2 / n_actions if floor is None else floor
         if not 0 <= floor * n_actions <= 1:
             raise DrstreamError(f"floor={floor} for each of {n_actions} actions is more than 1 in all")
+        if eligible is not None and not 0 <= eligible <= 1:
+            raise DrstreamError(f"eligible={eligible}: the share of the items that a user can be shown, from 0 to 1")
         rng = np.random.default_rng(seed)
         scale = 1 / np.sqrt(n_features)
         self.n_actions, self.n_features, self.floor = n_actions, n_features, floor
@@ -117,23 +130,46 @@ class World:
         self.habit = self.taste * 0.8 + rng.standard_normal((n_actions, n_features)) * scale  # of the logging policy
         self.kinds = None if kinds is None else rng.standard_normal((kinds, n_features)).astype(np.float32)
         self.frequency = None if kinds is None else rng.dirichlet(np.full(kinds, 2.0))
+        self.eligible = eligible
+        self.sets = None if kinds is None or eligible is None else self._draw_sets(rng, SETS)
+
+    def _draw_sets(self, rng: np.random.Generator, count: int) -> Bools:
+        """Return some eligible sets (count, K). Each has an item."""
+        assert self.eligible is not None
+        out = rng.random((count, self.n_actions)) < self.eligible
+        out[np.arange(count), rng.integers(0, self.n_actions, count)] = True
+        return out
 
     def reward(self, X: NDArray[Any]) -> Floats:
         """Return the probability (n, K) of a click on each item. It is logistic, so no linear model is exact."""
         return 1 / (1 + np.exp(-(np.asarray(X, np.float64) @ self.taste.T * 1.5 + self.appeal)))
 
-    def logging(self, X: NDArray[Any]) -> Floats:
-        """Return the logging policy's probabilities (n, K)."""
+    def logging(self, X: NDArray[Any], eligible: Any = None) -> Floats:
+        """Return the logging policy's probabilities (n, K), on eligible items only, if they are given (n, K)."""
         scores = np.asarray(X, np.float64) @ self.habit.T
+        if eligible is not None:
+            scores = np.where(eligible, scores, -np.inf)
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         chosen = scores / scores.sum(axis=1, keepdims=True)
-        return self.floor + (1 - self.floor * self.n_actions) * chosen
+        if eligible is None:
+            return self.floor + (1 - self.floor * self.n_actions) * chosen
+        floor = self.floor * self.n_actions  # of all items together, which those that are eligible share
+        return np.where(eligible, floor / eligible.sum(axis=1, keepdims=True) + (1 - floor) * chosen, 0.0)
 
     def value(self, policy: Any) -> float:
         """Return the true value of a fixed policy."""
+        frequency, X, _ = self._users()
+        return float(frequency @ (self._probabilities(policy) * self.reward(X)).sum(axis=1))
+
+    def _users(self) -> tuple[Floats, NDArray[Any], Bools | None]:
+        """How often a user comes, the context, and what is eligible: of each kind, with each set if there are some."""
         if self.kinds is None or self.frequency is None:
             raise DrstreamError(NO_KINDS)
-        return float(self.frequency @ (self._probabilities(policy) * self.reward(self.kinds)).sum(axis=1))
+        if self.sets is None:
+            return self.frequency, self.kinds, None
+        kinds, sets = len(self.kinds), len(self.sets)
+        frequency = np.repeat(self.frequency, sets) / sets
+        return frequency, np.repeat(self.kinds, sets, axis=0), np.tile(self.sets, (kinds, 1))
 
     def bias(
         self, policy: Any, model: Any = None, propensity: Any = 1.0, *, cap: float | None = None, floor: float = 0.0
@@ -167,37 +203,50 @@ class World:
         )
 
     def _event(self, policy: Any, model: Any, propensity: Any, cap: float | None, floor: float) -> _Event:
-        if self.kinds is None or self.frequency is None:
-            raise DrstreamError(NO_KINDS)
-        nu, mu, r = self._probabilities(policy), self.logging(self.kinds), self.reward(self.kinds)
-        rhat = np.broadcast_to(np.asarray(_predicted(model, self.kinds), np.float64), r.shape)
+        frequency, X, eligible = self._users()
+        nu, mu, r = self._probabilities(policy), self.logging(X, eligible), self.reward(X)
+        rhat = np.broadcast_to(np.asarray(_predicted(model, X), np.float64), r.shape)
         used = np.asarray(propensity, np.float64)
         used = np.broadcast_to(used * mu if used.ndim == 0 else used, mu.shape)
+        if eligible is not None:
+            used = np.where(eligible, used, 1.0)  # there, ν is 0
         if not (np.maximum(used, floor) > 0).all():
             raise DrstreamError(f"propensity={propensity!r}: propensities must be above 0, or have a floor above 0")
         weight = np.minimum(math.inf if cap is None else cap, nu / np.maximum(used, floor))
-        return _Event(self.frequency, nu, mu, r, rhat, weight)
+        return _Event(frequency, nu, mu, r, rhat, weight)
 
     def _probabilities(self, policy: Any) -> Floats:
         known: FixedPolicy = as_policy(policy, "policy")
         if known.n_actions is None:
             from drstream.log import Log
 
-            known = known.bind(Log(self.table(1), actions=self.n_actions), "policy")
-        return np.asarray(known.probabilities(self.kinds), np.float64)  # type: ignore[arg-type]
+            sets = None if self.eligible is None else ITEMS
+            known = known.bind(Log(self.table(1), actions=self.n_actions, eligible=sets), "policy")
+        _, X, eligible = self._users()
+        given = () if eligible is None or wants_sets(known.asked) == NO else (eligible,)
+        return np.asarray(known.probabilities(X, *given), np.float64)
 
     def table(self, rows: int, *, seed: int = 0, layout: str = "wide") -> pa.Table:
-        """Return a log with columns action, reward, propensity, and x0, x1, ... or, with layout="list", lists x."""
+        """Return a log with columns action, reward, propensity, and x0, x1, ... or, with layout="list", lists x.
+
+        With eligible sets, it has a column of lists `items`, too.
+        """
         rng = np.random.default_rng(seed)
         if self.kinds is None:
             X = rng.standard_normal((rows, self.n_features), dtype=np.float32)
         else:
             X = self.kinds[rng.choice(len(self.kinds), size=rows, p=self.frequency)]
-        mu = self.logging(X)
+        eligible = None
+        if self.eligible is not None:
+            drawn = self.sets is None
+            eligible = self._draw_sets(rng, rows) if drawn else self.sets[rng.integers(0, SETS, rows)]  # type: ignore[index]
+        mu = self.logging(X, eligible)
         action = np.minimum((mu.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1), self.n_actions - 1)
         chosen = np.arange(rows), action
         reward = (rng.random(rows) < self.reward(X)[chosen]).astype(np.float64)
-        columns = {"action": action.astype(np.int32), "reward": reward, "propensity": mu[chosen]}
+        columns: dict[str, Any] = {"action": action.astype(np.int32), "reward": reward, "propensity": mu[chosen]}
+        if eligible is not None:
+            columns[ITEMS] = _lists(eligible)
         if layout == "wide":
             return pa.table({**columns, **{f"x{j}": np.ascontiguousarray(X[:, j]) for j in range(self.n_features)}})
         if layout == "list":

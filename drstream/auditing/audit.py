@@ -14,6 +14,7 @@ import pyarrow as pa
 from drstream import execution
 from drstream.auditing import checks
 from drstream.auditing.copies import context_keys, float_keys, hash_columns
+from drstream.auditing.eligible import Eligible
 from drstream.auditing.guess import FIRST_EVENTS, Guess, learn
 from drstream.auditing.result import Audit
 from drstream.auditing.tally import Inverses, Spot, Tally
@@ -45,7 +46,8 @@ class Plan:
     clock: Clock | None
 
     def create(self) -> Tally:
-        return Tally(Inverses.create(self.groups))
+        eligible = Eligible.create(len(self.reader.labels)) if self.reader.with_sets else None
+        return Tally(Inverses.create(self.groups), eligible)
 
     @property
     def groups(self) -> int:
@@ -163,6 +165,8 @@ def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
     if offered is not None:
         tally.offers.add(np.diff(offered.starts), events.propensity)
         action = np.zeros_like(action)
+    if tally.eligible is not None and events.eligible is not None:
+        tally.eligible.add(events.eligible, events.propensity)
     if len(events.propensity):
         assert not isinstance(events.rows, int)
         propensity = np.ascontiguousarray(events.propensity)

@@ -160,6 +160,7 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
     propensities.guessed_action,
     propensities.inverse_over_all,
     propensities.inverse_over_candidates,
+    propensities.inverse_over_sets,
     propensities.large_propensities,
     propensities.distinct_propensities,
     propensities.rounded_propensities,
@@ -180,13 +181,15 @@ def findings(view: View) -> list[Finding]:
 def actions(view: View) -> pa.Table:
     """Return a row for each action: count, share, and the mean of 1{a}/p with its standard error and z against 1.
 
-    Candidates have no rows: a log may have millions of them.
+    With eligible sets, also the number of events whose set has the action. The mean is over these. Candidates have no
+    rows: a log may have millions of them.
     """
     if view.candidates:
         return pa.table({"action": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
     counts = view.tally.inverses.counts
     share = counts / view.n if view.n else np.full(len(counts), np.nan)
-    columns = {"action": pa.array(list(view.labels)), "count": counts, "share": share, **view.actions}
+    eligible = {} if view.tally.eligible is None else {"eligible": view.tally.eligible.counts}
+    columns = {"action": pa.array(list(view.labels)), "count": counts, "share": share, **eligible, **view.actions}
     return pa.table(columns)
 
 

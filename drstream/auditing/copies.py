@@ -87,8 +87,11 @@ def hash_columns(rows: int, columns: Iterator[tuple[Ints | None, Hashes]]) -> Ha
 
 
 def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
-    """Yield the values of the contexts, and of candidates, as keys."""
+    """Yield the values of the contexts as keys, and candidates or eligible sets: a policy acts on all of them."""
     context = batch.context
+    if batch.eligible is not None:
+        lists = batch.eligible.lists
+        yield lists.starts - lists.starts[0], lists.flat.astype(np.uint64)
     if isinstance(context, Csr):
         first, last = int(context.indptr[0]), int(context.indptr[-1])
         starts = context.indptr - first

@@ -39,6 +39,9 @@ class Counts:
     shortest: float = math.inf  # of these lists
     longest: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    eligible: int = 0  # actions in all eligible sets
+    smallest: int = 0  # size of a set; 0 if there are no sets
+    largest: int = 0
 
     def merge(self, later: Counts) -> None:
         self.actions += later.actions
@@ -51,6 +54,14 @@ class Counts:
         self.items += later.items
         self.shortest, self.longest = min(self.shortest, later.shortest), max(self.longest, later.longest)
         self.skipped.update(later.skipped)
+        if later.eligible:
+            self.note_sizes(later.eligible, later.smallest, later.largest)
+
+    def note_sizes(self, items: int, smallest: int, largest: int) -> None:
+        """Take down the sizes of some eligible sets."""
+        self.smallest = min(smallest, self.smallest) if self.eligible else smallest
+        self.eligible += items
+        self.largest = max(self.largest, largest)
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,9 @@ class Description:
             lines.append(
                 f"  lists       from {lists['shortest']} to {lists['longest']} items, {lists['mean']:.6g} on average"
             )
+        if about["eligible_sizes"] is not None:
+            low, mean, high = about["eligible_sizes"]
+            lines.append(f"  set sizes   mean {mean:.4g}, from {low} to {high}")
         if about["bad_rows"]:
             bad = ", ".join(f"{count:,} ({reason})" for reason, count in about["bad_rows"].items())
             lines.append(f"  bad rows    {bad}")
@@ -137,6 +151,9 @@ def _count(reader: Reader, part: Part) -> Counts:
             sizes = np.diff(batch.lists.starts)
             found.items += int(sizes.sum())
             found.shortest, found.longest = min(found.shortest, int(sizes.min())), max(found.longest, int(sizes.max()))
+        if batch.eligible is not None:
+            sizes = batch.eligible.sizes
+            found.note_sizes(int(sizes.sum()), int(sizes.min()), int(sizes.max()))
     return found
 
 
@@ -166,6 +183,8 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "propensity": roles.propensity if roles.constant is None else roles.constant,
         "smallest_propensity": total.least if total.least <= 1 else None,
         "lists": _lists(total) if roles.ranking and some else None,
+        "eligible": roles.eligible,
+        "eligible_sizes": (total.smallest, total.eligible / total.rows, total.largest) if total.eligible else None,
         "bad_rows": dict(total.skipped),
     }
 

@@ -1,8 +1,9 @@
 """A guess of the action that is taken more often than its propensities say, learned from the first rows of the log.
 
 For each action, a ridge regression predicts 1{a}/p from the context. The guess is the action with the largest
-prediction. If propensities are right, then on later rows E[1{a = guess}/p] is at most 1, whatever was learned. If they
-are those of other rows, or the same for all, the guess is often right, and the mean is far above 1.
+prediction, among those that are eligible. If propensities are right, then on later rows E[1{a = guess}/p] is at most 1,
+whatever was learned. If they are those of other rows, or the same for all, the guess is often right, and the mean is
+far above 1.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from drstream.execution import one_blas_thread
 from drstream.log import Batch, Coded, Csr
+from drstream.log.eligible import Sets
 from drstream.types import Floats, Ints
 
 FIRST_EVENTS = 16_384  # the guess is learned from half of so many events
@@ -38,8 +40,13 @@ class Guess:
         """Return the guessed action of each event."""
         X = features(batch, len(self.weights))
         rows = max(1, PIECE // len(self.intercept))
-        pieces = [np.argmax(X[i : i + rows] @ self.weights + self.intercept, axis=1) for i in range(0, len(X), rows)]
-        return np.concatenate(pieces)
+        return np.concatenate([self._best(X[i : i + rows], batch.eligible, i) for i in range(0, len(X), rows)])
+
+    def _best(self, X: NDArray[Any], eligible: Sets | None, first: int) -> Ints:
+        scores = X @ self.weights + self.intercept
+        if eligible is not None:
+            scores = np.where(eligible.rows(first, first + len(X)).mask(), scores, -np.inf)
+        return np.argmax(scores, axis=1)
 
 
 def features(batch: Batch, most: int) -> NDArray[Any]:

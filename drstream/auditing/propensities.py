@@ -21,13 +21,26 @@ LEFT_OVER = 0.02  # of the probability, beside as many actions of the constant p
 def exploration(view: View) -> Finding | None:
     if not view.propensities:
         return None
-    share = view.tally.propensities.counts[0] / view.n
+    sure, choices, those = int(view.tally.propensities.counts[0]), view.n, ""
+    if view.tally.eligible is not None:  # where one action is eligible, its propensity is 1
+        sure, choices = view.tally.eligible.sure, view.tally.eligible.choices
+        those = " with more than one eligible action"
+        if not choices:
+            return say(
+                STOP,
+                "exploration",
+                math.nan,
+                "Every eligible set has one action.",
+                "So there was nothing to choose, and all policies are the same.",
+                "Check the column of the eligible sets.",
+            )
+    share = sure / choices
     if share == 1 and view.with_choice:
         return say(
             STOP,
             "exploration",
             share,
-            "All propensities are 1.",
+            f"All propensities{those and f' of events{those}'} are 1.",
             "Either the logging policy explored nothing, or its probabilities were not recorded.",
             "Log the probability with which each action was drawn.",
         )
@@ -36,18 +49,23 @@ def exploration(view: View) -> Finding | None:
             LOOK,
             "exploration",
             share,
-            f"The propensity is 1 in {percent(share)} of the rows.",
+            f"The propensity is 1 in {percent(share)} of the rows{those}.",
             "These rows tell nothing about other actions.",
             "Check that their actions really were chosen without chance.",
         )
-    return say(OK, "exploration", share, f"The propensity is 1 in {percent(share)} of the rows.")
+    return say(OK, "exploration", share, f"The propensity is 1 in {percent(share)} of the rows{those}.")
 
 
 def inverse_propensity(view: View) -> Finding | None:
-    """For each action, E[1{a}/p] is the share of the events in which it was possible: at most 1."""
+    """For each action, E[1{a}/p] is the share of the events in which it was possible: at most 1.
+
+    With eligible sets, it is taken over the events whose set has the action: 1{a}/p less 1{a is in the set} is at most
+    0 in expectation, and at least -1.
+    """
     if not view.propensities or view.candidates:
         return None
-    sums, found, n = view.tally.inverses, view.actions, view.n
+    sums, found, n = view.tally.inverses, view.actions, view.possible
+    where = "" if view.tally.eligible is None else " where it was eligible"
     mean, z = found["mean_inverse"], found["z"]
     limit = math.log(len(mean) / ALPHA)
     sure = evidence(*_beyond_one(sums.counts, sums.sums, sums.squares), n - sums.counts)
@@ -58,7 +76,7 @@ def inverse_propensity(view: View) -> Finding | None:
             STOP,
             "inverse_propensity",
             z[worst],
-            f"The mean of 1{{a}}/p is {mean[worst]:.4g} for action {view.labels[worst]!r} (z = {z[worst]:.3g})"
+            f"The mean of 1{{a}}/p is {mean[worst]:.4g} for action {view.labels[worst]!r}{where} (z = {z[worst]:.3g})"
             f"{_more(len(high) - 1)}, but it cannot be above 1.",
             "The action was taken more often than its propensities say, so they are wrong or belong to other rows.",
             "Compare how they were computed with how actions were drawn; look for a constant or shifted column.",
@@ -73,11 +91,11 @@ def inverse_propensity(view: View) -> Finding | None:
             LOOK,
             "inverse_propensity",
             z[worst],
-            f"The mean of 1{{a}}/p is {mean[worst]:.4g} for action {view.labels[worst]!r} (z = {z[worst]:.3g})"
-            f"{_more(len(low) - 1)}; it is 1 for an action that every event could have shown.",
+            f"The mean of 1{{a}}/p is {mean[worst]:.4g} for action {view.labels[worst]!r}{where} (z = {z[worst]:.3g})"
+            f"{_more(len(low) - 1)}; it is 1 for an action that every {'such ' * bool(where)}event could have shown.",
             "Either the action was not possible, or next to impossible, in some events, or its propensities are too "
             "large.",
-            "If all actions were always possible, do not trust the propensities.",
+            f"If all {'eligible ' * bool(where)}actions were always possible, do not trust the propensities.",
         )
     at = np.flatnonzero(sums.counts)
     worst = int(at[np.argmax(np.nan_to_num(np.abs(z[at]), nan=0.0, posinf=0.0))])
@@ -85,11 +103,11 @@ def inverse_propensity(view: View) -> Finding | None:
         OK,
         "inverse_propensity",
         z[worst],
-        f"The mean of 1{{a}}/p agrees with 1 for each action; the largest |z| is {abs(z[worst]):.3g}.",
+        f"The mean of 1{{a}}/p agrees with 1 for each action{where}; the largest |z| is {abs(z[worst]):.3g}.",
     )
 
 
-def _chance(variance: Any, largest: float, limit: float, n: int) -> Any:
+def _chance(variance: Any, largest: float, limit: float, n: Any) -> Any:
     """Return how far a mean of numbers >= 0 may fall below its expectation by chance, as in Bernstein's inequality.
 
     Variance and largest number are those of the sample, so events much rarer than all that were seen can deceive it. It
@@ -133,7 +151,7 @@ def guessed_action(view: View) -> Finding | None:
 
 def inverse_over_all(view: View) -> Finding | None:
     """The mean of 1/p is the mean number of possible actions."""
-    if not view.propensities or view.candidates:
+    if not view.propensities or view.candidates or view.tally.eligible is not None:
         return None
     sums, n, actions = view.tally.inverses, view.n, len(view.labels)
     with np.errstate(all="ignore"):
@@ -200,6 +218,48 @@ def inverse_over_candidates(view: View) -> Finding | None:
         )
     text = f"The mean of 1 / (p m) is {mean:.4g}, with m the number of candidates, which agrees with 1."
     return say(OK, "inverse_over_candidates", mean, text)
+
+
+def inverse_over_sets(view: View) -> Finding | None:
+    """With eligible sets, the mean of 1/p over events with sets of s actions is at most s, for each s."""
+    found = view.tally.eligible
+    if not view.propensities or found is None:
+        return None
+    n, share = view.n, float(found.sums.sum()) / view.n
+    sizes = np.flatnonzero(found.sizes)
+    limit = math.log(len(sizes) / ALPHA)
+    with np.errstate(all="ignore"):
+        counts, sums, squares = found.sizes[sizes], found.sums[sizes], found.squares[sizes]
+        sure = evidence(sums - counts, np.maximum(squares - 2 * sums + counts, 0))
+        noise = float(_chance(max(float(found.squares.sum()) / n - share**2, 0), found.largest, limit, n))
+    if sure.max() >= limit:
+        worst = int(np.argmax(sure))
+        size, mean = int(sizes[worst]), float(sums[worst] / counts[worst] * sizes[worst])
+        return say(
+            STOP,
+            "inverse_over_sets",
+            mean / size,
+            f"The mean of 1/p is {mean:.4g} in the {counts[worst]:,} events with {size} eligible "
+            f"action{'s' * (size > 1)}, but it cannot be above {size}.",
+            "So the propensities are too small, or the eligible sets lack actions.",
+            "Check that propensities are those among the eligible actions, and that sets have all that was possible.",
+        )
+    if 1 - share > noise:
+        return say(
+            LOOK,
+            "inverse_over_sets",
+            share,
+            f"The mean of 1 / (p times the size of the eligible set) is {share:.4g}; it is 1 if each eligible action "
+            "is always possible.",
+            "Either the logging policy never takes some eligible actions, or propensities are too large.",
+            "If all eligible actions were always possible, do not trust the propensities.",
+        )
+    return say(
+        OK,
+        "inverse_over_sets",
+        share,
+        f"The mean of 1 / (p times the size of the eligible set) is {share:.4g}, which agrees with 1.",
+    )
 
 
 def large_propensities(view: View) -> Finding | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.auditing.copies import IDS_KEPT, ROWS_KEPT, Copies
+from drstream.auditing.eligible import Eligible
 from drstream.auditing.times import Times
 from drstream.kernels import audit as kernels
 from drstream.log.source import Place
@@ -162,6 +163,7 @@ class Tally:
     """All that is gathered."""
 
     inverses: Inverses
+    eligible: Eligible | None = None  # in a log with eligible sets
     guessed: Guessed = field(default_factory=Guessed)
     offers: Offers = field(default_factory=Offers)  # of a log of candidates
     rows: int = 0
@@ -187,6 +189,8 @@ class Tally:
         for reason, bad in other.bad.items():
             self.count_bad(reason, bad.count, bad.first)
         self.inverses.merge(other.inverses)
+        if self.eligible is not None and other.eligible is not None:
+            self.eligible.merge(other.eligible)
         self.guessed.merge(other.guessed)
         self.offers.merge(other.offers)
         self.propensities.merge(other.propensities)

@@ -55,16 +55,23 @@ class View:
         return self.tally.offers.choices > 0 if self.candidates else len(self.labels) > 1
 
     @cached_property
+    def possible(self) -> Floats:
+        """Number of events that could choose each action: in a log with eligible sets, those whose set has it."""
+        eligible = self.tally.eligible
+        return (np.full(len(self.labels), self.n) if eligible is None else eligible.counts).astype(np.float64)
+
+    @cached_property
     def actions(self) -> dict[str, Floats]:
-        """Statistics of 1{a}/p by action."""
+        """Statistics of 1{a}/p by action, over the events that could choose it."""
         sums = self.tally.inverses
         if not self.propensities:
             nothing = np.full(len(sums.counts), np.nan)
             return {"mean_inverse": nothing, "stderr": nothing, "z": nothing}
         with np.errstate(all="ignore"):
-            mean = sums.sums / self.n
-            variance = np.maximum(sums.squares - self.n * mean**2, 0) / (self.n - 1)
-            stderr = np.sqrt(variance / self.n)
+            n = self.possible
+            mean = sums.sums / n
+            variance = np.maximum(sums.squares - n * mean**2, 0) / (n - 1)
+            stderr = np.sqrt(variance / n)
             return {"mean_inverse": mean, "stderr": stderr, "z": (mean - 1) / stderr}
 
 

@@ -82,9 +82,10 @@ def _overlap(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
     """Return Σ_a ν(a|x)² / μ(a|x) of each event."""
     pi, out = np.empty((n_actions, len(block))), np.empty(len(block))
     policy.fill(block, pi)
-    first_bad = first_improper(pi, np.zeros(n_actions))
+    first_bad = first_improper(pi, block.eligible_bits, np.zeros(n_actions))
     if first_bad >= 0:
-        raise invalid_probabilities(f"policy {policy.name!r}", pi[:, first_bad], block.where(first_bad))
+        about = pi[:, first_bad], block.where(first_bad), block.eligible, first_bad
+        raise invalid_probabilities(f"policy {policy.name!r}", *about)
     mu = np.ascontiguousarray(block.propensities.T)
     first_bad = inverse_overlap(pi, mu, out)
     if first_bad >= 0:

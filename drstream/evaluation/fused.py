@@ -21,6 +21,7 @@ from drstream.log import Batch, Block
 from drstream.moments import fields_of
 
 INTS, FLOATS = np.empty(0, np.int64), np.empty(0)
+NO_SETS = read_only(INTS), read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.uint64))
 NO_POLICIES = kernels.Linear(np.empty((0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, 0, np.zeros(2))
 
 
@@ -37,9 +38,8 @@ class Fused:
         policies = len(job.policies)
         numbers = (features, kind), (rows, kind), (job.variables + policies, float), (policies, float), (1, float)
         sizes = [kernels.TILE + kernels.PAD] * 2 + [kernels.TILE] * 3
-        self.space = kernels.Space(
-            *(np.empty(count * size, kind) for (count, kind), size in zip(numbers, sizes, strict=True))
-        )
+        spaces: list[Any] = [np.empty(count * size, of) for (count, of), size in zip(numbers, sizes, strict=True)]
+        self.space = kernels.Space._make([*spaces, np.empty(job.words * kernels.TILE, np.uint32)])
 
     def add(self, batch: Batch, tally: Tally) -> None:
         """Add the events of a batch."""
@@ -53,9 +53,10 @@ class Fused:
                 self._explain(Block(batch, bad, min(bad + kernels.TILE, last)), tally)
         tally.other_than_clicks += int(others[0])
         if job.models.clamp is not None:
-            tally.calibration.predictions += len(batch) * job.n_actions
+            tally.calibration.predictions += job.n_predictions(batch)
             tally.calibration.clamped += int(others[1])
         tally.mass[self.weighing.given] = np.nan
+        job.spread(batch, tally)
 
     def _explain(self, block: Block, tally: Tally) -> None:
         """Raise the error about a tile with an invalid number: the slow way finds it, and names the event."""
@@ -108,7 +109,10 @@ def _events(job: Job, batch: Batch) -> kernels.Events:
     rows = given[0][np.newaxis] if len(given) == 1 else np.array(given) if given else np.empty((0, 0))
     logged: list[Any] = [batch.action, batch.reward, batch.propensity, rows]
     action, reward, propensity, rows = map(read_only, logged)
-    return kernels.Events(action, reward, propensity, rows, addresses, int(not isinstance(context, list)))
+    found = batch.eligible
+    arrays = () if found is None else (found.lists.starts, found.lists.values, found.words)
+    sets = tuple(map(read_only, arrays)) or NO_SETS
+    return kernels.Events(action, reward, propensity, rows, addresses, int(not isinstance(context, list)), *sets)
 
 
 def _found(tally: Tally, others: Any) -> kernels.Found:

@@ -136,6 +136,7 @@ class Plan:
             totals=self.shape.create(),
             reduced=np.zeros((policies, len(job.terms.weighted)), np.int64),
             mass=np.zeros((policies, job.n_actions)),
+            even=np.zeros(job.n_actions if job.with_sets else 0),
             logged=np.zeros(job.n_actions, np.int64),
             calibration=Calibration(self.typical_reward),
             segments=Segments(self.shape, BATCH_ROWS) if self.gather.by else None,
@@ -183,7 +184,7 @@ def make_plan(
     weighted = any(e.weight for e in chosen)
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    job = replace(job, candidates=log.has_candidates)
+    job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     if reader.with_context and not job.candidates:
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))

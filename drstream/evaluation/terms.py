@@ -138,6 +138,7 @@ class Tally:
     totals: Totals
     reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
     mass: Floats  # sum of ν(a|x) over events, by policy and action; empty if no policy tells it
+    even: Floats  # the same of the policy that takes all eligible actions equally often; empty without eligible sets
     logged: Ints  # number of events, by logged action
     calibration: Calibration  # of r̂
     other_than_clicks: int = 0  # number of rewards that are neither 0 nor 1
@@ -177,6 +178,7 @@ class Tally:
         self.totals.merge(later.totals)
         self.reduced += later.reduced
         self.mass += later.mass
+        self.even += later.even
         self.logged += later.logged
         self.calibration.merge(later.calibration)
         self.other_than_clicks += later.other_than_clicks
@@ -207,6 +209,7 @@ class Job:
     overlaps: Overlaps | None = None  # for estimators that weigh stretches of time
     stack: Stack | None = None  # what is linear in the contexts
     candidates: bool = False  # each event has candidates of its own, so there is no number of actions: n_actions is 0
+    with_sets: bool = False  # whether events have eligible sets
 
     @property
     def first(self) -> int:
@@ -259,8 +262,24 @@ class Job:
         if self.stack is not None:
             group = self.stack.policies
             for slot, epsilon in zip(group.slots, group.epsilons, strict=True):
-                mass[slot] = (1 - epsilon) * mass[slot] + epsilon * tally.totals.count / self.n_actions
+                even = tally.even if self.with_sets else tally.totals.count / self.n_actions
+                mass[slot] = (1 - epsilon) * mass[slot] + epsilon * even
         return mass
+
+    @property
+    def words(self) -> int:
+        """Words of an eligible set, as bits; 0 if events have none."""
+        return -(-self.n_actions // 32) if self.with_sets else 0
+
+    def spread(self, batch: Batch, tally: Tally) -> None:
+        """Take down what random actions of linear policies are, if these act on eligible sets."""
+        if batch.eligible is not None and self.stack is not None and self.stack.policies.epsilons.any():
+            batch.eligible.add_even(tally.even)
+
+    def n_predictions(self, events: Batch | Block) -> int:
+        """How many predictions there are for some events: those for eligible actions."""
+        sets = events.eligible
+        return len(events) * self.n_actions if sets is None else int(sets.lists.starts[-1] - sets.lists.starts[0])
 
     @property
     def own_buffers(self) -> tuple[bool, bool, bool]:
@@ -334,6 +353,7 @@ def note_batch(job: Job, batch: Batch, tally: Tally) -> None:
     others = np.zeros(1, np.int64)
     kernels.note_events(batch.reward, NO_ACTIONS if job.candidates else batch.action, others, tally.logged)
     tally.other_than_clicks += int(others[0])
+    job.spread(batch, tally)
     if job.bounds.reward_range is not None:
         tally.note_outside("reward", None, batch.reward, *job.bounds.reward_range, whole)
 
@@ -381,21 +401,23 @@ def _predict(job: Job, block: Block, space: Workspace, tally: Tally) -> Any:
     else:
         rhat, intercept, link = space.rhat, NONE, IDENTITY
         models.model.fill(block, rhat)
-    _finish_predictions(models, rhat, intercept, link, block, space.logged_rhat, calibration)
+    _finish_predictions(job, rhat, intercept, link, block, space.logged_rhat, calibration)
     calibration.add(space.logged_rhat, block.reward, models.unpredicted(block))
     if job.bounds.predictions and job.bounds.reward_range is not None:
-        tally.note_outside("prediction", None, rhat, *job.bounds.reward_range, block)
+        low, high = job.bounds.reward_range
+        seen = rhat if block.eligible_mask is None else np.where(block.eligible_mask.T, rhat, low)
+        tally.note_outside("prediction", None, seen, low, high, block)
     return rhat
 
 
 def _predict_again(second: RewardModel, job: Job, block: Block, space: Workspace) -> None:
     """Fill in r̃ of the logged actions, by the second model."""
     second.fill(block, space.second)
-    _finish_predictions(job.models, space.second, NONE, IDENTITY, block, space.logged_second)
+    _finish_predictions(job, space.second, NONE, IDENTITY, block, space.logged_second)
 
 
 def _finish_predictions(
-    models: BoundModels,
+    job: Job,
     rhat: Any,
     intercept: Any,
     link: int,
@@ -403,13 +425,14 @@ def _finish_predictions(
     logged: Floats,
     calibration: Calibration | None = None,
 ) -> None:
+    models = job.models
     low, high = prediction_limits(models, rhat.dtype)
     clipped = np.zeros(1, np.int64) if models.clamp else NOT_CLIPPED
-    first_bad = observing.predict(rhat, intercept, link, low, high, block.action, logged, clipped)
+    first_bad = observing.predict(rhat, intercept, link, low, high, block.eligible_bits, block.action, logged, clipped)
     if first_bad >= 0:
         raise invalid_prediction(first_bad, rhat, block)
     if models.clamp is not None and calibration is not None:
-        calibration.predictions += rhat.size
+        calibration.predictions += job.n_predictions(block)
         calibration.clamped += int(clipped[0])
 
 
@@ -451,6 +474,7 @@ def _observe_group(
         group.slots,
         group.places,
         rhat,
+        block.eligible_bits,
         block.action,
         tally.mass,
         space.logged,
@@ -465,7 +489,7 @@ def _observe_group(
                 f"policy {name!r} has a score that is not finite at {block.where(event)}: "
                 f"[{', '.join(f'{score:.6g}' for score in pi[:6])}{', ...' if len(pi) > 6 else ''}]"
             )
-        raise invalid_probabilities(f"policy {name!r}", pi, block.where(event))
+        raise invalid_probabilities(f"policy {name!r}", pi, block.where(event), block.eligible, event)
 
 
 def _weigh(job: Job, group: WeightTerms, places: Ints, block: Block, space: Workspace, p: Floats) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype
-from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint8, uint64, void
+from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint8, uint32, uint64, void
 from numba.core.types.containers import NamedTuple, NamedUniTuple
 
 __all__ = [
@@ -31,6 +31,9 @@ __all__ = [
     "SINGLE",
     "U1",
     "U1_IN",
+    "U4",
+    "U4_2",
+    "U4_IN2",
     "U8",
     "U8_IN",
     "float64",
@@ -61,6 +64,9 @@ I4_IN = Array(int32, 1, "C", readonly=True)
 I4_IN2 = Array(int32, 2, "C", readonly=True)
 U1 = Array(uint8, 1, "C")
 U1_IN = Array(uint8, 1, "C", readonly=True)
+U4 = Array(uint32, 1, "C")
+U4_2 = Array(uint32, 2, "C")
+U4_IN2 = Array(uint32, 2, "C", readonly=True)
 U8 = Array(uint64, 1, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel, memory
-from drstream.kernels._types import F4, F4_2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, int64, named
+from drstream.kernels._types import F4, F4_2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
 from drstream.kernels.calibration import add_to_table
 from drstream.kernels.moments import update_tile
 from drstream.kernels.order import transpose_rows
 from drstream.kernels.policies import observe_block, predict_block
+from drstream.kernels.sets import fill_words, split_words
 from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, number_reduced
 
 TILE = 1024  # events: with 20 features and 20 scores in float32 they take a sixth of the second-level cache
@@ -30,6 +31,9 @@ class Events(NamedTuple):
     given: Any  # ν(a_k|x_k) of the policies that tell no more than that, a row for each
     addresses: Any  # of the context's columns, or of its matrix (n, d); none if no policy and no model reads contexts
     listed: Any  # whether the context is a matrix
+    starts: Any  # of the eligible sets (see `sets.py`); empty if all events could choose any action
+    eligible: Any
+    words: Any  # the same as bits, if there are at most 64 actions
 
 
 class Linear(NamedTuple):
@@ -87,6 +91,7 @@ class Space(NamedTuple):
     terms: Any
     logged: Any
     rhat: Any
+    bits: Any  # empty without eligible sets
 
 
 @helper
@@ -138,6 +143,12 @@ def _score(events, first, last, linear, found, space, logged, terms):
     scores = _multiply(events, first, last, linear.weights, space)
     (rows, width), split = scores.shape, linear.intercept.shape[0]
     action = events.action[first:last]
+    words = space.bits.shape[0] // TILE
+    bits = space.bits[: words * (last - first)].reshape(words, last - first)
+    if words > 0 and events.words.shape[0] > 0:
+        split_words(events.words, first, last, bits)
+    elif words > 0:
+        fill_words(events.starts, events.eligible, first, last, bits)
     rhat = space.scores[split * width : rows * width].reshape(rows - split, width)
     if rows > split:
         clipped = found.others[1:]
@@ -147,6 +158,7 @@ def _score(events, first, last, linear, found, space, logged, terms):
             linear.link,
             linear.limits[0],
             linear.limits[1],
+            bits,
             action,
             space.rhat[: last - first],
             clipped,
@@ -155,7 +167,7 @@ def _score(events, first, last, linear, found, space, logged, terms):
             return False
     policies = space.scores[: split * width].reshape(split, width)
     places = linear.kinds, linear.epsilons, linear.slots, linear.places
-    return observe_block(policies, linear.intercept, *places, rhat, action, found.mass, logged, terms) < 0
+    return observe_block(policies, linear.intercept, *places, rhat, bits, action, found.mass, logged, terms) < 0
 
 
 @helper
@@ -208,14 +220,15 @@ def _add_tile(events, first, last, linear, weighing, found, space):
     return True
 
 
-_EVENTS = named(Events, I4_IN, F8_IN, F8_IN, F8_IN2, I8, int64)  # Numba does not convert what is in a tuple
+# Numba does not convert what is in a tuple
+_EVENTS = named(Events, I4_IN, F8_IN, F8_IN, F8_IN2, I8, int64, I8_IN, I4_IN, U8_IN)
 _WEIGHING = named(Weighing, I8, F8_2, I8_2, I8, I8_2, I8, I8, I8, I8, I8, I8, F8)
 _FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
 
 
 def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
     linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
-    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8)
+    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4)
 
 
 @kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)))

@@ -4,13 +4,32 @@ A matrix of scores or probabilities has K rows for each policy, one below the ot
 float32 or float64, and so are the numbers of an action. The numbers of an event are float64. The work goes tile by
 tile, so that the rows of a policy, and of the model, stay in the first-level cache. A block takes few calls, because
 each call releases the interpreter's lock and must get it back from other threads.
+
+`bits` are the eligible sets of the events (see `sets.py`), without rows if all events could choose any action. Policies
+act on these actions only, and predictions for others do not matter.
 """
 
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel, unordered_helper
-from drstream.kernels._types import F4_2, F4_IN, F4_IN2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
-from drstream.kernels.scores import TILE, choose_tile, exp_tile, logistic_row
+from drstream.kernels._types import (
+    F4_2,
+    F4_IN,
+    F4_IN2,
+    F8,
+    F8_2,
+    F8_IN,
+    F8_IN2,
+    I4_IN,
+    I8,
+    I8_IN,
+    U4_IN2,
+    float64,
+    int64,
+    void,
+)
+from drstream.kernels.scores import TILE, choose_tile, exp_tile, logistic_row, word_of
+from drstream.kernels.sets import BIT
 from drstream.kernels.sums import plain_sum
 
 READY, SOFTMAX, ARGMAX = 0, 1, 2  # what a policy's rows are: probabilities, or scores of a softmax or an argmax
@@ -19,7 +38,7 @@ TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over
 
 
 @helper
-def _first_invalid(pi, base, actions, first, last, total, mass):
+def _first_invalid(pi, base, actions, bits, first, last, total, mass):
     """The first of the columns first..last whose numbers are no probabilities, or -1. `mass` gains the sums of rows."""
     sums = total[: last - first]
     sums[:] = 0.0
@@ -29,23 +48,31 @@ def _first_invalid(pi, base, actions, first, last, total, mass):
         for i in range(row.shape[0]):
             sums[i] += row[i]
             bad |= row[i] < 0
+        if bits.shape[0] > 0:
+            words, place = word_of(bits, k, first, last)
+            for i in range(row.shape[0]):
+                bad |= ((words[i] >> place) & BIT == 0) & (row[i] != 0)
         mass[k] += plain_sum(row)
     for i in range(sums.shape[0]):
         bad |= not abs(sums[i] - 1.0) <= TOLERANCE
     if bad == 0:
         return -1
     i = 0
-    while abs(sums[i] - 1.0) <= TOLERANCE and not _any_negative(pi, base, actions, first + i):
+    while abs(sums[i] - 1.0) <= TOLERANCE and not _any_wrong(pi, base, actions, bits, first + i):
         i += 1
     return first + i
 
 
 @helper
-def _any_negative(pi, base, actions, i):
-    negative = False
+def _any_wrong(pi, base, actions, bits, i):
+    """Whether a probability of event i is negative, or is not 0 although the action is not eligible."""
+    wrong = False
     for k in range(actions):
-        negative = negative or pi[base + k, i] < 0
-    return negative
+        wrong = wrong or pi[base + k, i] < 0
+        if bits.shape[0] > 0:
+            words, place = word_of(bits, k, i, i + 1)
+            wrong = wrong or ((words[0] >> place) & BIT == 0 and pi[base + k, i] != 0)
+    return wrong
 
 
 @helper
@@ -94,16 +121,32 @@ def _follow_choice(choice, action, first, last, mass, out):
 
 
 @helper
-def _mean_prediction(rhat, first, last, out):
+def _count_eligible(bits, actions, first, last, out):
+    """out = the number of actions that an event could choose."""
+    count = out[: last - first]
+    count[:] = 0.0
+    for k in range(actions):
+        words, place = word_of(bits, k, first, last)
+        for i in range(count.shape[0]):
+            count[i] += np.float64((words[i] >> place) & BIT)
+
+
+@helper
+def _mean_prediction(rhat, bits, first, last, count, out):
     """r̂(x, ν) of the uniform policy."""
     b = out[: last - first]
     b[:] = 0.0
     for k in range(rhat.shape[0]):
         prediction = rhat[k][first:last]
+        if bits.shape[0] > 0:
+            words, place = word_of(bits, k, first, last)
+            for i in range(b.shape[0]):
+                b[i] += prediction[i] if (words[i] >> place) & BIT != 0 else 0.0
+            continue
         for i in range(b.shape[0]):
             b[i] += prediction[i]
     for i in range(b.shape[0]):
-        b[i] /= rhat.shape[0]
+        b[i] /= count[i]
 
 
 @helper
@@ -111,6 +154,13 @@ def _mix(x, first, last, epsilon, uniform):
     """x <- (1 - ε) x + ε times what the uniform policy has."""
     for i in range(first, last):
         x[i] = (1.0 - epsilon) * x[i] + epsilon * uniform[i - first]
+
+
+@helper
+def _mix_even(x, first, last, epsilon, count):
+    """The same for probabilities."""
+    for i in range(first, last):
+        x[i] = (1.0 - epsilon) * x[i] + epsilon * (1.0 / count[i - first])
 
 
 @unordered_helper
@@ -124,13 +174,28 @@ def _scale(row, factor):
     return total
 
 
+@unordered_helper
+def _scale_eligible(row, factor, words, place):
+    """The same for an action, with 0 for events that could not choose it."""
+    total, zero = 0.0, row.dtype.type(0)
+    for i in range(row.shape[0]):
+        scaled = row[i] * factor[i] if (words[i] >> place) & BIT != 0 else zero
+        row[i] = scaled
+        total += scaled
+    return total
+
+
 @helper
-def _softmax(scores, base, intercept, first, last, scratch, mass):
+def _softmax(scores, base, intercept, bits, first, last, scratch, mass):
     """Softmax of a tile. Returns the first event with a score that is not finite, or -1."""
-    exp_tile(scores, base, intercept, first, last, scratch)
+    exp_tile(scores, base, intercept, bits, first, last, scratch)
     factor = scratch[1][: last - first]
     for k in range(mass.shape[0]):
-        mass[k] += _scale(scores[base + k][first:last], factor)
+        row = scores[base + k][first:last]
+        if bits.shape[0] > 0:
+            mass[k] += _scale_eligible(row, factor, *word_of(bits, k, first, last))
+        else:
+            mass[k] += _scale(row, factor)
     poison = scratch[0][: last - first]
     for i in range(factor.shape[0]):
         poison[i] = factor[i] - factor[i]
@@ -138,36 +203,36 @@ def _softmax(scores, base, intercept, first, last, scratch, mass):
 
 
 @helper
-def _observe_scores(scores, base, intercept, softmax, action, first, last, scratch, sums, mass, logged):
+def _observe_scores(scores, base, intercept, softmax, bits, action, first, last, scratch, sums, mass, logged):
     """Softmax, or probabilities as they are. Returns the first invalid event, or -1."""
     if softmax:
-        bad = _softmax(scores, base, intercept, first, last, scratch, mass)
+        bad = _softmax(scores, base, intercept, bits, first, last, scratch, mass)
     else:
-        bad = _first_invalid(scores, base, mass.shape[0], first, last, sums, mass)
+        bad = _first_invalid(scores, base, mass.shape[0], bits, first, last, sums, mass)
     if bad < 0:
         _take_logged(scores, base, action, first, last, logged)
     return bad
 
 
 @helper
-def _observe_choice(scores, base, intercept, action, first, last, scratch, choice, mass, logged):
+def _observe_choice(scores, base, intercept, bits, action, first, last, scratch, choice, mass, logged):
     """Argmax. Returns the first invalid event, or -1."""
-    choose_tile(scores, base, intercept, first, last, scratch, choice)
+    choose_tile(scores, base, intercept, bits, first, last, scratch, choice)
     bad = _first_poisoned(scratch[1], first, last)
     if bad < 0:
         _follow_choice(choice, action, first, last, mass, logged)
     return bad
 
 
-@kernel(int64(F8_IN2, F8))
-def first_improper(pi, mass):
-    """The first event whose probabilities (K, n) are negative, NaN, or do not sum to 1, or -1.
+@kernel(int64(F8_IN2, U4_IN2, F8))
+def first_improper(pi, bits, mass):
+    """The first event whose probabilities (K, n) are invalid: negative, NaN, outside of its set, not 1 in sum. Or -1.
 
     mass[k] gains the probabilities of action k.
     """
     sums = np.empty(TILE)
     for first in range(0, pi.shape[1], TILE):
-        bad = _first_invalid(pi, 0, pi.shape[0], first, min(first + TILE, pi.shape[1]), sums, mass)
+        bad = _first_invalid(pi, 0, pi.shape[0], bits, first, min(first + TILE, pi.shape[1]), sums, mass)
         if bad >= 0:
             return bad
     return -1
@@ -183,7 +248,7 @@ _PAIRS = [(p, i, r) for p, i in ((F4_2, F4_IN), (F8_2, F8_IN)) for r in (F4_IN2,
 
 
 @helper
-def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
+def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits, action, mass, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) for policies whose rows are in `scores`; `mass` gains ν(a|x_k).
 
     Policy j has row slots[j] of `logged` and `mass`, and row places[j] of `terms`. Softmax scores become probabilities.
@@ -192,24 +257,26 @@ def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, actio
     """
     rows, actions = logged.shape[1], mass.shape[1]
     scratch = np.empty((3, TILE), scores.dtype)
-    sums, uniform, average = np.empty(TILE), np.full(TILE, 1.0 / actions), np.empty(TILE)
+    sums, count, average = np.empty(TILE), np.full(TILE, np.float64(actions)), np.empty(TILE)
     choice = np.empty(TILE, np.int32)
     with_model, with_epsilon = rhat.shape[0] > 0, epsilons.max() > 0.0
     for first in range(0, rows, TILE):
         last = min(first + TILE, rows)
+        if with_epsilon and bits.shape[0] > 0:
+            _count_eligible(bits, actions, first, last, count)
         if with_model and with_epsilon:
-            _mean_prediction(rhat, first, last, average)
+            _mean_prediction(rhat, bits, first, last, count, average)
         for j in range(kinds.shape[0]):
             base, slot = j * actions, slots[j]
             shift = intercept[base : base + actions]
             if kinds[j] == ARGMAX:
                 bad = _observe_choice(
-                    scores, base, shift, action, first, last, scratch, choice, mass[slot], logged[slot]
+                    scores, base, shift, bits, action, first, last, scratch, choice, mass[slot], logged[slot]
                 )
             else:
                 softmax = kinds[j] == SOFTMAX
                 bad = _observe_scores(
-                    scores, base, shift, softmax, action, first, last, scratch, sums, mass[slot], logged[slot]
+                    scores, base, shift, softmax, bits, action, first, last, scratch, sums, mass[slot], logged[slot]
                 )
             if bad >= 0:
                 return j * rows + bad
@@ -219,16 +286,16 @@ def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, actio
                 else:
                     _expect(scores, base, rhat, first, last, terms[places[j]])
             if epsilons[j] > 0.0:
-                _mix(logged[slot], first, last, epsilons[j], uniform)
+                _mix_even(logged[slot], first, last, epsilons[j], count)
                 if with_model:
                     _mix(terms[places[j]], first, last, epsilons[j], average)
     return -1
 
 
-@kernel(*(int64(p, i, I8_IN, F8_IN, I8_IN, I8_IN, r, I4_IN, F8_2, F8_2, F8_2) for p, i, r in _PAIRS))
-def observe(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms):
+@kernel(*(int64(p, i, I8_IN, F8_IN, I8_IN, I8_IN, r, U4_IN2, I4_IN, F8_2, F8_2, F8_2) for p, i, r in _PAIRS))
+def observe(scores, intercept, kinds, epsilons, slots, places, rhat, bits, action, mass, logged, terms):
     """The same, for a block."""
-    return observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, action, mass, logged, terms)
+    return observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits, action, mass, logged, terms)
 
 
 @helper
@@ -244,6 +311,24 @@ def _clip(row, low, high):
 
 
 @helper
+def _clip_eligible(row, low, high, words, place):
+    """The same for an action. Events that could not choose it do not count."""
+    count = 0
+    for i in range(row.shape[0]):
+        count += ((row[i] < low) | (row[i] > high)) & ((words[i] >> place) & BIT != 0)
+        row[i] = min(max(row[i], low), high)
+    return count
+
+
+@helper
+def _shift_eligible(row, intercept, words, place):
+    """Add an intercept to the scores of one action. For events that could not choose it, they become 0."""
+    zero = row.dtype.type(0)
+    for i in range(row.shape[0]):
+        row[i] = row[i] + intercept if (words[i] >> place) & BIT != 0 else zero
+
+
+@helper
 def _first_not_finite(rhat):
     place = 0
     while abs(rhat[place // rhat.shape[1], place % rhat.shape[1]]) < np.inf:
@@ -252,10 +337,11 @@ def _first_not_finite(rhat):
 
 
 @helper
-def predict_block(rhat, intercept, link, low, high, action, out, clipped):
+def predict_block(rhat, intercept, link, low, high, bits, action, out, clipped):
     """Turn the scores of a model into predictions, in place, within [low, high]; out = r̂(x_k, a_k).
 
     clipped[0] gains the number of predictions outside of [low, high]. Without intercepts, rhat has predictions already.
+    Predictions for actions that are not eligible become some finite numbers.
     Returns the flat index (action, event) of the first score that is not finite, or -1.
     """
     rows = out.shape[0]
@@ -263,7 +349,10 @@ def predict_block(rhat, intercept, link, low, high, action, out, clipped):
     bad = 0
     for k in range(rhat.shape[0]):
         row = rhat[k][:rows]
-        if intercept.shape[0] > 0:
+        if bits.shape[0] > 0:
+            shift = intercept[k] if intercept.shape[0] > 0 else rhat.dtype.type(0)
+            _shift_eligible(row, shift, *word_of(bits, k, 0, rows))
+        elif intercept.shape[0] > 0:
             for i in range(rows):
                 row[i] += intercept[k]
         for i in range(rows):
@@ -276,13 +365,16 @@ def predict_block(rhat, intercept, link, low, high, action, out, clipped):
             for first in range(0, rows, TILE):
                 logistic_row(row[first : min(first + TILE, rows)], scratch)
         if low > -np.inf or high < np.inf:
-            clipped[0] += _clip(row, low, high)
+            if bits.shape[0] > 0:
+                clipped[0] += _clip_eligible(row, low, high, *word_of(bits, k, 0, rows))
+            else:
+                clipped[0] += _clip(row, low, high)
     for i in range(rows):
         out[i] = rhat[action[i], i]
     return -1
 
 
-@kernel(*(int64(r, i, int64, float64, float64, I4_IN, F8, I8) for r, i in ((F4_2, F4_IN), (F8_2, F8_IN))))
-def predict(rhat, intercept, link, low, high, action, out, clipped):
+@kernel(*(int64(r, i, int64, float64, float64, U4_IN2, I4_IN, F8, I8) for r, i in ((F4_2, F4_IN), (F8_2, F8_IN))))
+def predict(rhat, intercept, link, low, high, bits, action, out, clipped):
     """The same, for a block."""
-    return predict_block(rhat, intercept, link, low, high, action, out, clipped)
+    return predict_block(rhat, intercept, link, low, high, bits, action, out, clipped)

@@ -1,11 +1,16 @@
-"""From scores to probabilities. Rows are actions and columns are events, so that inner loops run over events."""
+"""From scores to probabilities. Rows are actions and columns are events, so that inner loops run over events.
+
+`bits` are the eligible sets of the events (see `sets.py`), without rows if all events could choose any action. Scores
+of other actions are not looked at, and their probabilities are 0.
+"""
 
 import math
 
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel
-from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, void
+from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, void
+from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
 # exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
@@ -80,7 +85,14 @@ def exp_row(x, shift, scale):
 
 
 @helper
-def _add_intercepts(scores, base, intercept, first, last, largest, poison):
+def word_of(bits, k, first, last):
+    """The words of the columns first..last that have action k, and its place in them."""
+    a = np.uint32(k)
+    return bits[a >> FIVE][first:last], a & THIRTY_ONE
+
+
+@helper
+def _add_intercepts(scores, base, intercept, bits, first, last, largest, poison):
     """Add intercepts to the columns first..last of a policy's rows, and find their largest score.
 
     poison[i] is NaN if a score is NaN or infinite, which `max` would hide, and 0 otherwise.
@@ -89,6 +101,10 @@ def _add_intercepts(scores, base, intercept, first, last, largest, poison):
     poison[:] = 0
     for k in range(intercept.shape[0]):
         row = scores[base + k][first:last]
+        if bits.shape[0] > 0:
+            words, place = word_of(bits, k, first, last)
+            _add_intercept(row, intercept[k], words, place, largest, poison)
+            continue
         for i in range(row.shape[0]):
             row[i] += intercept[k]
             poison[i] += row[i] - row[i]
@@ -96,16 +112,30 @@ def _add_intercepts(scores, base, intercept, first, last, largest, poison):
 
 
 @helper
-def exp_tile(scores, base, intercept, first, last, scratch):
+def _add_intercept(row, intercept, words, place, largest, poison):
+    """The same for one action. Scores of events that could not choose it become -inf."""
+    zero, hidden = row.dtype.type(0), row.dtype.type(-np.inf)
+    for i in range(row.shape[0]):
+        eligible = (words[i] >> place) & BIT != 0
+        score = row[i] + intercept
+        seen = score if eligible else zero
+        poison[i] += seen - seen
+        row[i] = score if eligible else hidden
+        largest[i] = max(largest[i], row[i])
+
+
+@helper
+def exp_tile(scores, base, intercept, bits, first, last, scratch):
     """Softmax of the columns first..last of the rows from `base` on, but for a factor, which scratch[1] receives.
 
-    scratch is 3 rows of TILE numbers. The factor is NaN if a score is NaN or infinite.
+    scratch is 3 rows of TILE numbers. The factor is NaN if a score is NaN or infinite. Where the action is not
+    eligible, a number is left that is negligible, and that the caller must set to 0.
     """
     largest = scratch[0][: last - first]
     total = scratch[1][: last - first]
     scale = scratch[2]
     one = scores.dtype.type(1)
-    _add_intercepts(scores, base, intercept, first, last, largest, total)
+    _add_intercepts(scores, base, intercept, bits, first, last, largest, total)
     for k in range(intercept.shape[0]):
         row = scores[base + k][first:last]
         exp_row(row, largest, scale)
@@ -132,28 +162,45 @@ def logistic_row(row, scratch):
         row[i] = (one if row[i] >= 0 else small[i]) / (one + small[i])
 
 
-@kernel(void(F8_2, F8_IN))
-def softmax(scores, intercept):
+@kernel(void(F8_2, F8_IN, U4_IN2))
+def softmax(scores, intercept, bits):
     """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
     scratch = np.empty((3, TILE), scores.dtype)
     for first in range(0, scores.shape[1], TILE):
         last = min(first + TILE, scores.shape[1])
-        exp_tile(scores, 0, intercept, first, last, scratch)
+        exp_tile(scores, 0, intercept, bits, first, last, scratch)
         for k in range(scores.shape[0]):
             row = scores[k][first:last]
             for i in range(row.shape[0]):
                 row[i] *= scratch[1, i]
+    hide_block(scores, bits)
 
 
 @helper
-def choose_tile(scores, base, intercept, first, last, scratch, choice):
+def hide_block(matrix, bits):
+    """matrix (K, n) <- 0 where the action is not eligible."""
+    for k in range(matrix.shape[0] if bits.shape[0] > 0 else 0):
+        row = matrix[k]
+        words, place = word_of(bits, k, 0, row.shape[0])
+        for i in range(row.shape[0]):
+            row[i] = row[i] if (words[i] >> place) & BIT != 0 else 0.0
+
+
+@kernel(void(F8_2, U4_IN2))
+def hide(matrix, bits):
+    """The same, for a block."""
+    hide_block(matrix, bits)
+
+
+@helper
+def choose_tile(scores, base, intercept, bits, first, last, scratch, choice):
     """The first of the largest scores of the columns first..last; scratch is 2 rows of TILE numbers.
 
     Where a score is NaN or infinite, scratch[1] is NaN, and 0 otherwise.
     """
     largest = scratch[0][: last - first]
     poison = scratch[1][: last - first]
-    _add_intercepts(scores, base, intercept, first, last, largest, poison)
+    _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
     for i in range(largest.shape[0]):
         choice[i] = 0
     for k in range(intercept.shape[0] - 1, -1, -1):
@@ -162,14 +209,14 @@ def choose_tile(scores, base, intercept, first, last, scratch, choice):
             choice[i] = k if row[i] == largest[i] else choice[i]
 
 
-@kernel(void(F8_2, F8_IN))
-def argmax(scores, intercept):
+@kernel(void(F8_2, F8_IN, U4_IN2))
+def argmax(scores, intercept, bits):
     """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
     scratch = np.empty((2, TILE), scores.dtype)
     choice = np.empty(TILE, np.int32)
     for first in range(0, scores.shape[1], TILE):
         last = min(first + TILE, scores.shape[1])
-        choose_tile(scores, 0, intercept, first, last, scratch, choice)
+        choose_tile(scores, 0, intercept, bits, first, last, scratch, choice)
         for k in range(scores.shape[0]):
             row = scores[k][first:last]
             for i in range(row.shape[0]):

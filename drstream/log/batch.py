@@ -13,12 +13,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.kernels import order
+from drstream.kernels.scores import hide
+from drstream.log.eligible import Sets
 from drstream.log.encoding import Coded, Encoding
 from drstream.log.offered import Offered
 from drstream.log.rankings import Lists
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
-from drstream.types import Floats, Ints
+from drstream.types import Bools, Floats, Ints
 
 ROWS = 65_536
 Context = list[NDArray[Any]] | NDArray[Any] | Coded | Csr
@@ -44,6 +46,7 @@ class Batch:
     mixture: Floats | None = None  # propensities of all loggers together, if they are read
     candidates: Offered | None = None  # what each event could choose from, if it has candidates of its own
     lists: Lists | None = None  # of a log of rankings
+    eligible: Sets | None = None  # the actions that each event could choose from, in a log with eligible sets
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
     seen: dict[int, tuple[Encoding, Context]] = field(default_factory=dict, repr=False)  # in other encodings, by id
@@ -113,6 +116,7 @@ class Batch:
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             mixture=None if self.mixture is None else gathered(self.mixture, places),
             candidates=None if self.candidates is None else self.candidates.take(places),
+            eligible=None if self.eligible is None else self.eligible.take(places),
             fold_starts=None,
             scratch={},
             seen={},
@@ -193,6 +197,26 @@ class Block:
         """The lists of rankings. The log must be one of rankings."""
         assert self.batch.lists is not None
         return self.batch.lists.events(self.start, self.stop)
+
+    @cached_property
+    def eligible(self) -> Sets | None:
+        """The actions that each event could choose from; None if all could choose any."""
+        return None if self.batch.eligible is None else self.batch.eligible.rows(self.start, self.stop)
+
+    @cached_property
+    def eligible_bits(self) -> NDArray[np.uint32]:
+        """The eligible sets as words (W, n), for kernels. W is 0 if all events could choose any action."""
+        return np.empty((0, len(self)), np.uint32) if self.eligible is None else self.eligible.bits()
+
+    @cached_property
+    def eligible_mask(self) -> Bools | None:
+        """The eligible sets as a matrix (n, K), for the user's code; None if all events could choose any action."""
+        return None if self.eligible is None else self.eligible.mask()
+
+    def hide(self, values: Floats) -> None:
+        """values (K, n) <- 0 for actions that are not eligible."""
+        if self.eligible is not None:
+            hide(values, self.eligible_bits)
 
     @property
     def row_weight(self) -> Floats:

@@ -17,6 +17,7 @@ from drstream.errors import LogError, parameter, phrase
 from drstream.log.columns import floats_or_nan
 from drstream.log.distinct import find_distinct
 from drstream.log.parquet import ParquetSource
+from drstream.log.ragged import flat_lists
 from drstream.log.schema import Roles, is_string
 from drstream.log.source import Part, Source
 
@@ -142,7 +143,7 @@ def given_labels(actions: Any, kind: pa.DataType | None) -> Sequence[Any]:
 
 
 def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
-    """Return the distinct labels of a log.
+    """Return the distinct labels of a log: those of its actions, and of its eligible sets.
 
     Labels are sorted, except those of an ordered dictionary, which keep its order. Rows that will be skipped for a bad
     reward or propensity do not count.
@@ -153,7 +154,8 @@ def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[A
     if not is_string(_values(kind)):
         return _find_integers(source, roles, skip_bad_rows)
     found: dict[Any, None] = {}
-    for part in source.peek().parts(_names(roles, skip_bad_rows), text=[roles.action]):
+    text = [roles.action, *([] if roles.eligible is None else [roles.eligible])]
+    for part in source.peek().parts(_names(roles, skip_bad_rows), text=text):
         for column in _columns(part, roles, skip_bad_rows):
             found |= dict.fromkeys(_distinct(column))
             if len(found) > MOST:
@@ -188,7 +190,7 @@ def no_actions() -> LogError:
 def _find_integers(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
     assert roles.action is not None
     parquet = isinstance(source, ParquetSource)
-    ranges = source.ranges(roles.action) if isinstance(source, ParquetSource) and not skip_bad_rows else {}
+    ranges = _ranges(source, roles) if isinstance(source, ParquetSource) and not skip_bad_rows else {}
     values = find_distinct(
         source.peek().parts(_names(roles, skip_bad_rows)),
         lambda part: _columns(part, roles, skip_bad_rows),
@@ -214,6 +216,17 @@ def _find_integers(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequenc
     return Labels(values.tolist())
 
 
+def _ranges(source: ParquetSource, roles: Roles) -> dict[int, tuple[int, int]]:
+    """Return the range of the labels in each row group, by the group's first row, where it is known."""
+    assert roles.action is not None
+    found = source.ranges(roles.action)
+    if roles.eligible is None:
+        return found
+    sets = source.ranges(roles.eligible)
+    both = found.keys() & sets.keys()
+    return {row: (min(found[row][0], sets[row][0]), max(found[row][1], sets[row][1])) for row in both}
+
+
 def _too_many(action: str) -> LogError:
     return LogError(f"action column {action!r} holds over {MOST} different values: is it an identifier?")
 
@@ -224,12 +237,12 @@ def _values(kind: pa.DataType) -> pa.DataType:
 
 def _names(roles: Roles, skip_bad_rows: bool) -> list[str]:
     """The columns that decide on the labels."""
-    wanted = [roles.action, *([roles.reward, roles.propensity] if skip_bad_rows else [])]
+    wanted = [roles.action, roles.eligible, *([roles.reward, roles.propensity] if skip_bad_rows else [])]
     return [name for name in wanted if name is not None]
 
 
 def _columns(part: Part, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array]:
-    """Yield the action column, batch by batch, less rows with a bad reward or propensity if these are skipped."""
+    """Yield columns of labels, batch by batch, less rows with a bad reward or propensity if these are skipped."""
     for batch in part.batches(SCAN_ROWS if skip_bad_rows else None):
         if skip_bad_rows:
             good = np.isfinite(floats_or_nan(batch.column(roles.reward)))
@@ -238,13 +251,15 @@ def _columns(part: Part, roles: Roles, skip_bad_rows: bool) -> Iterator[pa.Array
                 good &= (p > 0) & (p <= 1)
             batch = batch.filter(pa.array(good))
         yield batch.column(roles.action)
+        if roles.eligible is not None:
+            yield flat_lists(batch.column(roles.eligible).drop_null())[1]
 
 
 def _distinct(column: pa.Array) -> list[Any]:
     values = column.unique()
     if isinstance(values, pa.DictionaryArray):
-        used = set(values.dictionary_decode().to_pylist())
-        return [v for v in values.dictionary.to_pylist() if v is not None and v in used]
+        used = set(values.indices.to_pylist())  # by index, as Arrow cannot decode a dictionary of string views
+        return [v for i, v in enumerate(values.dictionary.to_pylist()) if v is not None and i in used]
     return [v for v in values.to_pylist() if v is not None]
 
 
@@ -256,7 +271,9 @@ def encode(column: pa.Array, labels: Sequence[Any]) -> NDArray[np.int32]:
     """Return the index of each label. An unknown label gets -1, or K or more. The column has no nulls."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        of_dictionary = encode(column.dictionary.fill_null("" if is_string(kind.value_type) else 0), labels)
+        text = is_string(kind.value_type)
+        values = column.dictionary.cast(pa.large_string()) if text else column.dictionary  # views have no fill_null
+        of_dictionary = encode(values.fill_null("" if text else 0), labels)
         return of_dictionary[column.indices.to_numpy(zero_copy_only=False)]
     if isinstance(labels, range) and not is_string(kind):
         values = column.to_numpy(zero_copy_only=False)

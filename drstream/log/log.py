@@ -21,6 +21,7 @@ from drstream.log import labels as action_labels
 from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
 from drstream.log.categories import Hashed
 from drstream.log.contexts import PEEK_ROWS
+from drstream.log.eligible import check_eligible
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
@@ -78,6 +79,9 @@ class Log(Offering):
                 For each logger, the column with its probability of the logged action, also where another one logged: a
                 mapping of loggers to columns, or columns in the order of the sorted loggers. The balanced estimators
                 need them.
+    eligible    Column with lists of the actions that each event could choose from, if not all events could choose any.
+                Policies and propensity models then act on these only. An action that is in a list, but was never
+                logged, is an action, too.
     candidates  For a log whose events have candidates of their own, e.g. the items that a page could show:
                 `Candidates(...)` names the columns with their ids and features.
     positions   For a log of rankings, whose action is a column of lists of shown items: what the propensities by
@@ -115,6 +119,7 @@ class Log(Offering):
         missing: Missing = ERROR,
         logger: str | None = None,
         logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
+        eligible: str | None = None,
         candidates: Candidates | None = None,
         positions: str | None = None,
         on_bad_row: str = "error",
@@ -129,10 +134,16 @@ class Log(Offering):
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
         sets = None if candidates is None else check_candidates(schema, candidates)
         of_candidates = () if sets is None else candidate_columns(schema, sets)
-        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, of_candidates, positions)
+        about = of_loggers, of_candidates, positions, eligible
+        self.roles = assign_roles(schema, *named, exclude, logger, *about)
         if sets is not None:
             self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
-            _check_beside_candidates(actions, propensities)
+            _check_beside_candidates(actions, propensities, eligible)
+        if self.roles.ranking and (candidates is not None or eligible is not None):
+            given = parameter("eligible" if candidates is None else "candidates")
+            raise LogError(f"{given} is for logs of one action an event, and this one has rankings: leave it out")
+        if eligible is not None:
+            check_eligible(schema, eligible, self.roles.action)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:
             raise LogError(
@@ -168,9 +179,10 @@ class Log(Offering):
 
     @property
     def constant_propensity(self) -> float | None:
-        """The propensity of every row, if no column holds them."""
+        """The propensity of every row, if no column holds them. None if it is 1 / the size of its eligible set."""
         constant = self.roles.constant
-        if self.roles.candidates is not None and constant == UNIFORM:  # it differs with the number of candidates
+        uniform = constant == UNIFORM  # over candidates, it differs with their number
+        if self.roles.uniform_over_sets or (self.roles.candidates is not None and uniform):
             return None
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
@@ -333,7 +345,7 @@ class Log(Offering):
 
     def _wider(self, labels: Sequence[Any]) -> Log:
         """Return the same log with more labels, unless its propensities depend on their number."""
-        if self.roles.constant == UNIFORM:
+        if self.roles.constant == UNIFORM and self.roles.eligible is None:
             raise LogError(
                 f"{parameter('propensity', UNIFORM)} is 1/{self.n_actions} in a log of {self.n_actions} actions, and a "
                 f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
@@ -467,7 +479,7 @@ class Log(Offering):
             require_column(self.source.schema, name, "policy or model")
         return Reader(
             roles=self.roles,
-            labels=self.labels if action and not self.has_candidates and not self.roles.ranking else (),
+            labels=self.labels if self._has_labels and (action or self.roles.uniform_over_sets) else (),
             n_features=self.n_features if context else 0,
             with_context=context,
             with_action=action and not self.roles.ranking,
@@ -498,7 +510,7 @@ class Log(Offering):
         return Loggers(roles.logger, self.loggers, roles.logger_propensities) if propensities else Loggers(roles.logger)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
-        named = [name for name in (self.roles.action, *self.roles.coded) if name is not None]
+        named = [name for name in (self.roles.action, self.roles.eligible, *self.roles.coded) if name is not None]
         text = [name for name in named if name not in (*self._filter_columns, *self.roles.lists)]
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
@@ -530,6 +542,8 @@ class Log(Offering):
             lines[-2] += f"; also {', '.join(roles.more_rewards)}"
         if roles.propensities:
             lines[-1] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
+        if roles.eligible is not None:
+            lines.append(f"  eligible    {roles.eligible}: the actions that an event could choose from")
         if roles.sample_rate is not None:
             lines.append(f"  sample rate {roles.sample_rate}")
         if roles.logger is not None:
@@ -564,10 +578,17 @@ class Log(Offering):
             return f"{len(roles.context)} feature{'s' * (len(roles.context) > 1)}: {', '.join(roles.context)}"
         return self.describe_context()
 
+    @property
+    def _has_labels(self) -> bool:
+        """Whether events have one action of a set that all share."""
+        return not self.has_candidates and not self.roles.ranking
+
     def _shown_propensity(self, known: bool) -> str:
         roles = self.roles
         if roles.constant == UNIFORM and self.has_candidates:
             return "1 / the number of candidates, in every row: uniform"
+        if roles.uniform_over_sets:
+            return "1 / the size of the eligible set: uniform"
         if roles.constant == UNIFORM:
             return f"1/{self.n_actions} in every row: uniform" if known else "uniform, in every row"
         if roles.constant is not None:
@@ -603,7 +624,12 @@ def _check_on_bad_row(on_bad_row: str) -> None:
         raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
 
 
-def _check_beside_candidates(actions: Any, propensities: Any) -> None:
+def _check_beside_candidates(actions: Any, propensities: Any, eligible: Any) -> None:
+    if eligible is not None:
+        raise LogError(
+            f"{parameter('eligible')} is a set of known actions for each event, {parameter('candidates')} one of "
+            "any items: leave out one of them"
+        )
     if actions is not None:
         raise LogError(
             f"{parameter('actions')} are labels for all events, and {parameter('candidates')} are a set for each: "

@@ -107,7 +107,7 @@ class ParquetSource:
     ) -> Iterator[RowGroup]:
         kinds = [self.schema.field(n).type for n in columns]
         size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
-        text = [n for n in text if n in columns and pa.types.is_string(self.schema.field(n).type)]
+        text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
         first_row = 0
         for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
             constants = {
@@ -119,7 +119,8 @@ class ParquetSource:
             if filter is not None:
                 pieces = fragment.split_by_row_group(filter=filter, schema=self.schema)
                 kept = {group.id for piece in pieces for group in piece.row_groups}
-            form = tuple(columns), constants, tuple(n for n in text if n not in constants)
+            stored = [self._stored_name(fragment.metadata, n) for n in text if n not in constants]
+            form = tuple(columns), constants, tuple(stored)
             for index, rows in groups:
                 if index in kept and rows:
                     where = fragment.path, self.filesystem, index, first_row, rows
@@ -127,15 +128,29 @@ class ParquetSource:
                 first_row += rows
 
     def ranges(self, column: str) -> dict[int, tuple[int, int]]:
-        """Return the range of a column of integers in each row group, by the group's first row, where it is known."""
+        """Return the range of a column of integers, or of lists of them, in each row group, by the group's first row.
+
+        Groups whose range is not known are left out.
+        """
         found, first_row = {}, 0
         for fragment in self.fragments if self._row_groups else []:
             for group in fragment.row_groups:
-                statistics = (group.statistics or {}).get(column) or {}
+                if is_list(self.schema.field(column).type):
+                    statistics = _statistics(group.metadata, self._stored_name(fragment.metadata, column))
+                else:
+                    statistics = (group.statistics or {}).get(column) or {}
                 if "min" in statistics and "max" in statistics:
                     found[first_row] = int(statistics["min"]), int(statistics["max"])
                 first_row += group.num_rows
         return found
+
+    def _stored_name(self, metadata: pq.FileMetaData, column: str) -> str:
+        """Return the name by which Parquet knows a column; for one of lists, that of its items: items.list.element."""
+        if not is_list(self.schema.field(column).type):
+            return column
+        stored = [metadata.schema.column(j) for j in range(metadata.num_columns)]
+        items = [c.path for c in stored if c.max_repetition_level and c.path.startswith(f"{column}.")]
+        return str(min(items, key=len))  # others would be of a column whose name goes on after the same dot
 
     def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
         """Return the range of a column from the row groups' statistics; None if a row group has none."""
@@ -159,6 +174,17 @@ def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tu
         if wanted.name not in constants and found != wanted.type:
             return wanted.name, wanted.type, found
     return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind.value_type if is_list(kind) else kind)
+
+
+def _statistics(group: pq.RowGroupMetaData, name: str) -> dict[str, Any]:
+    """Return the smallest and the largest value of a stored column in a row group, if they are known."""
+    columns = [group.column(j) for j in range(group.num_columns)]
+    found = next(c.statistics for c in columns if c.path_in_schema == name)
+    return {"min": found.min, "max": found.max} if found is not None and found.has_min_max else {}
 
 
 def _bytes(kind: pa.DataType) -> int:

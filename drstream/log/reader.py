@@ -22,6 +22,8 @@ from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch, Block, Context
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
+from drstream.log.eligible import Sets, bad_sets, judged, read_sets
+from drstream.log.eligible import problem as problem_with_set
 from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
@@ -29,6 +31,7 @@ from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
 from drstream.log.pairs import Pairs
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.ragged import Ragged
 from drstream.log.rankings import bad_rows as bad_rankings
 from drstream.log.rankings import problem as problem_with_ranking
 from drstream.log.rankings import read_rankings
@@ -94,6 +97,8 @@ class Reader:
             names.append(roles.action)
         if self.offers is not None:
             names.extend(self.offers.needed)
+        if self.with_sets and roles.eligible is not None:
+            names.append(roles.eligible)
         if self.with_context:
             names.extend(roles.context)
         return tuple(dict.fromkeys(names))
@@ -102,6 +107,11 @@ class Reader:
     def _width(self) -> int:
         """Number of features that contexts have in the log."""
         return self.n_features if self.pairs is None else self.pairs.context
+
+    @property
+    def with_sets(self) -> bool:
+        """Whether eligible sets are read: with actions, or as propensities."""
+        return self.roles.eligible is not None and (self.with_action or self.roles.uniform_over_sets)
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -257,6 +267,10 @@ class Reader:
                 elif self.constant is not None:
                     found[DIFFERENT] = differ(listed, index, np.full(batch.num_rows, self.constant))
                 yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
+        if self.with_sets and roles.eligible is not None:
+            logged = index if self.with_action else NO_ACTIONS
+            for reason, bad in bad_sets(batch.column(roles.eligible), self.labels, logged):
+                yield reason, roles.eligible, bad
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
@@ -318,7 +332,7 @@ class Reader:
         return found if self.pairs is None else self.pairs.logged(found)
 
     def _events(self, batch: pa.RecordBatch, where: Where) -> Events:
-        """Return action, reward and propensity, other rewards, the propensities of all actions, and candidates."""
+        """Return action, reward and propensity, other rewards, the propensities of all actions, and sets."""
         roles = self.roles
         reward = self._reward(batch, roles.reward, where)
         more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
@@ -334,11 +348,16 @@ class Reader:
                 propensity = 1 / np.diff(offered.starts)
         elif self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
+        lists = self._lists(batch, where) if self.with_sets else None
+        if lists is not None and roles.uniform_over_sets:
+            propensity = 1 / np.maximum(np.diff(lists.starts), 1)
         self._check(NO_ACTIONS if offered else action, reward, propensity, batch, where)
+        eligible = None if lists is None else self._sets(lists, action, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
-        return (action, reward, propensity), {"more_rewards": more, "propensities": listed, "candidates": offered}
+        sets = {"candidates": offered, "eligible": eligible}
+        return (action, reward, propensity), {"more_rewards": more, "propensities": listed, **sets}
 
     def _candidates(self, batch: pa.RecordBatch, offers: Offers, where: Where) -> tuple[Offered, NDArray[np.int32]]:
         """Return the candidates and the positions of the logged ones, or raise an error at the first bad row."""
@@ -374,6 +393,20 @@ class Reader:
             i = int(np.argmax(bad))
             raise LogError(f"sample rate must be in (0, 1]: got {rate[i]} at {where(i)}, column {name!r}. {REMEDY}")
         return 1 / rate
+
+    def _lists(self, batch: pa.RecordBatch, where: Where) -> Ragged:
+        assert self.roles.eligible is not None
+        return read_sets(self._whole(batch, self.roles.eligible, "eligible set", where), self.labels)
+
+    def _sets(self, lists: Ragged, action: NDArray[np.int32], batch: pa.RecordBatch, where: Where) -> Sets:
+        """Return the eligible sets, or raise an error at the first bad one."""
+        found, wrong = judged(lists, self.labels, action)
+        if wrong is None:
+            return found
+        name = self.roles.eligible
+        i, reason, value = problem_with_set(batch.column(name), wrong)
+        logged = f", where the action is {batch.column(self.roles.action)[i].as_py()!r}" if len(action) else ""
+        raise LogError(f"{reason}: got {value}{logged}, at {where(i)}, column {name!r}. {REMEDY}")
 
     @property
     def _logged(self) -> str | float | None:

@@ -61,6 +61,7 @@ class Roles:
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
     logger: str | None = None  # which policy logged a row, in a log of several
     logger_propensities: tuple[str, ...] = ()  # of the logged action, a column for each logger
+    eligible: str | None = None  # lists of the actions that an event could choose from
     candidates: Any = None  # `Candidates`: what each event could choose from; None if events share one set of actions
     candidate_columns: tuple[str, ...] = ()  # and the columns that hold it
     lists: tuple[str, ...] = ()  # the columns of action, rewards and propensity that hold lists, in a log of rankings
@@ -84,12 +85,17 @@ class Roles:
     def others(self) -> list[str]:
         """The columns of all roles but the context."""
         names = [self.action, *self.rewards, self.propensity, self.sample_rate, *self.propensities]
-        names += [self.logger, *self.logger_propensities, *self.candidate_columns]
+        names += [self.logger, *self.logger_propensities, self.eligible, *self.candidate_columns]
         return [name for name in names if name is not None]
 
     @property
     def rewards(self) -> tuple[str, ...]:
         return self.reward, *self.more_rewards
+
+    @property
+    def uniform_over_sets(self) -> bool:
+        """Whether the propensity of a row is 1 / the size of its eligible set."""
+        return self.constant == UNIFORM and self.eligible is not None
 
     def for_reward(self, name: str) -> Roles:
         """Return the roles with this one reward."""
@@ -111,6 +117,7 @@ def assign_roles(
     logger_propensities: tuple[str, ...] = (),
     candidates: tuple[str, ...] = (),
     positions: str | None = None,
+    eligible: str | None = None,
 ) -> Roles:
     """Find each role's column and check its type. `loggers.py` has checked those of loggers, `candidates.py` theirs."""
     of_all = _propensities(schema, propensities)
@@ -118,16 +125,19 @@ def assign_roles(
     named, hashed = separate(context)
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
-    more = *of_all, *([] if logger is None else [logger]), *logger_propensities, *candidates
+    if eligible is not None:
+        require_column(schema, eligible, "eligible")
+    alone = [name for name in (logger, eligible) if name is not None]
+    more = *of_all, *alone, *logger_propensities, *candidates
     roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
     roles = replace(roles, constant=constant)
     for name in more:
         if name in (*roles.context, roles.action, *roles.rewards):
-            what = "the logger" if name == logger else "one of the propensities"
+            what = {logger: "the logger", eligible: "the eligible sets"}.get(name, "one of the propensities")
             what = "about candidates" if name in candidates else what
             raise LogError(f"column {name!r} is {what}: it cannot have another role")
     categories = choose_categories(schema, roles.context, hashed, categorical)
-    roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
+    roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed, eligible=eligible)
     roles = replace(roles, logger=logger, logger_propensities=logger_propensities, candidate_columns=candidates)
     roles = _with_positions(roles, positions)
     if isinstance(reward, str | Find):

@@ -223,8 +223,13 @@ class StreamSource:
 
 
 def _without_views(data: Any) -> Any:
-    """Convert string views and binary views to plain columns, as some functions of Arrow do not take views."""
+    """Convert string views and binary views to plain columns, as some functions of Arrow do not take views.
+
+    Lists of string views become lists of strings.
+    """
     for i, column in enumerate(data.schema):
+        if pa.types.is_large_list(column.type) and pa.types.is_string_view(column.type.value_type):
+            data = data.set_column(i, column.name, data.column(i).cast(pa.large_list(pa.large_string())))
         if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
             plain = pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary()
             data = data.set_column(i, column.name, data.column(i).cast(plain))

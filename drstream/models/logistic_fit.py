@@ -380,7 +380,7 @@ def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block
     intercept[list(form.unlogged)] = NEVER
     p = np.empty((form.actions, len(block)))
     weights.fill(block, p)
-    softmax(p, intercept)
+    softmax(p, intercept, block.eligible_bits)
     return p
 
 

@@ -32,6 +32,7 @@ from drstream.shared import Shared
 from drstream.types import Floats
 
 NONE = np.empty(0)  # no predictions
+NEGLIGIBLE = 1e-300  # a probability that softmax gives to an action that was never logged
 
 
 class PropensityModel(Trained, FixedPolicy):
@@ -74,6 +75,9 @@ class Propensity(Regression, PropensityModel):
 
     It is fitted by streaming, as `Logistic` is. An action that was never logged has probability 0. The model is a
     policy, too. If you evaluate it, its value should be about the log's mean reward.
+
+    In a log with eligible sets, the probabilities of the eligible actions sum to 1, in the fit, too: it finds the
+    scores with which a softmax over each event's own set explains the logged actions best.
     """
 
     choice = True
@@ -124,14 +128,22 @@ class Propensity(Regression, PropensityModel):
         """Wrap a scikit-learn classifier with predict_proba. Options are those of SklearnPropensity."""
         return SklearnPropensity(classifier, **options)
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         self.require_fit()
         if self.pairs_ is not None:
             raise ModelError("Propensity: a model of candidates gives probabilities on a log only: evaluate it")
         check_width(X, self.n_features_)
-        out = Softmax(self.coef_, self.intercept_).probabilities(X)
-        out[:, self.intercept_ == NEVER] = 0
+        out = Softmax(self.coef_, self.intercept_).probabilities(X, eligible)
+        self._drop_unlogged(out.T)
         return out
+
+    def _drop_unlogged(self, pi: Floats) -> None:
+        """Set probabilities (K, n) of actions that were never logged to 0, unless no other action is eligible.
+
+        Softmax leaves 1e-304, which would give a weight of 1e304.
+        """
+        for k in np.flatnonzero(self.intercept_ == NEVER):
+            pi[k, pi[k] < NEGLIGIBLE] = 0
 
     @by_name
     def bind(self, log: Log, name: str) -> Self:
@@ -141,7 +153,7 @@ class Propensity(Regression, PropensityModel):
 
     def fill(self, block: Block, out: Floats) -> None:
         self.softmax.fill(block, out)
-        out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, which would give a weight of 1e304
+        self._drop_unlogged(out)
 
 
 class FittedChoice(Scored):
@@ -196,6 +208,7 @@ class SklearnPropensity(PropensityModel):
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=False)
         log.refuse_candidates("Propensity.from_sklearn", "Estimate propensities elsewhere, and name their column")
+        _refuse_sets(log)
         if self.columns:
             self._feed(log)
         reader = log.reader(context=self.uses_context, action=True, columns=self.columns)
@@ -223,6 +236,7 @@ class SklearnPropensity(PropensityModel):
         self.uses_context = uses_context(log, self.columns)
 
     def bind(self, log: Log, name: str) -> Self:
+        _refuse_sets(log)
         bound = super().bind(log, name)
         if self.columns:
             bound._feed(log)
@@ -239,6 +253,15 @@ class SklearnPropensity(PropensityModel):
     def fill(self, block: Block, out: Floats) -> None:
         who, X = "the propensity model", block.matrix if self.feed is None else self.feed.of(block)
         store(answer(self.probabilities, X, who, block), who, ModelError, block, out)
+
+
+def _refuse_sets(log: Log) -> None:
+    if log.roles.eligible is not None:
+        raise ModelError(
+            f"Propensity.from_sklearn: a classifier knows no eligible sets, and the log has some, in column "
+            f"{log.roles.eligible!r}: its probabilities among all actions, divided by their sum over a set, are not "
+            "those of a policy that chose from that set. Use drs.models.Propensity(), which is fitted over the sets"
+        )
 
 
 class Logger:
@@ -278,9 +301,10 @@ class Logger:
                 raise invalid_probabilities("the propensity model", one, block.where(first_bad))
         else:
             self.policy.fill(block, pi)
-            first_bad = first_improper(pi, np.zeros(len(pi)))
+            first_bad = first_improper(pi, block.eligible_bits, np.zeros(len(pi)))
             if first_bad >= 0:
-                raise invalid_probabilities("the propensity model", pi[:, first_bad], block.where(first_bad))
+                about = pi[:, first_bad], block.where(first_bad), block.eligible, first_bad
+                raise invalid_probabilities("the propensity model", *about)
             logged_probability(pi, block.action, out)
         out *= self.inflation
         np.maximum(out, self.floor, out=out)

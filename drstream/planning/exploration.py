@@ -1,7 +1,8 @@
 """How the variance of an estimate depends on the logging policy: one pass over a sample.
 
 An estimate's influence function is ψ = A + w B. A depends on the context alone, and w B is importance-weighted. If the
-logging policy had mixed in a share e of uniform exploration, μ' = (1 - e) μ + e / K, the variance would be
+logging policy had mixed in a share e of uniform exploration, μ' = (1 - e) μ + e / K, the variance would be (with
+eligible sets, K is the size of the set)
 
     E_μ'[(A + (π/μ') B)²] = E_μ[A² + 2 A w B] + E_μ[(w B)² μ/μ']
 
@@ -125,7 +126,8 @@ def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) 
     task = partial(_consume, plan, list(found), log.n_actions)
     for spread in execution.run(task, log, plan.reader.columns, workers):
         total.merge(spread)
-    return {(one.policy, one.estimator): explored(total, i, one.plain) for i, one in enumerate(found)}
+    known = log.roles.eligible is None or plan.reader.with_sets  # how many actions an event could choose from
+    return {(one.policy, one.estimator): explored(total, i, one.plain and known) for i, one in enumerate(found)}
 
 
 def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Spread:
@@ -138,7 +140,8 @@ def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Sp
             execution.raise_if_stopped()
             events = block_terms(plan.job, block, space, tally)
             p = np.asarray(events.propensity)[:, None]
-            ratio = p / ((1 - SHARES) * p + SHARES / actions)
+            choices = actions if block.eligible is None else block.eligible.sizes[:, None]
+            ratio = p / ((1 - SHARES) * p + SHARES / choices)
             spread.add(context @ events.terms + constants, weighted @ events.terms, ratio)
     return spread
 

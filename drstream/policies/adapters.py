@@ -30,6 +30,7 @@ from drstream.log.schema import is_label
 from drstream.parameters import is_regressor
 from drstream.policies.base import FixedPolicy, Function
 from drstream.policies.fixed import choices
+from drstream.policies.sets import wants_sets, with_sets
 from drstream.types import Floats
 
 
@@ -57,7 +58,8 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
     function  Takes a `pyarrow.RecordBatch` and returns the probabilities (n, K) of all actions, in the order of
               `log.labels`: an array, or anything that NumPy can convert. A frame, or a record batch, whose columns
               have the names of the labels may have them in any order. Or it returns the n labels of the actions that
-              it takes: integers or strings.
+              it takes: integers or strings. If it has a second parameter, `eligible`, it is given the eligible sets:
+              booleans (n, K).
     columns   Names of columns of the log. They have the types and the nulls that are stored.
 
     >>> import pyarrow.compute as pc
@@ -90,7 +92,9 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
 
     def fill(self, block: Block, out: Floats) -> None:
         who = f"policy {self.name!r}"
-        values = answer(self.function, record_batch(block, self.schema), who, block)
+        self._wants = self._wants or wants_sets(self.function)
+        function = with_sets(self.function, self._wants, block, len(out))
+        values = answer(function, record_batch(block, self.schema), who, block)
         labels = _labels(values, len(block))
         if labels is None:
             store(by_label(values, self.labels, who, PolicyError), who, PolicyError, block, out)
@@ -125,9 +129,12 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
     of these names, in its own order, with their types and nulls; for LightGBM and XGBoost, text becomes a category. If
     some of them are contexts of the log, rows with bad contexts are errors, or skipped, as for other policies. A
     classifier that was fitted on an array gets the contexts in the order of the log.
+
+    renormalise  Whether to divide the probabilities of eligible actions by their sum, in a log with eligible sets. A
+                 classifier knows no sets. Without this, it is an error if it gives other actions a probability.
     """
 
-    def __init__(self, classifier: Any) -> None:
+    def __init__(self, classifier: Any, renormalise: bool = False) -> None:
         name = type(classifier).__name__
         if is_regressor(classifier):
             raise PolicyError(
@@ -138,6 +145,7 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
         if not hasattr(classifier, "classes_"):
             raise PolicyError(f"{name} has no classes_: fit it before you make it a policy")
         self.classifier = classifier
+        self.renormalise = bool(renormalise)
         self.places = np.arange(len(classifier.classes_))
         self.feed: Feed | None = None
 
@@ -179,6 +187,16 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
         given = block.matrix if self.feed is None else self.feed.of(block)
         who = f"policy {self.name!r}"
         store(answer(self.probabilities, given, who, block), who, PolicyError, block, out)
+        mask = block.eligible_mask
+        if mask is not None and self.renormalise:
+            _renormalise(out, block, who)
+        elif mask is not None and (outside := np.where(mask.T, 0.0, out).sum(axis=0)).any():
+            i = int(np.argmax(outside != 0))
+            raise PolicyError(
+                f"{who}: the classifier gives actions that are not eligible the probability {outside[i]:.6g} at "
+                f"{block.where(i)}, as it knows no sets. If the others' probabilities shall be divided by their sum, "
+                "say so: from_sklearn(classifier, renormalise=True)"
+            )
 
     def probabilities(self, X: Any) -> Floats:
         out = np.zeros((len(X) if not hasattr(X, "shape") else X.shape[0], self.n_actions or len(self.places)))
@@ -188,6 +206,19 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
             chosen = np.searchsorted(self.classifier.classes_, self.classifier.predict(X))
             out[np.arange(len(out)), self.places[chosen]] = 1
         return out
+
+
+def _renormalise(pi: Floats, block: Block, who: str) -> None:
+    """Divide the probabilities (K, n) of eligible actions by their sum."""
+    block.hide(pi)
+    total = pi.sum(axis=0)
+    if not (total > 0).all():
+        i = int(np.argmin(total > 0))
+        raise PolicyError(
+            f"{who}: the classifier gives all eligible actions the probability 0 at {block.where(i)}, so their "
+            "probabilities cannot be divided by their sum"
+        )
+    pi /= total
 
 
 def check_count(estimator: Any, log: Log, who: str) -> None:

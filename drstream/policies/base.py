@@ -16,13 +16,15 @@ from drstream.kernels.policies import ARGMAX
 from drstream.log import Block, Log
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
+from drstream.policies.sets import wants_sets, with_sets
 from drstream.types import Floats
 
 
 class FixedPolicy:
     """A policy that does not change: ν(a|x).
 
-    A subclass defines `probabilities(X)`, which takes contexts (n, d) and returns (n, K). `evaluate` calls `bind` once
+    A subclass defines `probabilities(X)`, which takes contexts (n, d) and returns (n, K). If it has a second parameter,
+    `eligible`, it is given booleans (n, K): whether an event could choose an action. `evaluate` calls `bind` once
     before a pass, with the log, and then `fill` once for each block, with an array (K, n).
     """
 
@@ -35,9 +37,15 @@ class FixedPolicy:
     direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     command = "optimize"  # the command that learns such a policy, or its model
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
+    _wants: str | None = None  # whether `probabilities` takes eligible sets, once it was looked at
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
+
+    @property
+    def asked(self) -> Callable[..., Any]:
+        """The function of X that gives probabilities. If it takes `eligible`, too, it is given the eligible sets."""
+        return self.probabilities
 
     @property
     def known_labels(self) -> Sequence[Any] | None:
@@ -78,7 +86,9 @@ class FixedPolicy:
 
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- ν(a|x_i)."""
-        fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
+        self._wants = self._wants or wants_sets(self.asked)
+        function = with_sets(self.asked, self._wants, block, len(out))
+        fill_from(function, f"policy {self.name!r}", PolicyError, block, out)
 
     @property
     def steady(self) -> tuple[int, float] | None:
@@ -137,8 +147,12 @@ class Function(FixedPolicy):
     def fill_flat(self, block: Block, out: Floats) -> None:
         call_flat(self.function, block, f"policy {self.name!r}", PolicyError, out)
 
-    def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
-        return by_position(self.function(X), f"policy {self.name!r}", PolicyError)
+    def probabilities(self, X: NDArray[Any], *eligible: Any) -> NDArray[Any]:
+        return by_position(self.function(X, *eligible), f"policy {self.name!r}", PolicyError)
+
+    @property
+    def asked(self) -> Callable[..., Any]:
+        return self.function
 
 
 def as_policy(policy: Any, name: str) -> FixedPolicy:

@@ -23,11 +23,12 @@ from drstream.log.reader import describe_labels
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
 from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
 from drstream.policies.candidates import Even, Mixed, Scored, from_column, shared_weights
-from drstream.types import Floats
+from drstream.policies.sets import given_bits, given_mask, spread, spread_over
+from drstream.types import Floats, Ints
 
 
 class Uniform(FixedPolicy):
-    """Takes every action with the same probability.
+    """Takes every action with the same probability: in a log with eligible sets, every action of the set.
 
     >>> Uniform(n_actions=4).probabilities(np.zeros((1, 2)))
     array([[0.25, 0.25, 0.25, 0.25]])
@@ -42,34 +43,55 @@ class Uniform(FixedPolicy):
     def for_candidates(self, log: Log, name: str) -> FixedPolicy:
         return Even(name)
 
-    def probabilities(self, X: NDArray[Any]) -> Floats:
+    def probabilities(self, X: NDArray[Any], eligible: Any = None) -> Floats:
         if self.n_actions is None:
             raise PolicyError("Uniform() does not know how many actions there are: Uniform(n_actions=...)")
-        return np.full((X.shape[0], self.n_actions), 1 / self.n_actions)
+        mask = given_mask(eligible, X.shape[0], self.n_actions, "Uniform")
+        return spread_over(np.zeros((X.shape[0], self.n_actions)), 1.0, mask)
 
     @property
     def steady(self) -> tuple[int, float]:
         return 0, 1.0
 
     def fill(self, block: Block, out: Floats) -> None:
-        out[:] = 1 / len(out)
+        out[:] = 0.0
+        spread(out, 1.0, block)
 
     def logged(self, block: Block, mass: Floats | None = None) -> Floats:
         assert self.n_actions is not None
+        if block.eligible is not None:
+            if mass is not None:
+                block.eligible.add_even(mass)
+            return 1 / block.eligible.sizes
         if mass is not None:
             mass += len(block) / self.n_actions
         return np.full(len(block), 1 / self.n_actions)
 
 
 class Constant(FixedPolicy):
-    """Always takes the same action, given by its label."""
+    """Always takes the same action, given by its label.
+
+    otherwise  The policy for events whose eligible set lacks the action. Without it, such an event is an error. In a
+               log without eligible sets, it has nothing to do.
+    """
 
     uses_context = False
     direct = True
 
-    def __init__(self, action: Any) -> None:
+    def __init__(self, action: Any, otherwise: Any = None) -> None:
         self.action = action
         self.index = -1
+        self.otherwise = None if otherwise is None else as_policy(otherwise, "otherwise of Constant")
+        self._sets = False  # whether it is bound to a log with eligible sets
+        if self.otherwise is not None:
+            self._take_after(self.otherwise)
+
+    def _take_after(self, other: FixedPolicy) -> None:
+        self.uses_context, self.columns, self.learned_on = other.uses_context, other.columns, other.learned_on
+
+    @property
+    def known_labels(self) -> Sequence[Any] | None:
+        return None if self.otherwise is None else self.otherwise.known_labels
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
@@ -79,27 +101,69 @@ class Constant(FixedPolicy):
                 f"take one of them or, if it was never logged, pass all labels with {parameter('actions')}"
             )
         bound.index = log.labels.index(self.action)
+        bound._sets = log.roles.eligible is not None
+        if self.otherwise is not None:
+            bound.otherwise = self.otherwise.bind(log, name)
+            bound.direct = bound.otherwise.direct
+            bound._take_after(bound.otherwise)
+            if bound.otherwise.only_logged:
+                raise PolicyError(
+                    f"policy {name!r}: what Constant does otherwise must know the probabilities of all actions, and it "
+                    "gives that of the logged action only: give a column of lists"
+                )
         return bound
 
-    def probabilities(self, X: NDArray[Any]) -> Floats:
+    def probabilities(self, X: NDArray[Any], eligible: Any = None) -> Floats:
         if self.n_actions is None:
             raise PolicyError("Constant() knows its action's index only together with a log")
         out = np.zeros((X.shape[0], self.n_actions))
         out[:, self.index] = 1
+        mask = given_mask(eligible, X.shape[0], self.n_actions, "Constant")
+        if mask is not None and not mask[:, self.index].all():
+            without = np.flatnonzero(~mask[:, self.index])
+            if self.otherwise is None:
+                raise self._lacking(f"event {without[0]}")
+            out[without] = self.otherwise.probabilities(X[without], mask[without])  # type: ignore[call-arg]
         return out
 
     @property
-    def steady(self) -> tuple[int, float]:
-        return self.index, 0.0
+    def steady(self) -> tuple[int, float] | None:
+        return None if self._sets else (self.index, 0.0)
 
     def fill(self, block: Block, out: Floats) -> None:
         out[:] = 0
         out[self.index] = 1
+        without = self._without(block)
+        if len(without):
+            assert self.otherwise is not None
+            part = np.empty((len(out), len(without)))
+            self.otherwise.fill(block.take(without), part)
+            out[:, without] = part
 
     def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+        out = (block.action == self.index).astype(np.float64)
+        without = self._without(block)
+        if len(without):
+            assert self.otherwise is not None
+            out[without] = self.otherwise.logged(block.take(without), mass)
         if mass is not None:
-            mass[self.index] += len(block)
-        return (block.action == self.index).astype(np.float64)
+            mass[self.index] += len(block) - len(without)
+        return out
+
+    def _without(self, block: Block) -> Ints:
+        """The events whose eligible sets lack the action."""
+        if block.eligible is None:
+            return np.empty(0, np.int64)
+        found = np.flatnonzero(~block.eligible.has(np.full(len(block), self.index, np.int32)))
+        if len(found) and self.otherwise is None:
+            raise self._lacking(f"{block.where(int(found[0]))}: it could choose from {block.eligible.shown(found[0])}")
+        return found
+
+    def _lacking(self, where: str) -> PolicyError:
+        return PolicyError(
+            f"policy {self.name!r} always takes action {self.action!r}, which is not in the eligible set of {where}. "
+            "Say what it does there, e.g. drs.policies.Constant(action, otherwise=drs.policies.Uniform())"
+        )
 
 
 class _Scored(FixedPolicy):
@@ -154,22 +218,22 @@ class _Scored(FixedPolicy):
         bound.products = Weights(self.weights)
         return bound
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         self._refuse_vector(self.name)
         out = np.ascontiguousarray(Weights(self.weights).of(X).T)
-        self._normalise(out)
+        self._normalise(out, given_bits(eligible, X.shape[0], len(out), type(self).__name__))
         return out.T
 
     def fill(self, block: Block, out: Floats) -> None:
         self.products.fill(block, out)
-        self._normalise(out)
+        self._normalise(out, block.eligible_bits)
 
     @property
     def rule(self) -> Rule | None:
         known = not older(type(self), "kind", "_normalise")
         return Rule(self.kind, self.weights, self.intercept) if known else None
 
-    def _normalise(self, scores: Floats) -> None:
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
         raise NotImplementedError
 
 
@@ -192,8 +256,8 @@ class Linear(_Scored):
     def __init__(self, weights: Any, intercept: Any = None, *, interactions: Any = None) -> None:
         super().__init__(weights, intercept, interactions)
 
-    def _normalise(self, scores: Floats) -> None:
-        argmax(scores, self.intercept)
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
+        argmax(scores, self.intercept, bits)
 
 
 class Softmax(_Scored):
@@ -219,12 +283,15 @@ class Softmax(_Scored):
 
     kind = SOFTMAX
 
-    def _normalise(self, scores: Floats) -> None:
-        softmax(scores, self.intercept)
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
+        softmax(scores, self.intercept, bits)
 
 
 class Epsilon(FixedPolicy):
-    """Takes a uniformly random action with probability epsilon, and otherwise follows the base policy."""
+    """Takes a uniformly random action with probability epsilon, and otherwise follows the base policy.
+
+    In a log with eligible sets, random actions are those of the set.
+    """
 
     def __init__(self, base: Any, epsilon: float) -> None:
         if not 0 <= epsilon <= 1:
@@ -250,14 +317,14 @@ class Epsilon(FixedPolicy):
         bound.uses_context, bound.columns = bound.base.uses_context, bound.base.columns
         return bound
 
-    def probabilities(self, X: NDArray[Any]) -> Floats:
-        base = np.asarray(self.base.probabilities(X), dtype=np.float64)
-        return (1 - self.epsilon) * base + self.epsilon / base.shape[1]
+    def probabilities(self, X: NDArray[Any], eligible: Any = None) -> Floats:
+        given = () if eligible is None else (eligible,)
+        base = np.asarray(self.base.probabilities(X, *given), dtype=np.float64)
+        return spread_over(base, self.epsilon, given_mask(eligible, len(base), base.shape[1], "Epsilon"))
 
     def fill(self, block: Block, out: Floats) -> None:
         self.base.fill(block, out)
-        out *= 1 - self.epsilon
-        out += self.epsilon / len(out)
+        spread(out, self.epsilon, block)
 
     @property
     def rule(self) -> Rule | None:
@@ -269,8 +336,19 @@ class Epsilon(FixedPolicy):
         of_base = None if mass is None else np.zeros_like(mass)
         found = self.base.logged(block, of_base)
         if mass is not None and of_base is not None:
-            mass += (1 - self.epsilon) * of_base + self.epsilon * len(block) / self.n_actions
+            mass += (1 - self.epsilon) * of_base + self._random_mass(block)
+        if block.eligible is not None:
+            return (1 - self.epsilon) * found + self.epsilon / block.eligible.sizes
         return (1 - self.epsilon) * found + self.epsilon / self.n_actions
+
+    def _random_mass(self, block: Block) -> Any:
+        """The sums of the probabilities of random actions, by action."""
+        assert self.n_actions is not None
+        if block.eligible is None:
+            return self.epsilon * len(block) / self.n_actions
+        even = np.zeros(self.n_actions)
+        block.eligible.add_even(even)
+        return self.epsilon * even
 
 
 class Column(FixedPolicy):
@@ -340,7 +418,14 @@ class Column(FixedPolicy):
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
     def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:
-        return choices(column, self.labels, f"policy {self.name!r}: column {self.column!r} holds", block)
+        choice = choices(column, self.labels, f"policy {self.name!r}: column {self.column!r} holds", block)
+        if block.eligible is not None and not (inside := block.eligible.has(choice)).all():
+            i = int(np.argmin(inside))
+            raise PolicyError(
+                f"policy {self.name!r}: column {self.column!r} holds {column[i].as_py()!r} at {block.where(i)}, which "
+                f"is not eligible there: the event could choose from {block.eligible.shown(i)}"
+            )
+        return choice
 
     def logged(self, block: Block, mass: Floats | None = None) -> Floats:
         column = self._whole(block)

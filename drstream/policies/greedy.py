@@ -17,6 +17,7 @@ from drstream.log.rows import Origin
 from drstream.parameters import check_estimator, number
 from drstream.policies.base import FixedPolicy
 from drstream.policies.candidates import Best, Mixed
+from drstream.policies.sets import given_bits, given_mask, spread, spread_over
 from drstream.storage import save
 from drstream.types import Floats
 
@@ -25,7 +26,8 @@ class Greedy(FixedPolicy):
     """Takes the action with the largest predicted reward, the first one in a tie, or a random one.
 
     model    A fitted reward model: one of `drs.models`, or any object with predict(X) -> (n, K).
-    epsilon  Probability of a uniformly random action. All K actions share it.
+    epsilon  Probability of a uniformly random action. All actions share it; in a log with eligible sets, those of the
+             set.
 
     If the policy is evaluated on events that the model was fitted on, there is a warning.
 
@@ -73,25 +75,23 @@ class Greedy(FixedPolicy):
             bound.uses_context, bound.columns = bound.model.uses_context, bound.model.columns
         return bound
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         scores = np.array(as_matrix(self.model.predict(X)).T, dtype=np.float64, order="C")
-        self._choose(scores)
-        return scores.T
+        actions, rows = scores.shape
+        mask = given_mask(eligible, rows, actions, "Greedy")
+        argmax(scores, np.zeros(actions), given_bits(eligible, rows, actions, "Greedy"))
+        return spread_over(scores.T, self.epsilon, mask) if self.epsilon else scores.T
 
     def fill(self, block: Block, out: Floats) -> None:
         if hasattr(self.model, "fill"):
             self.model.fill(block, out)
         else:
             fill_from(self.model.predict, f"the reward model of policy {self.name!r}", ModelError, block, out)
+        block.hide(out)  # predictions for other actions may be NaN
         check_predictions(out, block)
-        self._choose(out)
-
-    def _choose(self, scores: Floats) -> None:
-        """Turn predictions (K, n) into probabilities, in place."""
-        argmax(scores, np.zeros(len(scores)))
+        argmax(out, np.zeros(len(out)), block.eligible_bits)
         if self.epsilon:
-            scores *= 1 - self.epsilon
-            scores += self.epsilon / len(scores)
+            spread(out, self.epsilon, block)
 
     @property
     def rule(self) -> Rule | None:
