@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from drstream.errors import PolicyError
+from drstream.errors import PolicyError, parameter
 from drstream.inheritance import older
 from drstream.kernels._jit import policy_function
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
+from drstream.log import Log
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
 
@@ -47,6 +48,7 @@ class Compiled:
     uses_context = True
     unit_rewards = False  # whether it assumes rewards in [0, 1]; if they are not, the result has a note
     loop: Any = None  # kernel that replays this policy faster than with a call for each event, for dense contexts
+    on_candidates: Any = None  # class of what the policy is on a log of candidates, made from the policy
     word = ""  # name on the command line; by default the class name in lower case, e.g. epsilon-greedy
 
     def __repr__(self) -> str:
@@ -86,12 +88,31 @@ class Compiled:
                 "or a policy in Python, which is given contexts as a csr_array"
             )
         forms = SPARSE if sparse else DENSE
-        return [_compile(getattr(kind, f), signature, wanted, f"{who}.{f}", checked) for f, signature, wanted in forms]
+        return [compile_function(getattr(kind, f), signature, wanted, f"{who}.{f}", checked) for f, signature, wanted in forms]
 
     def own_loop(self) -> Any:
         """Return `loop`, unless a subclass has functions of its own that it does not know."""
         others = (*(function for function, *_ in DENSE), "initial_state")
         return None if older(type(self), "loop", *others) else type(self).loop
+
+    def bind_to(self, log: Log, name: str) -> Compiled:
+        """Return what the policy is on this log."""
+        kind = type(self)
+        if not log.has_candidates:
+            if getattr(self, "interactions", False):
+                raise PolicyError(
+                    f"policy {name!r}: {kind.__name__}(interactions=True) learns from products of features of contexts "
+                    f"and candidates, and this log has no {parameter('candidates')}: leave it out"
+                )
+            return self
+        if kind.on_candidates is None or older(kind, "on_candidates", *(f for f, *_ in DENSE), "initial_state"):
+            raise PolicyError(
+                f"policy {name!r}, a {kind.__name__}, learns about actions that all events share, and this log has "
+                f"{parameter('candidates')}, a set for each event: use EpsilonGreedy, Boltzmann, SquareCB or LinUCB, "
+                "which learn from features of candidates, or write a CompiledShared"
+            )
+        found: Compiled = kind.on_candidates(self)
+        return found.bind_to(log, name)
 
     def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
         state = self.initial_state(n_actions, n_features)
@@ -103,7 +124,8 @@ class Compiled:
         return np.ascontiguousarray(state)
 
 
-def _compile(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:
+def compile_function(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:
+    """Compile a function of a compiled policy for the signature by which kernels call it."""
     found = tuple(inspect.signature(getattr(function, "py_func", function)).parameters)
     if len(found) != len(signature.args):
         raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({wanted})")
