@@ -14,9 +14,8 @@ from drstream.buffers import read_only
 from drstream.errors import ModelError
 from drstream.kernels import ragged
 from drstream.kernels.replay_ragged import RaggedEvents
-from drstream.log import Block
-from drstream.log.batch import Batch
-from drstream.models.base import RewardModel
+from drstream.log import Batch, Block
+from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.replaying.chunks import Chunk, Preparation, Spaces
@@ -64,15 +63,8 @@ class OfferedPreparation(Preparation):
         return rows * self.event_bytes + FLAT_BYTES
 
     def blocks(self, batch: Batch, rows: int) -> Iterator[Block]:
-        """Yield blocks with a bound on their candidates: in all, or in their only event."""
-        assert batch.candidates is not None
-        starts, first = batch.candidates.starts, 0
-        most = FLAT_BYTES // self.candidate_bytes
-        while first < len(batch):
-            last = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
-            last = min(max(last, first + 1), first + rows, len(batch))
-            yield Block(batch, first, last)
-            first = last
+        """Yield blocks with a bound on their candidates, too."""
+        return batch.blocks(rows, FLAT_BYTES // self.candidate_bytes)
 
     def chunk(self, block: Block, spaces: Spaces) -> OfferedChunk:
         rows, action, reward = block.rows, block.action, block.reward
@@ -107,6 +99,7 @@ class OfferedPreparation(Preparation):
         """r̂ of all candidates, flat, within the clamp. The calibration learns of the logged ones."""
         starts = block.candidates.starts
         out = spaces.take((int(starts[-1]),), np.float64)
+        assert isinstance(model, CandidateModel)
         model.fill_flat(block, out)
         low, high = (-np.inf, np.inf) if self.models.clamp is None else self.models.clamp
         logged, clipped = np.empty(len(block)), np.zeros(1, np.int64)
