@@ -11,7 +11,7 @@ from drstream.errors import PolicyError, parameter
 from drstream.kernels import learners, shared
 from drstream.kernels.replay_ragged import SHARED_PROBABILITIES, SHARED_UPDATE
 from drstream.log import Log
-from drstream.policies.online import Compiled, compile_function
+from drstream.policies.online import AnyCompiled, compile_function
 from drstream.types import Floats
 
 FORMS = (
@@ -20,7 +20,7 @@ FORMS = (
 )
 
 
-class CompiledShared(Compiled):
+class CompiledShared(AnyCompiled):
     """An online policy on a log of candidates whose functions Numba compiles.
 
     A subclass defines `initial_state(n_context, n_item_features)`, which returns an array of float64, and two static
@@ -35,11 +35,11 @@ class CompiledShared(Compiled):
     once. If they are defined in a file, the compiled code is kept on disk.
     """
 
-    def initial_state(self, n_context: int, n_item_features: int) -> Floats:  # type: ignore[override]
+    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_context, n_item_features)")
 
     @staticmethod
-    def probabilities(state: Any, x: Any, Z: Any, out: Any) -> None:  # type: ignore[override]
+    def probabilities(state: Any, x: Any, Z: Any, out: Any) -> None:
         raise NotImplementedError
 
     @staticmethod
@@ -47,7 +47,6 @@ class CompiledShared(Compiled):
         raise NotImplementedError
 
     def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
-        """Compile and return both functions. With `checked`, they check array bounds."""
         kind = type(self)
         who = f"policy {name!r}: {kind.__name__}"
         for function, *_ in FORMS:
@@ -58,21 +57,26 @@ class CompiledShared(Compiled):
             for f, signature, wanted in FORMS
         ]
 
-    def bind_to(self, log: Log, name: str) -> CompiledShared:
+    def bind_to(self, log: Log, name: str) -> AnyCompiled:
         if not log.has_candidates:
             raise PolicyError(
-                f"policy {name!r}, a {type(self).__name__}, scores candidates by their features, and this log has no "
+                f"policy {name!r}: {type(self).__name__} scores candidates by their features, and this log has no "
                 f"{parameter('candidates')}: use a policy that knows the actions"
             )
         self._check(log, name)
         return self
 
+    @property
+    def _kind(self) -> str:
+        """The name of the policy's class, as a user knows it."""
+        return type(self).__name__
+
     def _check(self, log: Log, name: str) -> None:
-        who = f"policy {name!r}, a {type(self).__name__},"
+        who = f"policy {name!r}: {self._kind}"
         if not log.candidate_features:
             raise PolicyError(
-                f"{who} learns from features of candidates, and those of this log have none: name them, "
-                f"{parameter('candidates')}=drs.Candidates(..., features=...)"
+                f"{who} learns from features of candidates, and those of this log have none: name them with "
+                f"{parameter('candidates')}"
             )
         if log.is_sparse and self.uses_context:
             raise PolicyError(
@@ -90,6 +94,10 @@ class SharedForm(CompiledShared):
     def __init__(self, policy: Any) -> None:
         self.policy = policy
         self.unit_rewards = policy.unit_rewards
+
+    @property
+    def _kind(self) -> str:
+        return type(self.policy).__name__
 
     def features(self, n_context: int, n_item_features: int) -> int:
         """Number of weights."""
@@ -111,7 +119,7 @@ class SharedLinear(SharedForm):
     probabilities = staticmethod(shared.shared_linear)
     update = staticmethod(shared.shared_descend)
 
-    def initial_state(self, n_context: int, n_item_features: int) -> Floats:  # type: ignore[override]
+    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
         return self._state(self.features(n_context, n_item_features), n_item_features)
 
 
@@ -121,7 +129,7 @@ class SharedLinUCB(SharedForm):
     probabilities = staticmethod(shared.shared_lin_ucb)
     update = staticmethod(shared.shared_lin_ucb_update)
 
-    def initial_state(self, n_context: int, n_item_features: int) -> Floats:  # type: ignore[override]
+    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
         size = self.features(n_context, n_item_features)
         space = max(n_item_features + (n_item_features + 1) ** 2, size)
         state = self._state(size, size * size + space)

@@ -24,7 +24,7 @@ from drstream.kernels import replay as kernels
 from drstream.kernels.linear import LinearLearner
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
-from drstream.policies.online import Compiled, Fixed
+from drstream.policies.online import AnyCompiled, Fixed
 from drstream.replaying.chunks import Chunk, Preparation, by_event
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
@@ -386,4 +386,4 @@ def _make_tracker(options: LaneOptions) -> Exact | Sketch | Mass:
 
 def kind_of_lane(policy: Any) -> type[Lane]:
     """Return the lane that simulates a policy."""
-    return CompiledLane if isinstance(policy, Compiled) else FixedLane if isinstance(policy, Fixed) else PythonLane
+    return CompiledLane if isinstance(policy, AnyCompiled) else FixedLane if isinstance(policy, Fixed) else PythonLane

@@ -1,4 +1,4 @@
-"""Prepares events that have candidates of their own: flat predictions and probabilities, and where each event's begin."""
+"""Prepares events with candidates of their own: flat predictions and probabilities, and where each event's begin."""
 
 from __future__ import annotations
 
@@ -89,13 +89,9 @@ class OfferedPreparation(Preparation):
             calibration.least_propensity = float(propensity.min())
         fixed = {name: _probabilities(policy, block) for name, policy in self.fixed.items()}
         columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions
-        return OfferedChunk(
-            block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features)
-        )
+        return OfferedChunk(block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features))
 
-    def _predict_flat(
-        self, model: RewardModel, block: Block, spaces: Spaces, calibration: Calibration
-    ) -> Floats:
+    def _predict_flat(self, model: RewardModel, block: Block, spaces: Spaces, calibration: Calibration) -> Floats:
         """r̂ of all candidates, flat, within the clamp. The calibration learns of the logged ones."""
         starts = block.candidates.starts
         out = spaces.take((int(starts[-1]),), np.float64)

@@ -13,7 +13,7 @@ from drstream.errors import PolicyError
 from drstream.kernels import replay as kernels
 from drstream.kernels.replay_ragged import RaggedEvents, SharedLearner, learn_ragged, replay_given_ragged
 from drstream.log.ragged import Ragged
-from drstream.policies.online import Compiled, Fixed
+from drstream.policies.online import AnyCompiled, Fixed
 from drstream.replaying.chunks import Chunk
 from drstream.replaying.lanes import CompiledLane, FixedLane, Lane, PythonLane
 from drstream.replaying.offered import OfferedChunk, OfferedPreparation
@@ -48,9 +48,11 @@ class OfferedCompiledLane(CompiledLane):
         assert isinstance(chunk, OfferedChunk)
         if (most := chunk.most) > len(self.learner.pi):
             self.learner = self.learner._replace(z=np.empty((most, chunk.features.shape[1])), pi=np.empty(most))
-        contexts: Any = chunk.contexts if self.policy.uses_context else chunk.contexts[:, :0]
-        contexts = read_only(np.ascontiguousarray(contexts))
-        return int(learn_ragged(events, contexts, chunk.features, lane, self.learner, *self.functions, first, last))
+        assert isinstance(chunk.contexts, np.ndarray)
+        contexts = chunk.contexts if self.policy.uses_context else read_only(np.empty((len(chunk.rows), 0)))
+        probabilities, update = self.functions
+        given = events, contexts, chunk.features, lane, self.learner
+        return int(learn_ragged(*given, probabilities, update, first, last))
 
     def _refuse(self, pi: Any, event: int, chunk: Chunk) -> None:
         assert isinstance(chunk, OfferedChunk)
@@ -107,6 +109,6 @@ class OfferedPythonLane(PythonLane):
 
 def kind_of_lane(policy: Any) -> type[Lane]:
     """Return the lane that simulates a policy on a log of candidates."""
-    if isinstance(policy, Compiled):
+    if isinstance(policy, AnyCompiled):
         return OfferedCompiledLane
     return OfferedFixedLane if isinstance(policy, Fixed) else OfferedPythonLane

@@ -19,10 +19,10 @@ from drstream.log.parquet import ParquetSource
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
-from drstream.policies.online import Compiled, Fixed, as_online
-from drstream.replaying.chunks import Chunk, Preparation, Spaces
+from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_candidates
 from drstream.replaying import lanes as plain
 from drstream.replaying import offered_lanes
+from drstream.replaying.chunks import Chunk, Preparation, Spaces
 from drstream.replaying.lanes import Lane
 from drstream.replaying.offered import OfferedPreparation
 from drstream.replaying.options import LaneOptions, ReplayOptions
@@ -54,7 +54,7 @@ class Plan:
         several = len(self.lane_options) > 1 or self.shards > 1
         for options in self.lane_options:
             policy = self.policies[options.policy]
-            if several and not isinstance(policy, Compiled | Fixed):
+            if several and not isinstance(policy, AnyCompiled | Fixed):
                 policy = _copy_of(policy, options.policy)
             most = options.most_replicates
             if most is not None:  # divided among the shards
@@ -125,9 +125,9 @@ def make_plan(
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
     log = log.with_actions_of(*inputs.users, *fixed, *policies.values())
     bound = {name: _bind(policy, name, log) for name, policy in policies.items()}
-    compiled = [p for p in bound.values() if isinstance(p, Compiled)]
+    compiled = [p for p in bound.values() if isinstance(p, AnyCompiled)]
     for_compiled = any(p.uses_context for p in compiled)
-    for_python = any(not isinstance(p, Compiled | Fixed) for p in bound.values())
+    for_python = any(not isinstance(p, AnyCompiled | Fixed) for p in bound.values())
     models = bind_models(log, inputs, workers)
     users: list[Any] = [*(p.policy for p in bound.values() if isinstance(p, Fixed)), models]
     features = bool(compiled) or for_python or any(u.uses_candidates for u in users)
@@ -180,13 +180,14 @@ def _bind(policy: Any, name: str, log: Log) -> Any:
                 f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
             )
         return bound
-    if isinstance(policy, Compiled):
+    if isinstance(policy, AnyCompiled):
         if policy.uses_context:
             log.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
         return policy.bind_to(log, name)
-    if hasattr(policy, "bind"):
-        return policy.bind(log) or policy
-    return policy
+    bound = policy.bind(log) or policy if hasattr(policy, "bind") else policy
+    if log.has_candidates:
+        check_for_candidates(bound, name)
+    return bound
 
 
 def _copy_of(policy: Any, name: str) -> Any:

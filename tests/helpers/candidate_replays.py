@@ -1,5 +1,6 @@
-"""Policies that learn on candidates, naively: one model on pairs [x, z], written out, and the logs they are tested on."""
+"""Policies that learn on candidates, naively: one model on pairs [x, z]; and the logs that they are tested on."""
 
+import itertools
 import math
 
 import numpy as np
@@ -42,7 +43,7 @@ class Shared:
         return many.choose([])
 
     def probabilities(self, X, Z, starts):
-        sets = [Z[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        sets = [Z[a:b] for a, b in itertools.pairwise(starts)]
         return np.concatenate([self.choose(x, z) for x, z in zip(X, sets, strict=True)])
 
     def update(self, x, z, reward):
