@@ -102,9 +102,7 @@ def test_interactions_are_true_or_false():
 
 def test_learners_need_features_of_candidates_and_dense_contexts():
     bare = drs.Log(TABLE, context=[], candidates=drs.Candidates("items", action_is="position"))
-    with pytest.raises(
-        drs.PolicyError, match="SquareCB learns from features of candidates, and those of this"
-    ):
+    with pytest.raises(drs.PolicyError, match="SquareCB learns from features of candidates, and those of this"):
         drs.replay(bare, P.SquareCB(), 5)
     assert drs.replay(bare, P.Uniform(), 5, q=0.1).complete
 
