@@ -13,11 +13,13 @@ import numpy as np
 from drstream.buffers import PIECE
 from drstream.errors import ModelError, parameter, phrase, warn_user
 from drstream.execution import Workers
+from drstream.kernels import ragged
 from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.models.base import CandidateModel, RewardModel, as_model
 from drstream.models.calibration import Calibration
+from drstream.models.candidates import FoldedModel
 from drstream.models.crossfit import (
     FORWARD,
     CrossFitted,
@@ -93,6 +95,7 @@ class BoundModels:
     folds: Folds | Blocks | None
     clamp: tuple[float, float] | None
     second: RewardModel | None = None
+    by_fold: tuple[bool, bool] = (False, False)  # whether the reward model and the propensity model are cross-fitted
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,7 +130,7 @@ class BoundModels:
     @property
     def blind_second(self) -> bool:
         """Whether some events that are used come before the first fit of the second reward model. There it is 0."""
-        if not isinstance(self.second, CrossFitted) or not isinstance(self.folds, Blocks):
+        if not isinstance(self.second, CrossFitted | FoldedModel) or not isinstance(self.folds, Blocks):
             return False
         return int(self.folds.starts[self.second.first]) > self.start
 
@@ -142,6 +145,24 @@ class BoundModels:
             calibration.predictions += rhat.size
             assert rhat.flags.c_contiguous  # else reshape would copy, and nothing would be clipped
             calibration.clamped += int(clamp(rhat.reshape(-1), low, high))
+
+    def predict_flat(
+        self, model: RewardModel, block: Block, rhat: Floats, logged: Floats, calibration: Calibration | None = None
+    ) -> None:
+        """Fill in the predictions for all candidates of a block, within the clamp, and those for the logged ones."""
+        assert isinstance(model, CandidateModel)
+        model.fill_flat(block, rhat)
+        starts = block.candidates.starts
+        low, high = (-np.inf, np.inf) if self.clamp is None else self.clamp
+        clipped = np.zeros(1, np.int64)
+        bad = int(ragged.predict(starts, low, high, block.action, rhat, logged, clipped))
+        if bad >= 0:
+            event = int(np.searchsorted(starts, bad, side="right")) - 1
+            which = block.candidates.shown(event, bad - int(starts[event]))
+            raise ModelError(f"the reward model predicts {rhat[bad]} for {which} at {block.where(event)}")
+        if self.clamp is not None and calibration is not None:
+            calibration.predictions += len(rhat)
+            calibration.clamped += int(clipped[0])
 
     def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
         """Return propensities of logged actions: from the log, or computed into `out`. `pi` is space for (K, n)."""
@@ -163,13 +184,12 @@ class BoundModels:
 
     def summary(self, calibration: Calibration) -> ModelSummary:
         """Return what a result reports about these models."""
-        logger = None if self.logger is None else self.logger.policy
         return ModelSummary(
             crossfit=FORWARD if isinstance(self.folds, Blocks) else None if self.folds is None else self.folds.count,
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
             unpredicted=calibration.unpredicted,
             blind_second=self.blind_second,
-            crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
+            crossfitted=self.by_fold,
             estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
             r2=math.nan if self.model is None else calibration.r2,
@@ -201,7 +221,8 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
     clamp = _clamp(inputs.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
     of_rewards = [None if user is None else user.bind_to(log) for user in (model, second)]
-    return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1])
+    by_fold = isinstance(model, CrossFitted), isinstance(policy, CrossFittedPolicy)
+    return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1], by_fold)
 
 
 def others_of(policies: Sequence[FixedPolicy], models: BoundModels) -> dict[str, dict[str, int]]:

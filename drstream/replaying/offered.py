@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 
 from drstream import sampling
 from drstream.buffers import read_only
-from drstream.errors import ModelError
-from drstream.kernels import ragged
 from drstream.kernels.replay_ragged import RaggedEvents
 from drstream.log import Batch, Block
-from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.replaying.chunks import Chunk, Preparation, Spaces
@@ -83,32 +80,16 @@ class OfferedPreparation(Preparation):
         calibration = Calibration(self.typical_reward)
         predictions = NOTHING
         if self.models.model is not None:
-            predictions = self._predict_flat(self.models.model, block, spaces, calibration)
+            rhat, logged = spaces.take((offered.count,), np.float64), np.empty(len(block))
+            self.models.predict_flat(self.models.model, block, rhat, logged, calibration)
+            calibration.add(logged, reward, self.models.unpredicted(block))
+            predictions = read_only(rhat)
         propensity = self.models.propensities_of_many(block, 0)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: _probabilities(policy, block) for name, policy in self.fixed.items()}
         columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions
         return OfferedChunk(block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features))
-
-    def _predict_flat(self, model: RewardModel, block: Block, spaces: Spaces, calibration: Calibration) -> Floats:
-        """r̂ of all candidates, flat, within the clamp. The calibration learns of the logged ones."""
-        starts = block.candidates.starts
-        out = spaces.take((int(starts[-1]),), np.float64)
-        assert isinstance(model, CandidateModel)
-        model.fill_flat(block, out)
-        low, high = (-np.inf, np.inf) if self.models.clamp is None else self.models.clamp
-        logged, clipped = np.empty(len(block)), np.zeros(1, np.int64)
-        bad = int(ragged.predict(starts, low, high, block.action, out, logged, clipped))
-        if bad >= 0:
-            i = int(np.searchsorted(starts, bad, side="right")) - 1
-            who = block.candidates.shown(i, bad - int(starts[i]))
-            raise ModelError(f"the reward model predicts {out[bad]} for {who} at {block.where(i)}")
-        if self.models.clamp is not None:
-            calibration.predictions += len(out)
-            calibration.clamped += int(clipped[0])
-        calibration.add(logged, block.reward, self.models.unpredicted(block))
-        return read_only(out)
 
 
 def _probabilities(policy: FixedPolicy, block: Block) -> Floats:

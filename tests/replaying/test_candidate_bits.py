@@ -120,6 +120,7 @@ def test_constant_multipliers_models_by_fold_clamps_and_propensities_of_a_policy
     model = drs.models.Ridge()
     by_fold = drs.replay(log, POLICIES["greedy"], HORIZON, model, crossfit=3, q=0.05)
     assert math.isfinite(by_fold.models.r2)
+    assert "cross-fitted" in str(by_fold)
     same = drs.replay(log, POLICIES["greedy"], HORIZON, model, crossfit=3, q=0.05, clamp=(0.0, 0.47))
     assert 0 < same.models.clamped < 1
     assert same.value != by_fold.value
