@@ -45,6 +45,7 @@ class OfferedPreparation(Preparation):
     """Makes chunks of events with candidates."""
 
     item_features: int  # number of features of a candidate that are read
+    for_features: bool  # some policy is compiled, and so looks at them
 
     @property
     def event_bytes(self) -> int:
@@ -69,12 +70,12 @@ class OfferedPreparation(Preparation):
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
         contexts: NDArray[Any] = np.empty((len(block), 0))
         features: NDArray[Any] = np.empty((offered.count, 0))
-        if self.for_compiled:
+        if self.for_features:
             assert offered.features is not None
             features = np.ascontiguousarray(offered.features.matrix)
-            if self.n_features:
-                contexts = spaces.take((len(block), self.n_features), np.float64)
-                contexts[:] = block.matrix
+        if self.for_compiled and self.n_features:
+            contexts = spaces.take((len(block), self.n_features), np.float64)
+            contexts[:] = block.matrix
         if self.for_python:
             block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
         calibration = Calibration(self.typical_reward)

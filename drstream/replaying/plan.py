@@ -150,6 +150,7 @@ def make_plan(
         "seeds": frozenset(lane.seed for lane in lanes),
         "n_features": log.n_features if reader.with_context else 0,
         "sparse": reader.with_context and log.is_sparse,
+        "for_compiled": for_compiled,
         "for_python": for_python,
         "typical_reward": log.typical_reward,
     }
@@ -157,11 +158,11 @@ def make_plan(
     if log.has_candidates:
         width = len(log.candidate_features) if features else 0
         preparation = OfferedPreparation(
-            **about, n_actions=0, for_compiled=bool(compiled), single=False, item_features=width
+            **about, n_actions=0, single=False, item_features=width, for_features=bool(compiled)
         )
     else:
         single = precision is None and reader.with_context and log.context_type.itemsize == 4
-        preparation = Preparation(**about, n_actions=log.n_actions, for_compiled=for_compiled, single=single)
+        preparation = Preparation(**about, n_actions=log.n_actions, single=single)
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
     shape = grids, int(options.shards), log.share

@@ -11,8 +11,8 @@ import pytest
 import drstream as drs
 from drstream.replaying import offered
 from drstream.replaying import plan as planning
-from tests.helpers import naive_replay
-from tests.helpers.candidate_replays import CANDIDATES, Shared, open_log, small_log
+from tests.helpers import candidate_replays, naive_replay
+from tests.helpers.candidate_replays import CANDIDATES, Shared, small_log
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import bits
 
@@ -22,20 +22,24 @@ HORIZON = 20
 POLICIES = {
     "greedy": P.EpsilonGreedy(0.2, interactions=True),
     "ucb": P.LinUCB(0.5),
-    "fixed": P.Softmax([0.1, -0.2, 0.5, 0.3, -1.0], interactions=np.ones((2, 3))),
+    "fixed": P.Softmax(np.arange(-5.0, 7.0) / 9, interactions=np.ones((9, 3)) / 7),
     "column": P.Column("pi"),
     "python": Shared(naive_replay.EpsilonGreedy, epsilon=0.3),
 }
 
 
+def open_log(source, **options):
+    return candidate_replays.open_log(source, 9, **options)
+
+
 @pytest.fixture(scope="module")
 def table():
-    return small_log(3, ROWS, kind="float32")[0]
+    return small_log(3, ROWS, 9, kind="float32")[0]
 
 
 @pytest.fixture(scope="module")
 def model():
-    return drs.models.Ridge(interactions=True).fit(open_log(small_log(4, 200, kind="float32")[0]))
+    return drs.models.Ridge(interactions=True).fit(open_log(small_log(4, 200, 9, kind="float32")[0]))
 
 
 def few(log):

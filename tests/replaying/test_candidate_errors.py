@@ -136,6 +136,8 @@ def test_learners_need_features_of_candidates_and_dense_contexts():
 
     looks = Looks(naive_replay.EpsilonGreedy)
     assert drs.replay(some, looks, 5, q=0.1).complete
+    blind = type("Blind", (Mine,), {"uses_context": False})()
+    assert drs.replay(some, {"blind": blind, "fixed": P.Softmax(np.ones(8))}, 5, q=0.1)["blind"].complete
 
 
 @pytest.mark.parametrize(
