@@ -64,6 +64,13 @@ def one_of(
     return value
 
 
+def truth(name: str, value: Any, *, who: str = "", error: type[DrstreamError] = PolicyError) -> bool:
+    """Check that a value is True or False."""
+    if not isinstance(value, bool):
+        raise error(f"{_named(name, value, who)} must be True or False")
+    return value
+
+
 def precision(value: Any) -> str | None:
     """Check the parameter precision=: None, for that of the contexts, or "float64"."""
     if value is not None and not (isinstance(value, str) and value == "float64"):

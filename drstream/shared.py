@@ -65,9 +65,18 @@ class Shared:
         """out (M) <- the scores of all candidates of a block. `fold` says which weights each event has."""
         offered = block.candidates
         assert offered.features is not None
-        by_event = np.empty((0, len(block)))
-        if self.uses_context:
-            by_event = np.empty((len(self._by_context.matrix), len(block)))
-            self._by_context.fill(block, by_event)
         fold = np.zeros(len(block), np.int64) if fold is None else fold
+        by_event = self._of_contexts(block, fold) if self.uses_context else np.empty((len(block), 0))
         ragged.score(offered.starts, offered.features.flat, fold, by_event, self.items, self.intercept, out)
+
+    def _of_contexts(self, block: Block, fold: Ints) -> Floats:
+        """What contexts add to the intercept and, with products, to each weight of a candidate: (n, 1 + m)."""
+        weights, folds = self._by_context, len(self.intercept)
+        rows = len(weights.matrix) // folds
+        if block.sparse is not None:
+            found = np.empty((folds * rows, len(block)))
+            weights.fill(block, found)
+            return np.ascontiguousarray(found.reshape(folds, rows, -1)[fold, :, np.arange(len(block))])
+        out = np.empty((len(block), rows))
+        ragged.weigh(fold, block.features, weights.matrix, out)
+        return out

@@ -1,4 +1,4 @@
-"""The check that both sides read the same rows, and that estimates are those of NumPy, before the clock starts."""
+"""The check that both sides read the same rows, and that results are those of NumPy, before the clock starts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ PARITY_ROWS = 5_000
 def check_parity(case: cases.Case) -> None:
     assert scan_row_groups(case.log) == case.log.rows
     table = pq.ParquetFile(case.log.path).read_row_group(0).slice(0, PARITY_ROWS)
+    if case.learner is not None:
+        check_learner(case, case.learner, drs.Log(table, candidates=case.log.candidates()))
+        return
     X, Z = contexts(table), features(case.log, table)
     policy, model = cases.policy(case.interactions), cases.model(case.interactions)
     weights, products = policy.weights[logs.FEATURES :], policy.interactions
@@ -45,3 +48,37 @@ def features(log: CandidateFile, table: object) -> np.ndarray:
     if log.layout == STRUCTS:
         found = [[[one[name] for name in NAMES] for one in row] for row in found]
     return np.array(found).reshape(-1, CANDIDATES, ITEM_FEATURES)
+
+
+class InNumpy:
+    """The ε-greedy learner of drstream, with NumPy."""
+
+    def reset(self) -> None:
+        self.weights, self.version = np.zeros(logs.FEATURES + ITEM_FEATURES + 1), 0
+
+    def probabilities(self, X: np.ndarray, Z: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        sizes = np.diff(starts)
+        scores = Z @ self.weights[logs.FEATURES : -1]  # what contexts add changes no choice
+        best = scores == np.repeat(np.maximum.reduceat(scores, starts[:-1]), sizes)
+        shared = np.repeat(np.add.reduceat(best, starts[:-1], dtype=float), sizes)
+        return cases.EPSILON / np.repeat(sizes, sizes) + (1 - cases.EPSILON) * best / shared
+
+    def update(self, x: np.ndarray, z: np.ndarray, reward: float) -> None:
+        features = np.concatenate([x, z, [1.0]], dtype=float)
+        rate = drs.policies.EpsilonGreedy().learning_rate
+        step = rate * (reward - self.weights @ features) / (1 + rate * features @ features)
+        self.weights += step * features
+        self.version += 1
+
+
+def check_learner(case: cases.Case, learner: cases.Learner, log: drs.Log) -> None:
+    """Replays see all events, and an ε-greedy learner is that of NumPy, on the first of them."""
+    whole = learner.run(case.log)
+    assert whole.events + whole.pilot_events <= case.log.rows
+    assert whole.complete > 1
+    if learner is cases.GREEDY:
+        assert whole.events == case.log.rows
+        runs = [drs.replay(log, policy, 20, q=cases.Q) for policy in (learner.policy, InNumpy())]
+        averages = [run.replicates["average"].to_numpy() for run in runs]
+        assert len(averages[0]) > 1
+        np.testing.assert_allclose(*averages, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Measures `evaluate` on candidates, in turns with a bare scan of the same columns; and its peak memory."""
+"""Measures `evaluate` and `replay` on candidates, in turns with a bare scan of the same columns; and peak memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from bench.evaluation.baselines import scan_row_groups
 def bench_candidates(benchmark: Any, case: cases.Case) -> None:
     case.log.make()
     check_parity(case)
-    ours, others = race(
-        benchmark, lambda: cases.run(case.log, case.interactions), lambda: scan_row_groups(case.log), case.pairs
-    )
+    ours, others = race(benchmark, case.run, lambda: scan_row_groups(case.log), case.pairs)
     found = compare(ours, others, case.log.rows)
     benchmark.extra_info |= {
         "kind": "candidates",

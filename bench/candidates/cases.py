@@ -1,9 +1,10 @@
-"""The cases of candidates: throughput against a bare scan of the same columns, and peak memory."""
+"""The cases of candidates: throughput of evaluate and replay against a bare scan of the same columns; peak memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bench.common import logs, racing
 from bench.common.selecting import main_names
 
 FOUR = ["dm", "ips", "snips", "dr"]
+HORIZON, Q, EPSILON = 300, 0.05, 0.1
 ROW_GROUPS = "pyarrow, a row group a thread"
 
 
@@ -36,6 +38,18 @@ def run(log: CandidateFile, interactions: bool) -> drs.Evaluation:
     return drs.evaluate(log.open(), *found, FOUR, threads=racing.THREADS)
 
 
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A policy that learns, for one call of `replay`. Without q: the default, four targets of the bias mass."""
+
+    name: str
+    policy: Any
+    q: float | None = Q
+
+    def run(self, log: CandidateFile) -> drs.Replay:
+        return drs.replay(log.open(), self.policy, HORIZON, model(False), q=self.q, threads=racing.THREADS)
+
+
 @dataclass(frozen=True)
 class Case:
     log: CandidateFile
@@ -43,22 +57,34 @@ class Case:
     required: float | None = None  # of the scan's throughput; None: for information
     pairs: int = 9
     main: str = ""  # short name of a main row
+    learner: Learner | None = None  # to be replayed; None: policies are evaluated
 
     @property
     def task(self) -> str:
+        if self.learner is not None:
+            return f"replay of {self.learner.name}, ridge"
         return f"four estimators, softmax, ridge{', with interactions' * self.interactions}"
 
     def __str__(self) -> str:
         return f"{self.task}; {self.log}"
 
+    def run(self) -> Any:
+        return run(self.log, self.interactions) if self.learner is None else self.learner.run(self.log)
+
 
 REQUIRED = 0.5
+GREEDY = Learner("an ε-greedy learner", drs.policies.EpsilonGreedy(EPSILON))
+DEFAULT = Learner("an ε-greedy learner, by default (four targets of the bias mass)", GREEDY.policy, None)
+UCB = Learner("LinUCB", drs.policies.LinUCB())
 IN_LISTS, IN_STRUCTS, LOOKED_UP = CandidateFile(), CandidateFile(STRUCTS), CandidateFile(ITEMS)
 CASES = [
     Case(IN_LISTS, required=REQUIRED, main="20 candidates of 10 features, against a scan"),
     Case(IN_LISTS, interactions=True, required=REQUIRED),
     Case(IN_STRUCTS),
     Case(LOOKED_UP),
+    Case(IN_LISTS, learner=GREEDY),
+    Case(IN_LISTS, learner=DEFAULT),
+    Case(IN_LISTS, learner=UCB, pairs=5),
 ]
 
 # Peak memory

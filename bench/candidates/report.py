@@ -6,10 +6,10 @@ from bench.common.markdown import Info, millions, spread, table, verdict
 
 CANDIDATES = (
     "Each event has 20 candidates of its own, with 10 features each, and a context of 20 features. drstream reads and "
-    "checks them, and computes four estimates of a softmax policy with a ridge model; weights are shared by all "
-    "candidates. The scan decodes the same columns, a row group a thread, and does nothing with them. Where features "
-    "are looked up by id, it decodes ids only, so its row is for information. Each side has 2 threads, and the two "
-    "sides run in turns. The ratio is drstream's throughput over the scan's."
+    "checks them, and computes four estimates of a softmax policy with a ridge model, or replays a policy that learns, "
+    "for 300 steps; weights are shared by all candidates. The scan decodes the same columns, a row group a thread, and "
+    "does nothing with them. Where features are looked up by id, it decodes ids only, so its row is for information. "
+    "Each side has 2 threads, and the two sides run in turns. The ratio is drstream's throughput over the scan's."
 )
 MEMORY = (
     "Peak memory of a process that evaluates with interactions, on a small and on a large log. Growth is the ratio of "

@@ -9,12 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from drstream.buffers import invalid_probabilities
-from drstream.errors import ModelError
 from drstream.evaluation.terms import Tally, Workspace
 from drstream.kernels import ragged
 from drstream.log import Block
-from drstream.models.base import CandidateModel, RewardModel
-from drstream.models.calibration import Calibration
 from drstream.types import Floats
 
 NONE = np.empty(0)
@@ -30,14 +27,14 @@ class RaggedSpace(Workspace):
         rhat = NONE
         if models.model is not None:
             rhat = self._rhat = _of_size(self._rhat, block.candidates.count)
-            self._predict(models.model, block, rhat, self.logged_rhat, tally.calibration)
+            models.predict_flat(models.model, block, rhat, self.logged_rhat, tally.calibration)
             tally.calibration.add(self.logged_rhat, block.reward, models.unpredicted(block))
             if job.bounds.predictions and job.bounds.reward_range is not None:
                 starts = block.candidates.starts
                 tally.note_outside("prediction", None, rhat, *job.bounds.reward_range, block, starts)
         if models.second is not None:
             self._pi = _of_size(self._pi, block.candidates.count)
-            self._predict(models.second, block, self._pi, self.logged_second)
+            models.predict_flat(models.second, block, self._pi, self.logged_second)
         for j, policy in enumerate(job.policies):
             if job.direct[j]:
                 self.logged[j] = policy.logged(block)
@@ -50,24 +47,6 @@ class RaggedSpace(Workspace):
             if bad >= 0:
                 of_event = pi[starts[bad] : starts[bad + 1]]
                 raise invalid_probabilities(f"policy {policy.name!r}", of_event, block.where(bad))
-
-    def _predict(
-        self, model: RewardModel, block: Block, rhat: Floats, logged: Floats, calibration: Calibration | None = None
-    ) -> None:
-        """Fill in the predictions for all candidates, and those for the logged ones."""
-        assert isinstance(model, CandidateModel)
-        model.fill_flat(block, rhat)
-        starts, clamp = block.candidates.starts, self.job.models.clamp
-        low, high = (-np.inf, np.inf) if clamp is None else clamp
-        clipped = np.zeros(1, np.int64)
-        bad = int(ragged.predict(starts, low, high, block.action, rhat, logged, clipped))
-        if bad >= 0:
-            event = int(np.searchsorted(starts, bad, side="right")) - 1
-            which = block.candidates.shown(event, bad - int(starts[event]))
-            raise ModelError(f"the reward model predicts {rhat[bad]} for {which} at {block.where(event)}")
-        if clamp is not None and calibration is not None:
-            calibration.predictions += len(rhat)
-            calibration.clamped += int(clipped[0])
 
 
 def _of_size(space: Floats, size: int) -> Floats:

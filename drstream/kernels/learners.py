@@ -22,7 +22,7 @@ EPSILON_GREEDY, BOLTZMANN, SQUARE_CB = 0.0, 1.0, 2.0  # KIND of policies with li
 
 
 @inlined
-def _affine(state, start, x):
+def affine(state, start, x):
     """state[start : start + d] @ x + state[start + d]. Rows of a reshaped state would take twice the time."""
     end = start + x.shape[0]
     return dot(x, state[start:end]) + state[end]
@@ -31,7 +31,7 @@ def _affine(state, start, x):
 @inlined
 def _scores(state, x, out):
     for k in range(out.shape[0]):
-        out[k] = _affine(state, HEADER + k * (x.shape[0] + 1), x)
+        out[k] = affine(state, HEADER + k * (x.shape[0] + 1), x)
 
 
 @inlined
@@ -65,7 +65,7 @@ def _sparse_scores(state, indices, values, out):
 
 
 @inlined
-def _decayed(state):
+def decayed(state):
     return state[PARAMETER] / (1.0 + state[PARAMETER_DECAY] * state[UPDATES])
 
 
@@ -82,7 +82,7 @@ def _argmax(values):
 
 
 @inlined
-def _take_best(out):
+def take_best(out):
     """Probability 1 for the first of the largest values. If one is NaN, all become NaN, which the loop reports."""
     broken = False
     for k in range(out.shape[0]):
@@ -93,7 +93,7 @@ def _take_best(out):
 
 
 @inlined
-def _epsilon_greedy(state, out):
+def epsilon_greedy_from(state, out):
     """The largest scores share 1 - epsilon: at first all are 0, and the order of the labels must not matter."""
     top = out[0]
     for k in range(1, out.shape[0]):
@@ -101,7 +101,7 @@ def _epsilon_greedy(state, out):
     best = 0
     for k in range(out.shape[0]):
         best += out[k] == top
-    epsilon = _decayed(state)
+    epsilon = decayed(state)
     for k in range(out.shape[0]):
         out[k] = epsilon / out.shape[0] + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
 
@@ -118,7 +118,7 @@ def greedy_choice(state, scores, place, action):
     best = 0
     for k in range(scores.shape[0]):
         best += scores[k, place] == top
-    epsilon = _decayed(state)
+    epsilon = decayed(state)
     pi = epsilon / scores.shape[0] + (scores[action, place] == top) * ((1.0 - epsilon) / max(best, 1))
     return top, best, pi
 
@@ -133,27 +133,27 @@ def greedy_reward(state, scores, place, top, best, predictions, tile):
     for k in range(scores.shape[0]):
         total += predictions[tile, k, place]
         chosen += (scores[k, place] == top) * predictions[tile, k, place]
-    epsilon = _decayed(state)
+    epsilon = decayed(state)
     return epsilon / scores.shape[0] * total + (1.0 - epsilon) / best * chosen
 
 
 @kernel(PROBABILITIES, counted=False)
 def epsilon_greedy(state, x, out):
     _scores(state, x, out)
-    _epsilon_greedy(state, out)
+    epsilon_greedy_from(state, out)
 
 
 @kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_epsilon_greedy(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
-    _epsilon_greedy(state, out)
+    epsilon_greedy_from(state, out)
 
 
 @inlined
-def _boltzmann(state, out):
+def boltzmann_from(state, out):
     """exp(score / temperature), normalised."""
     top = out[_argmax(out)]
-    temperature = _decayed(state)
+    temperature = decayed(state)
     total = 0.0
     for k in range(out.shape[0]):
         out[k] = math.exp((out[k] - top) / temperature)
@@ -165,17 +165,17 @@ def _boltzmann(state, out):
 @kernel(PROBABILITIES, counted=False)
 def boltzmann(state, x, out):
     _scores(state, x, out)
-    _boltzmann(state, out)
+    boltzmann_from(state, out)
 
 
 @kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_boltzmann(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
-    _boltzmann(state, out)
+    boltzmann_from(state, out)
 
 
 @inlined
-def _square_cb(state, out):
+def square_cb_from(state, out):
     """Inverse gap weighting (Foster, Rakhlin 2020), γ growing as updates**exponent."""
     best = _argmax(out)
     top = out[best]
@@ -191,28 +191,28 @@ def _square_cb(state, out):
 @kernel(PROBABILITIES, counted=False)
 def square_cb(state, x, out):
     _scores(state, x, out)
-    _square_cb(state, out)
+    square_cb_from(state, out)
 
 
 @kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_square_cb(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
-    _square_cb(state, out)
+    square_cb_from(state, out)
 
 
 @inlined
 def from_scores(state, out):
     """Turn linear scores into probabilities, for any KIND of policy."""
     if state[KIND] == EPSILON_GREEDY:
-        _epsilon_greedy(state, out)
+        epsilon_greedy_from(state, out)
     elif state[KIND] == BOLTZMANN:
-        _boltzmann(state, out)
+        boltzmann_from(state, out)
     else:
-        _square_cb(state, out)
+        square_cb_from(state, out)
 
 
 @inlined
-def _pace(state, score, size, reward):
+def pace_of(state, score, size, reward):
     """The factor of x in the update of the chosen action's weights; size is |x|², plus 1 for the intercept.
 
     The divisor makes the update implicit (Toulis, Airoldi 2017), so no feature is too large for it.
@@ -228,7 +228,7 @@ def _pace(state, score, size, reward):
 @inlined
 def descend_with(state, x, action, reward):
     start = HEADER + action * (x.shape[0] + 1)
-    pace = _pace(state, _affine(state, start, x), dot(x, x) + 1.0, reward)
+    pace = pace_of(state, affine(state, start, x), dot(x, x) + 1.0, reward)
     for j in range(x.shape[0]):
         state[start + j] += pace * x[j]
     state[start + x.shape[0]] += pace
@@ -248,7 +248,7 @@ def sparse_descend(state, indices, values, action, reward):
     score = state[HEADER + action]
     for j in range(indices.shape[0]):
         score += values[j] * state[_weights(actions, indices[j]) + k]
-    pace = _pace(state, score, dot(values, values) + 1.0, reward)
+    pace = pace_of(state, score, dot(values, values) + 1.0, reward)
     for j in range(indices.shape[0]):
         state[_weights(actions, indices[j]) + k] += pace * values[j]
     state[HEADER + action] += pace
@@ -272,11 +272,11 @@ def lin_ucb(state, x, out):
         mean = 0.0
         variance = 0.0
         for i in range(size):
-            z = _affine(state, b + size * (i + 1), x)
+            z = affine(state, b + size * (i + 1), x)
             mean += state[b + i] * z
             variance += z * _feature(x, i)
         out[k] = mean + state[PARAMETER] * math.sqrt(max(variance, 0.0))
-    _take_best(out)
+    take_best(out)
 
 
 @kernel(UPDATE)
@@ -286,7 +286,7 @@ def lin_ucb_update(state, x, action, reward):
     z = np.empty(size)
     scale = 1.0
     for i in range(size):
-        z[i] = _affine(state, b + size * (i + 1), x)
+        z[i] = affine(state, b + size * (i + 1), x)
         state[b + i] += reward * _feature(x, i)
         scale += z[i] * _feature(x, i)
     for i in range(size):
@@ -309,7 +309,7 @@ def ucb1(state, x, out):
         else:
             bonus = math.sqrt(math.log(state[UPDATES]) / count)
             out[k] = state[HEADER + actions + k] / count + state[PARAMETER] * bonus
-    _take_best(out)
+    take_best(out)
 
 
 @kernel(UPDATE, counted=False)

@@ -22,6 +22,7 @@ from drstream.kernels._types import (
 from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.random import GAMMA
 from drstream.kernels.scores import TILE, exp_row
+from drstream.kernels.sums import dot
 
 S32 = np.uint64(32)
 NOWHERE, TWICE = -1, -2  # instead of a position: no candidate has the key; two have the same key
@@ -99,6 +100,21 @@ def look_up(keys, table, places, out):
 # Scores, probabilities and predictions of candidates
 
 
+@kernel(void(I8_IN, F8_IN2, F8_IN2, F8_2))
+def weigh(fold, x, weights, out):
+    """out (n, rows) <- the weights (folds * rows, d) of an event's fold times its context, x (d, n).
+
+    Unlike a product of matrices, an event's numbers do not depend on how many others there are.
+    """
+    rows = out.shape[1]
+    own = np.empty(x.shape[0])
+    for i in range(out.shape[0]):
+        for j in range(own.shape[0]):
+            own[j] = x[j, i]
+        for r in range(rows):
+            out[i, r] = dot(weights[fold[i] * rows + r], own)
+
+
 @kernel(
     void(I8_IN, F4_IN, I8_IN, F8_IN2, F8_IN2, F8_IN, F8),
     void(I8_IN, F8_IN, I8_IN, F8_IN2, F8_IN2, F8_IN, F8),
@@ -108,22 +124,21 @@ def score(starts, z, fold, by_event, weights, intercepts, out):
 
     z         Features (M, d) of all candidates, flat.
     fold      Which weights (folds, d) and intercepts (folds) an event has.
-    by_event  What contexts add, (folds * (1 + d), n): first to the intercept, then to each weight. With one row for
-              each fold, weights do not change with contexts; with no rows, intercepts do not, either.
+    by_event  What contexts add, (n, 1 + d): first to the intercept, then to each weight. With one column, weights do
+              not change with contexts; with none, intercepts do not, either.
     """
-    folds, d = weights.shape
-    rows = by_event.shape[0] // folds
+    d = weights.shape[1]
     w = np.empty(d)
     for i in range(starts.shape[0] - 1):
         f = fold[i]
         base = intercepts[f]
-        if rows > 0:
-            base += by_event[f * rows, i]
+        if by_event.shape[1] > 0:
+            base += by_event[i, 0]
         for j in range(d):
             w[j] = weights[f, j]
-        if rows > 1:
+        if by_event.shape[1] > 1:
             for j in range(d):
-                w[j] += by_event[f * rows + 1 + j, i]
+                w[j] += by_event[i, 1 + j]
         for c in range(starts[i], starts[i + 1]):
             total = base
             for j in range(d):  # plain: sums in another order take a third longer for ten features

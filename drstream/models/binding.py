@@ -13,6 +13,7 @@ import numpy as np
 from drstream.buffers import PIECE
 from drstream.errors import ModelError, parameter, phrase, warn_user
 from drstream.execution import Workers
+from drstream.kernels import ragged
 from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
@@ -142,6 +143,24 @@ class BoundModels:
             calibration.predictions += rhat.size
             assert rhat.flags.c_contiguous  # else reshape would copy, and nothing would be clipped
             calibration.clamped += int(clamp(rhat.reshape(-1), low, high))
+
+    def predict_flat(
+        self, model: RewardModel, block: Block, rhat: Floats, logged: Floats, calibration: Calibration | None = None
+    ) -> None:
+        """Fill in the predictions for all candidates of a block, within the clamp, and those for the logged ones."""
+        assert isinstance(model, CandidateModel)
+        model.fill_flat(block, rhat)
+        starts = block.candidates.starts
+        low, high = (-np.inf, np.inf) if self.clamp is None else self.clamp
+        clipped = np.zeros(1, np.int64)
+        bad = int(ragged.predict(starts, low, high, block.action, rhat, logged, clipped))
+        if bad >= 0:
+            event = int(np.searchsorted(starts, bad, side="right")) - 1
+            which = block.candidates.shown(event, bad - int(starts[event]))
+            raise ModelError(f"the reward model predicts {rhat[bad]} for {which} at {block.where(event)}")
+        if self.clamp is not None and calibration is not None:
+            calibration.predictions += len(rhat)
+            calibration.clamped += int(clipped[0])
 
     def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
         """Return propensities of logged actions: from the log, or computed into `out`. `pi` is space for (K, n)."""

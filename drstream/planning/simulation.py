@@ -21,7 +21,7 @@ from drstream.intervals import t_score, z_score
 from drstream.models.binding import ModelInputs
 from drstream.planning.result import Simulation
 from drstream.planning.sample import Sample, take_sample
-from drstream.policies.online import Compiled, Fixed
+from drstream.policies.online import AnyCompiled, Fixed
 from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.lanes import Lane
 from drstream.replaying.needed import FAILURE, events_needed, longest_horizon, replicates_expected
@@ -88,7 +88,7 @@ def _measure(lane: Lane, chunks: Sequence[Chunk], whole: float) -> tuple[float, 
 
     Return how often the sample was gone through, and whether the limit was reached.
     """
-    compiled = isinstance(lane.policy, Compiled | Fixed)
+    compiled = isinstance(lane.policy, AnyCompiled | Fixed)
     most = MOST_EVENTS if compiled else MOST_EVENTS_PYTHON
     taken, number, events = 0, 0, _size(chunks)
     while events:

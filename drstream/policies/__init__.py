@@ -8,10 +8,12 @@ from drstream.policies.greedy import Greedy
 from drstream.policies.learners import *  # noqa: F403  # its __all__ holds the learners and nothing else
 from drstream.policies.online import Compiled, Fixed
 from drstream.policies.retrained import Retrained
+from drstream.policies.shared import CompiledShared
 
 __all__ = [
     "Column",
     "Compiled",
+    "CompiledShared",
     "Constant",
     "Epsilon",
     "Fixed",

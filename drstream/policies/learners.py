@@ -9,8 +9,9 @@ import numpy as np
 from drstream.errors import PolicyError, suggest
 from drstream.kernels import learners
 from drstream.kernels.linear import learn_linear
-from drstream.parameters import number
+from drstream.parameters import number, truth
 from drstream.policies.online import Compiled
+from drstream.policies.shared import SharedLinear, SharedLinUCB
 from drstream.types import Floats
 
 __all__ = ["UCB1", "Boltzmann", "EpsilonGreedy", "Exp3", "LinUCB", "SquareCB"]  # what the command line knows, too
@@ -31,19 +32,24 @@ class _Linear(Compiled):
     Each update changes the weights of the chosen action. The loss is the squared loss (r - score)², or the logistic
     loss of rewards in [0, 1]. After n updates, the rate is learning_rate / (1 + learning_rate_decay * n). The step is
     divided by 1 + rate |x|², as an implicit step is (Toulis, Airoldi 2017), so that large features do no harm.
+
+    On a log of candidates, all candidates share one score, which is linear in [x, z]: the context, and the features of
+    a candidate. With `interactions`, it is also linear in all products x_i z_j. Without them, the context changes no
+    choice.
     """
 
     kind: float  # which policy the state is of, for `learn_linear`
     update = staticmethod(learners.descend)
     sparse_update = staticmethod(learners.sparse_descend)
 
-    def __init__(self, learning_rate: float, learning_rate_decay: float, loss: str) -> None:
+    def __init__(self, learning_rate: float, learning_rate_decay: float, loss: str, interactions: bool) -> None:
         who = type(self).__name__
         self.learning_rate = number("learning_rate", learning_rate, who=who, above=True)
         self.learning_rate_decay = number("learning_rate_decay", learning_rate_decay, who=who)
         if loss not in ("squared", "logistic"):
             raise PolicyError(f"{who}: loss={loss!r}: {suggest(str(loss), ['squared', 'logistic'])}")
         self.loss = loss
+        self.interactions = truth("interactions", interactions, who=who)
 
     @property
     def unit_rewards(self) -> bool:  # type: ignore[override]
@@ -52,9 +58,10 @@ class _Linear(Compiled):
     def _parameters(self) -> tuple[float, float]:
         raise NotImplementedError
 
-    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+    def header(self) -> dict[int, float]:
+        """Return the numbers that the state begins with, by their places."""
         parameter, decay = self._parameters()
-        header = {
+        return {
             learners.PARAMETER: parameter,
             learners.PARAMETER_DECAY: decay,
             learners.RATE: self.learning_rate,
@@ -62,7 +69,9 @@ class _Linear(Compiled):
             learners.LOGISTIC: float(self.loss == "logistic"),
             learners.KIND: self.kind,
         }
-        return _state(n_actions, header, n_actions * (n_features + 1))
+
+    def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        return _state(n_actions, self.header(), n_actions * (n_features + 1))
 
 
 class EpsilonGreedy(_Linear):
@@ -75,6 +84,7 @@ class EpsilonGreedy(_Linear):
     probabilities = staticmethod(learners.epsilon_greedy)
     sparse_probabilities = staticmethod(learners.sparse_epsilon_greedy)
     loop = staticmethod(learn_linear)
+    on_candidates = SharedLinear
     kind = learners.EPSILON_GREEDY
 
     def __init__(
@@ -85,8 +95,9 @@ class EpsilonGreedy(_Linear):
         learning_rate: float = 0.05,
         learning_rate_decay: float = 0.0,
         loss: str = "squared",
+        interactions: bool = False,
     ) -> None:
-        super().__init__(learning_rate, learning_rate_decay, loss)
+        super().__init__(learning_rate, learning_rate_decay, loss, interactions)
         self.epsilon = number("epsilon", epsilon, 0, 1, who="EpsilonGreedy")
         self.epsilon_decay = number("epsilon_decay", epsilon_decay, who="EpsilonGreedy")
 
@@ -103,6 +114,7 @@ class Boltzmann(_Linear):
     probabilities = staticmethod(learners.boltzmann)
     sparse_probabilities = staticmethod(learners.sparse_boltzmann)
     loop = staticmethod(learn_linear)
+    on_candidates = SharedLinear
     kind = learners.BOLTZMANN
 
     def __init__(
@@ -113,8 +125,9 @@ class Boltzmann(_Linear):
         learning_rate: float = 0.05,
         learning_rate_decay: float = 0.0,
         loss: str = "squared",
+        interactions: bool = False,
     ) -> None:
-        super().__init__(learning_rate, learning_rate_decay, loss)
+        super().__init__(learning_rate, learning_rate_decay, loss, interactions)
         self.temperature = number("temperature", temperature, who="Boltzmann", above=True)
         self.cooling = number("cooling", cooling, who="Boltzmann")
 
@@ -132,6 +145,7 @@ class SquareCB(_Linear):
     probabilities = staticmethod(learners.square_cb)
     sparse_probabilities = staticmethod(learners.sparse_square_cb)
     loop = staticmethod(learn_linear)
+    on_candidates = SharedLinear
     kind = learners.SQUARE_CB
 
     def __init__(
@@ -142,8 +156,9 @@ class SquareCB(_Linear):
         learning_rate: float = 0.05,
         learning_rate_decay: float = 0.0,
         loss: str = "squared",
+        interactions: bool = False,
     ) -> None:
-        super().__init__(learning_rate, learning_rate_decay, loss)
+        super().__init__(learning_rate, learning_rate_decay, loss, interactions)
         self.gamma = number("gamma", gamma, who="SquareCB")
         self.exponent = number("exponent", exponent, who="SquareCB")
 
@@ -156,20 +171,29 @@ class LinUCB(Compiled):
 
     Each action has a ridge regression with an intercept. Its bound is θ·x + alpha sqrt(x' A⁻¹ x), where A begins as
     ridge times the identity. The policy is deterministic.
+
+    On a log of candidates, all candidates share one ridge regression, on [x, z] and, with `interactions`, on all
+    products x_i z_j.
     """
 
     word = "linucb"
+    on_candidates = SharedLinUCB
     probabilities = staticmethod(learners.lin_ucb)
     update = staticmethod(learners.lin_ucb_update)
 
-    def __init__(self, alpha: float = 1.0, *, ridge: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, *, ridge: float = 1.0, interactions: bool = False) -> None:
         self.alpha = number("alpha", alpha, who="LinUCB")
         self.ridge = number("ridge", ridge, who="LinUCB", above=True)
+        self.interactions = truth("interactions", interactions, who="LinUCB")
+
+    def header(self) -> dict[int, float]:
+        """Return the numbers that the state begins with, by their places."""
+        return {learners.PARAMETER: self.alpha}
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         size = n_features + 1
         arm = np.concatenate([np.zeros(size), (np.eye(size) / self.ridge).ravel()])
-        state = _state(n_actions, {learners.PARAMETER: self.alpha}, n_actions * len(arm))
+        state = _state(n_actions, self.header(), n_actions * len(arm))
         state[learners.HEADER :] = np.tile(arm, n_actions)
         return state
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from drstream.errors import PolicyError
+from drstream.errors import PolicyError, parameter
 from drstream.inheritance import older
 from drstream.kernels._jit import policy_function
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
+from drstream.log import Log
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.types import Floats
 
@@ -26,7 +27,37 @@ SPARSE = (
 )
 
 
-class Compiled:
+class AnyCompiled:
+    """What compiled policies have in common, with known actions (`Compiled`) and on candidates (`CompiledShared`)."""
+
+    uses_context = True
+    unit_rewards = False  # whether it assumes rewards in [0, 1]; if they are not, the result has a note
+    word = ""  # name on the command line; by default the class name in lower case, e.g. epsilon-greedy
+    initial_state: Callable[..., Floats]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def bind_to(self, log: Log, name: str) -> AnyCompiled:
+        """Return what the policy is on this log."""
+        raise NotImplementedError
+
+    def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
+        """Compile and return both functions, for sparse or dense contexts. With `checked`, they check array bounds."""
+        raise NotImplementedError
+
+    def checked_state(self, name: str, *sizes: int) -> Floats:
+        """Return the state that the policy starts with, for these numbers of actions and features."""
+        state = self.initial_state(*sizes)
+        if not isinstance(state, np.ndarray) or state.dtype != np.float64 or state.ndim != 1:
+            found = f"an array of {state.dtype}, shape {state.shape}" if isinstance(state, np.ndarray) else repr(state)
+            raise PolicyError(
+                f"policy {name!r}: initial_state must return a flat array of float64; it returned {found}"
+            )
+        return np.ascontiguousarray(state)
+
+
+class Compiled(AnyCompiled):
     """An online policy whose functions Numba compiles.
 
     A subclass defines `initial_state(n_actions, n_features)`, which returns an array of float64, and two static
@@ -44,13 +75,8 @@ class Compiled:
     The context is then values[j] (float64) at indices[j] (int32), and 0 elsewhere. No index occurs twice.
     """
 
-    uses_context = True
-    unit_rewards = False  # whether it assumes rewards in [0, 1]; if they are not, the result has a note
     loop: Any = None  # kernel that replays this policy faster than with a call for each event, for dense contexts
-    word = ""  # name on the command line; by default the class name in lower case, e.g. epsilon-greedy
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+    on_candidates: Any = None  # class of what the policy is on a log of candidates, made from the policy
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
         raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_actions, n_features)")
@@ -72,7 +98,6 @@ class Compiled:
         raise NotImplementedError
 
     def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
-        """Compile and return both functions, for sparse or dense contexts. With `checked`, they check array bounds."""
         kind = type(self)
         who = f"policy {name!r}: {kind.__name__}"
         for (function, *_), (other, *_) in zip(*((SPARSE, DENSE) if sparse else (DENSE, SPARSE)), strict=True):
@@ -86,24 +111,37 @@ class Compiled:
                 "or a policy in Python, which is given contexts as a csr_array"
             )
         forms = SPARSE if sparse else DENSE
-        return [_compile(getattr(kind, f), signature, wanted, f"{who}.{f}", checked) for f, signature, wanted in forms]
+        return [
+            compile_function(getattr(kind, f), signature, wanted, f"{who}.{f}", checked)
+            for f, signature, wanted in forms
+        ]
 
     def own_loop(self) -> Any:
         """Return `loop`, unless a subclass has functions of its own that it does not know."""
         others = (*(function for function, *_ in DENSE), "initial_state")
         return None if older(type(self), "loop", *others) else type(self).loop
 
-    def checked_state(self, name: str, n_actions: int, n_features: int) -> Floats:
-        state = self.initial_state(n_actions, n_features)
-        if not isinstance(state, np.ndarray) or state.dtype != np.float64 or state.ndim != 1:
-            found = f"an array of {state.dtype}, shape {state.shape}" if isinstance(state, np.ndarray) else repr(state)
+    def bind_to(self, log: Log, name: str) -> AnyCompiled:
+        kind = type(self)
+        if not log.has_candidates:
+            if getattr(self, "interactions", False):
+                raise PolicyError(
+                    f"policy {name!r}: {kind.__name__}(interactions=True) learns from products of features of contexts "
+                    f"and candidates, and this log has no {parameter('candidates')}: leave it out"
+                )
+            return self
+        if kind.on_candidates is None or older(kind, "on_candidates", *(f for f, *_ in DENSE), "initial_state"):
             raise PolicyError(
-                f"policy {name!r}: initial_state must return a flat array of float64; it returned {found}"
+                f"policy {name!r}: {kind.__name__} learns about actions that all events share, and this log has "
+                f"{parameter('candidates')}, a set for each event: use EpsilonGreedy, Boltzmann, SquareCB or LinUCB, "
+                "which learn from features of candidates, or write a CompiledShared"
             )
-        return np.ascontiguousarray(state)
+        found: AnyCompiled = kind.on_candidates(self)
+        return found.bind_to(log, name)
 
 
-def _compile(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:
+def compile_function(function: Any, signature: Any, wanted: str, who: str, checked: bool) -> Callable[..., None]:
+    """Compile a function of a compiled policy for the signature by which kernels call it."""
     found = tuple(inspect.signature(getattr(function, "py_func", function)).parameters)
     if len(found) != len(signature.args):
         raise PolicyError(f"{who} takes ({', '.join(found)}); it must be a static function of ({wanted})")
@@ -121,14 +159,14 @@ class Fixed:
         self.policy: FixedPolicy = as_policy(policy, "policy")
 
 
-Online = Any  # Compiled, Fixed, or an object of the Python protocol
+Online = Any  # AnyCompiled, Fixed, or an object of the Python protocol
 
 
 def as_online(policy: Any, name: str) -> Online:
     """Return a policy that `replay` can run. Fixed policies and functions are wrapped in `Fixed`."""
     if isinstance(policy, type):
         raise PolicyError(f"policy {name!r} is a class: pass an instance, {policy.__name__}(...)")
-    if isinstance(policy, Compiled | Fixed):
+    if isinstance(policy, AnyCompiled | Fixed):
         return policy
     if isinstance(policy, FixedPolicy) or not hasattr(policy, "update"):
         return Fixed(as_policy(policy, name))
@@ -139,3 +177,20 @@ def as_online(policy: Any, name: str) -> Online:
             f"perhaps version; {type(policy).__name__} lacks {', '.join(missing)}"
         )
     return policy
+
+
+def check_for_candidates(policy: Any, name: str) -> None:
+    """Raise an error unless a policy in Python takes what it is given on a log of candidates."""
+    for method, wanted in (("probabilities", "X, Z, starts"), ("update", "x, z, reward")):
+        try:
+            found = inspect.signature(getattr(policy, method))
+        except ValueError:  # compiled code may have none
+            continue
+        try:
+            found.bind(*wanted.split(", "))
+        except TypeError:
+            raise PolicyError(
+                f"policy {name!r}: {method} of {type(policy).__name__} takes ({', '.join(found.parameters)}). On a log "
+                f"of candidates, it must take ({wanted}): the features Z (M, m) of all candidates, of which those of "
+                "event i begin at starts[i], and z, those of the candidate that was taken"
+            ) from None

@@ -58,6 +58,7 @@ class Retrained:
 
     def bind(self, log: Log) -> Self:
         """Check that `start` fits the log, and return a copy of the policy that knows the number of actions."""
+        log.refuse_candidates("Retrained, which has a model for each action,")
         if self.n_actions not in (None, log.n_actions):
             raise PolicyError(f"Retrained: start has {self.n_actions} actions, the log has {log.n_actions}")
         if self.start and self.start[0].shape[1:] != (log.n_features,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from drstream.buffers import check_predictions, fill_by_pieces, read_only
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
-from drstream.log import Block, Coded, Csr
+from drstream.log import Batch, Block, Coded, Csr
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
@@ -95,10 +96,18 @@ class Preparation:
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
+    def chunk_bytes(self, rows: int) -> int:
+        """Memory for a chunk of so many rows."""
+        return rows * self.event_bytes
+
     @property
     def precision(self) -> str:
         """The type of the products that make predictions."""
         return "float32" if self.single and self.models.model is not None and self.models.model.single else "float64"
+
+    def blocks(self, batch: Batch, rows: int) -> Iterator[Block]:
+        """Yield the blocks of a batch that chunks are made of, of at most so many rows."""
+        return batch.blocks(rows)
 
     def chunk(self, block: Block, spaces: Spaces) -> Chunk:
         rows, action, reward = block.rows, block.action, block.reward

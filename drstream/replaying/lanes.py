@@ -24,7 +24,7 @@ from drstream.kernels import replay as kernels
 from drstream.kernels.linear import LinearLearner
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
-from drstream.policies.online import Compiled, Fixed
+from drstream.policies.online import AnyCompiled, Fixed
 from drstream.replaying.chunks import Chunk, Preparation, by_event
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
@@ -306,7 +306,7 @@ class PythonLane(Lane):
             start = first
             while first < last:
                 accepted, before = state.all_accepted, first
-                first = int(kernels.replay_given(events, lane, pi[first - start :], first, 1))
+                first = self._given(events, lane, pi[first - start :], first)
                 if state.improper:
                     self._refuse(pi[first - start], first, chunk)
                 self.since += first - before
@@ -319,13 +319,21 @@ class PythonLane(Lane):
             else:
                 self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all probabilities were used
 
+    def _given(self, events: Any, lane: kernels.LaneArrays, pi: Any, first: int) -> int:
+        """Replay events until the policy can learn from one, with probabilities that it gave. Return the next event."""
+        return int(kernels.replay_given(events, lane, pi, first, 1))
+
+    def _lesson(self, chunk: Chunk, event: int) -> tuple[Any, ...]:
+        """What the policy learns from an accepted event: the parameters of its update."""
+        block = chunk.block
+        x = block.matrix[event] if block.sparse is None else block.matrix[event : event + 1]  # sparse ones are (1, d)
+        return x, int(block.action[event]), float(block.reward[event])
+
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
         """Let the policy learn from an accepted event. Return whether its old probabilities are out of date."""
-        block = chunk.block
         if self.recorder is not None:
             self.recorder.add(self.snapshot, float(self.state[0].last_weight))
-        x = block.matrix[event] if block.sparse is None else block.matrix[event : event + 1]  # sparse ones are (1, d)
-        self._call("update", x, int(block.action[event]), float(block.reward[event]), at=(chunk, event))
+        self._call("update", *self._lesson(chunk, event), at=(chunk, event))
         if self.state[0].t == 0:  # the replicate is complete
             if not self.done:
                 self._call("reset")
@@ -335,7 +343,8 @@ class PythonLane(Lane):
             self._keep()
         return moved
 
-    def _ask(self, chunk: Chunk, first: int, last: int) -> Floats:
+    def _ask(self, chunk: Chunk, first: int, last: int) -> Any:
+        """Return the probabilities of events first, ..., last - 1: (n, K)."""
         values = np.asarray(self._call("probabilities", chunk.block.matrix[first:last], at=(chunk, first)))
         where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
         wanted = last - first, self.preparation.n_actions
@@ -352,11 +361,16 @@ class PythonLane(Lane):
             error.add_note(f"raised by {method} of policy {self.options.policy!r} at t = {t}{where}")
             raise
 
-    def _check_version(self, chunk: Chunk, first: int, last: int, pi: Floats) -> None:
+    def _changed(self, now: Any, pi: Any) -> NDArray[np.bool_]:
+        """Whether the probabilities of each event have changed."""
+        return ~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)
+
+    def _check_version(self, chunk: Chunk, first: int, last: int, pi: Any) -> None:
         """With `debug`: raise an error if the probabilities changed while the version did not."""
         now = self._ask(chunk, first, last)
-        if not np.allclose(now, pi, rtol=1e-9, atol=1e-12):
-            i = int(np.argmax(~np.isclose(now, pi, rtol=1e-9, atol=1e-12).all(axis=1)))
+        changed = self._changed(now, pi)
+        if changed.any():
+            i = int(np.argmax(changed))
             raise PolicyError(
                 f"policy {self.options.policy!r} changed its probabilities while its version stayed "
                 f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.where(first + i)}: from "
@@ -370,6 +384,6 @@ def _make_tracker(options: LaneOptions) -> Exact | Sketch | Mass:
     return (Sketch if options.tracker == "sketch" else Exact)(options.q, options.c_max)
 
 
-def make_lane(options: LaneOptions, policy: Any, preparation: Preparation, stop: threading.Event, debug: bool) -> Lane:
-    kind = CompiledLane if isinstance(policy, Compiled) else FixedLane if isinstance(policy, Fixed) else PythonLane
-    return kind(options, policy, preparation, stop, debug)
+def kind_of_lane(policy: Any) -> type[Lane]:
+    """Return the lane that simulates a policy."""
+    return CompiledLane if isinstance(policy, AnyCompiled) else FixedLane if isinstance(policy, Fixed) else PythonLane

@@ -19,9 +19,12 @@ from drstream.log.parquet import ParquetSource
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
-from drstream.policies.online import Compiled, Fixed, as_online
+from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_candidates
+from drstream.replaying import lanes as plain
+from drstream.replaying import offered_lanes
 from drstream.replaying.chunks import Chunk, Preparation, Spaces
-from drstream.replaying.lanes import Lane, make_lane
+from drstream.replaying.lanes import Lane
+from drstream.replaying.offered import OfferedPreparation
 from drstream.replaying.options import LaneOptions, ReplayOptions
 
 PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows
@@ -47,10 +50,11 @@ class Plan:
     def lanes(self, stop: threading.Event, shard: int, rows: int | None) -> list[Lane]:
         """The lanes of a shard of so many rows, if their number is known."""
         lanes = []
+        kinds = offered_lanes if isinstance(self.preparation, OfferedPreparation) else plain
         several = len(self.lane_options) > 1 or self.shards > 1
         for options in self.lane_options:
             policy = self.policies[options.policy]
-            if several and not isinstance(policy, Compiled | Fixed):
+            if several and not isinstance(policy, AnyCompiled | Fixed):
                 policy = _copy_of(policy, options.policy)
             most = options.most_replicates
             if most is not None:  # divided among the shards
@@ -58,7 +62,8 @@ class Plan:
             if options.bias is not None and rows is not None:
                 limit = rows * self.share / PILOT_SHARE * options.pilot_steps / options.horizon
                 options = replace(options, pilot_rows=max(int(limit), 1))
-            lanes.append(make_lane(options, policy, self.preparation, stop, self.debug))
+            kind = kinds.kind_of_lane(policy)
+            lanes.append(kind(options, policy, self.preparation, stop, self.debug))
         return lanes
 
     @property
@@ -69,6 +74,8 @@ class Plan:
 
     def check_memory(self, threads: int) -> None:
         """Raise an error if the chunks that wait at the same time need more memory than the machine has."""
+        if isinstance(self.preparation, OfferedPreparation):
+            return  # chunks have a bound on their candidates
         event, actions = self.preparation.event_bytes, self.preparation.n_actions
         execution.check_memory(
             WAITING * threads * self.chunk_rows * event,
@@ -81,7 +88,7 @@ class Plan:
         """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
         skipped: Counter[str] = Counter()
         for batch in self.reader.batches(part, skipped):
-            for block in batch.blocks(self.chunk_rows):
+            for block in self.preparation.blocks(batch, self.chunk_rows):
                 yield self.preparation.chunk(block, spaces)
         yield skipped
 
@@ -118,12 +125,15 @@ def make_plan(
     fixed = [p.policy for p in policies.values() if isinstance(p, Fixed)]
     log = log.with_actions_of(*inputs.users, *fixed, *policies.values())
     bound = {name: _bind(policy, name, log) for name, policy in policies.items()}
-    for_compiled = any(isinstance(p, Compiled) and p.uses_context for p in policies.values())
-    for_python = any(not isinstance(p, Compiled | Fixed) for p in policies.values())
+    compiled = [p for p in bound.values() if isinstance(p, AnyCompiled)]
+    for_compiled = any(p.uses_context for p in compiled)
+    for_python = any(not isinstance(p, AnyCompiled | Fixed) for p in bound.values())
     models = bind_models(log, inputs, workers)
     users: list[Any] = [*(p.policy for p in bound.values() if isinstance(p, Fixed)), models]
+    features = bool(compiled) or for_python or any(u.uses_candidates for u in users)
     reader = log.reader(
         context=for_compiled or for_python or any(u.uses_context for u in users),
+        candidates=log.has_candidates and features,
         action=True,
         columns=tuple(dict.fromkeys(c for u in users for c in u.columns)),
         folds=models.folds,
@@ -134,18 +144,25 @@ def make_plan(
     if not options.adaptive and options.levels.c is None:
         smallest = smallest_propensity(log, reader, models, workers)
     lanes = list(options.lanes(bound.items(), min(c_max, smallest), smallest <= c_max))
-    preparation = Preparation(
-        models=models,
-        fixed={name: policy.policy for name, policy in bound.items() if isinstance(policy, Fixed)},
-        seeds=frozenset(lane.seed for lane in lanes),
-        n_actions=log.n_actions,
-        n_features=log.n_features if reader.with_context else 0,
-        sparse=reader.with_context and log.is_sparse,
-        for_compiled=for_compiled,
-        for_python=for_python,
-        typical_reward=log.typical_reward,
-        single=precision is None and reader.with_context and log.context_type.itemsize == 4,
-    )
+    about: dict[str, Any] = {
+        "models": models,
+        "fixed": {name: policy.policy for name, policy in bound.items() if isinstance(policy, Fixed)},
+        "seeds": frozenset(lane.seed for lane in lanes),
+        "n_features": log.n_features if reader.with_context else 0,
+        "sparse": reader.with_context and log.is_sparse,
+        "for_compiled": for_compiled,
+        "for_python": for_python,
+        "typical_reward": log.typical_reward,
+    }
+    preparation: Preparation
+    if log.has_candidates:
+        width = len(log.candidate_features) if features else 0
+        preparation = OfferedPreparation(
+            **about, n_actions=0, single=False, item_features=width, for_features=bool(compiled)
+        )
+    else:
+        single = precision is None and reader.with_context and log.context_type.itemsize == 4
+        preparation = Preparation(**about, n_actions=log.n_actions, single=single)
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]
     shape = grids, int(options.shards), log.share
@@ -158,17 +175,20 @@ def _bind(policy: Any, name: str, log: Log) -> Any:
     """Check that the policy fits the log, and bind it."""
     if isinstance(policy, Fixed):
         warn_if_learned_here(policy.policy, name, log)
-        bound = Fixed(policy.policy.bind(log, name))
+        bound = Fixed(policy.policy.bind_to(log, name))
         if bound.policy.only_logged:
             raise PolicyError(
                 f"policy {name!r} gives the probability of the logged action only; replay needs those of all actions"
             )
         return bound
-    if isinstance(policy, Compiled) and policy.uses_context:
-        log.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
-    if not isinstance(policy, Compiled) and hasattr(policy, "bind"):
-        return policy.bind(log) or policy
-    return policy
+    if isinstance(policy, AnyCompiled):
+        if policy.uses_context:
+            log.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
+        return policy.bind_to(log, name)
+    bound = policy.bind(log) or policy if hasattr(policy, "bind") else policy
+    if log.has_candidates:
+        check_for_candidates(bound, name)
+    return bound
 
 
 def _copy_of(policy: Any, name: str) -> Any:

@@ -158,7 +158,7 @@ def _replay(
     sums = Sums(Calibration(plan.preparation.typical_reward), crossings=[grid.crossing for grid in grids])
     interrupted = False
     first_row: int | None = None
-    ahead = max(2, AHEAD_BYTES // (threads * plan.chunk_rows * plan.preparation.event_bytes))
+    ahead = max(2, AHEAD_BYTES // (threads * plan.preparation.chunk_bytes(plan.chunk_rows)))
     try:
         with ExitStack() as stack:
             produce = partial(plan.chunks, Spaces())
