@@ -368,7 +368,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _whole_numbers(column: pa.Array) -> Ints:
-    """Return integers as int64. Those that are too large for it become -1."""
+    """Return integers as int64. Those that are too large for it become 2^62, which no list is as long as."""
     values = _decoded(column).to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64:
         return np.where(values > np.uint64(2**62), np.uint64(2**62), values).astype(np.int64)

@@ -153,6 +153,8 @@ class Problem:
         rows, m = self.rows, len(self.pairs.items)
         whole = bend.reshape(rows, rows, m, m).swapaxes(1, 2).reshape(rows * m, rows * m)
         whole = whole + self.penalty * np.eye(rows * m)
+        if not np.isfinite(whole).all():
+            raise ModelError("Propensity: products of features of candidates are not finite: give smaller numbers")
         scale = 1 / np.sqrt(np.diag(whole))
         factor = scipy.linalg.cho_factor(whole * np.outer(scale, scale), lower=True)
         step = -scale * scipy.linalg.cho_solve(factor, scale * slope)

@@ -207,6 +207,9 @@ def test_errors_of_functions_say_where():
 
 
 def test_predictions_and_scores_that_are_not_finite():
+    last = M.from_function(lambda X, Z, starts: np.where(np.arange(len(Z)) == len(Z) - 1, math.nan, 0.0))
+    with pytest.raises(drs.ModelError, match=r"the reward model predicts nan for candidate 'item-.' at row 59"):
+        drs.evaluate(LOG, P.Uniform(), last)
     far = M.from_function(lambda X, Z, starts: np.where(np.arange(len(Z)) == 0, math.inf, 0.0))
     with pytest.raises(drs.ModelError, match=f"the reward model predicts inf for candidate '{FIRST}' at row 0"):
         drs.evaluate(LOG, P.Uniform(), far)

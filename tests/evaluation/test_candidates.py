@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis.strategies as st
@@ -15,7 +16,9 @@ from hypothesis import given
 
 import drstream as drs
 from drstream.evaluation.estimators import ALL
-from drstream.evaluation.plan import CANDIDATES
+from drstream.evaluation.plan import CANDIDATES, make_plan
+from drstream.execution import Workers
+from drstream.models.binding import ModelInputs
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, FORMS, D, events, log_of, table_of
@@ -154,6 +157,15 @@ def test_columns_of_probabilities_targets_and_logged_probabilities():
         candidates=drs.Candidates(candidates.ids, candidates.features, "position"),
     )
     agree(drs.evaluate(numbers, P.Column("t"), estimators=["ips"]), naive_values(found, best, best, ("ips",)))
+    whole = events(rows=60, text=False)
+    best = naive.argmax(naive.scores(whole, WEIGHTS))
+    table, candidates = table_of(whole, position=True)
+    log = drs.Log(
+        table.append_column("t", pa.array([p.index(1.0) for p in best])),
+        context="x?",
+        candidates=drs.Candidates(candidates.ids, candidates.features, "position"),
+    )
+    agree(drs.evaluate(log, P.Column("t"), estimators=["ips"]), naive_values(whole, best, best, ("ips",)))
 
 
 def test_integer_targets_are_what_the_action_is():
@@ -405,9 +417,7 @@ def test_blocks_are_cut_by_their_candidates():
     log = drs.Log(pa.table({**roles, "items": sets}), context=[], candidates=drs.Candidates("items"))
     assert drs.evaluate(log, P.Uniform(), M.Constant(1), ["dr"])["dr"].value == pytest.approx(np.mean(roles["reward"]))
     reader = log.reader(action=True)
-    (batch,) = [
-        b for part in log.parts(reader.columns) for b in reader.batches(part, __import__("collections").Counter())
-    ]
+    (batch,) = [b for part in log.parts(reader.columns) for b in reader.batches(part, Counter())]
     cut = [(block.start, block.stop) for block in batch.blocks(10, CANDIDATES)]
     assert cut == [(0, 2), (2, 3), (3, 4), (4, 7), (7, 9)]
     assert [b.stop for b in batch.blocks(2, CANDIDATES)] == [2, 3, 4, 6, 8, 9]
@@ -444,6 +454,17 @@ def test_segments_clusters_intervals_explanations_and_rewards():
         drs.Log(table, **options), policy, M.Constant(0.5), ["dr"], interval="likelihood", reward_range=(0, 1)
     )
     assert wide["dr"].low < wide["dr"].value < wide["dr"].high
+
+
+def test_a_second_model_tells_the_error_of_the_first():
+    rhat, other = [[0.5] * len(s) for s in FOUND["sets"]], M.from_function(lambda X, Z, starts: np.full(len(Z), 0.7))
+    explain = drs.Explain(second_model=other)
+    result = drs.evaluate(log_of(FOUND), P.Softmax(WEIGHTS), M.Constant(0.5), ["dr"], explain=explain)
+    pi = naive.softmax(naive.scores(FOUND, WEIGHTS))
+    agree_values(result, naive_values(FOUND, pi, rhat, ("dr",)))
+    dense = drs.Explain(second_model=M.Constant(0.7))
+    same = drs.evaluate(log_of(FOUND), P.Softmax(WEIGHTS), M.Constant(0.5), ["dr"], explain=dense)
+    assert str(result.explain("policy", "dr")) == str(same.explain("policy", "dr"))
 
 
 def agree_values(result, wanted, rel=1e-9):
@@ -516,9 +537,6 @@ def test_bad_rows_are_skipped_by_all_fits_and_passes():
 
 def test_what_is_not_looked_at_is_not_read():
     log = log_of(FOUND)
-    from drstream.evaluation.plan import make_plan
-    from drstream.execution import Workers
-    from drstream.models.binding import ModelInputs
 
     def columns(policy, model=None):
         chosen = [ALL["dr" if model else "ips"]]

@@ -385,6 +385,49 @@ def test_an_action_whose_key_is_that_of_a_candidate_is_still_absent(monkeypatch)
         read(drs.Log(table, propensity=None, candidates=drs.Candidates("items", "z")))
 
 
+def test_positions_of_any_integer_type():
+    table = one_bad({})
+    for kind in (pa.int8(), pa.uint16(), pa.uint64(), pa.dictionary(pa.int8(), pa.int64())):
+        positions = (
+            pa.array([0, 1, 1, 0]).cast(kind) if not pa.types.is_dictionary(kind) else pa.array([0, 1, 1, 0], kind)
+        )
+        log = drs.Log(
+            table.set_column(2, "action", positions), propensity=None, candidates=drs.Candidates("items", "z")
+        )
+        assert read(log)[0][0].action.tolist() == [0, 1, 1, 0]
+    huge = table.set_column(2, "action", pa.array([0, 1, 2**64 - 1, 0], pa.uint64()))
+    with pytest.raises(drs.LogError, match=f"got {2**64 - 1} where there are 2 candidates, at row 2"):
+        read(drs.Log(huge, propensity=None, candidates=drs.Candidates("items", "z")))
+
+
+def test_logs_in_which_nothing_tells_the_number_of_features():
+    kinds = pa.schema([("z", pa.list_(pa.list_(pa.float32()))), ("action", pa.int8()), ("reward", pa.float64())])
+    empty = pa.Table.from_pylist(
+        [{"z": [], "action": 0, "reward": 0.0}, {"z": None, "action": 0, "reward": 0.0}], kinds
+    )
+    with pytest.raises(drs.LogError, match="the log is empty, or no event has candidates"):
+        _ = drs.Log(empty, propensity=None, candidates=drs.Candidates(features="z")).candidate_features
+    bare = drs.Log(table_of(events())[0].drop_columns(["items", "z"]))
+    assert bare.candidate_features == []
+    assert bare.candidate_ids_type is None
+    (batch,), skipped = read(
+        drs.Log(
+            one_bad({"action": None}).slice(0, 2),
+            propensity=None,
+            on_bad_row="skip",
+            candidates=drs.Candidates("items", "z"),
+        )
+    )
+    assert len(batch) == 2
+    assert hash(drs.Candidates("items", "z")) == hash(drs.Candidates("items", "z"))
+    all_bad = one_bad({"items": None}).slice(2, 1)
+    batches, skipped = read(
+        drs.Log(all_bad, propensity=None, on_bad_row="skip", candidates=drs.Candidates("items", "z"))
+    )
+    assert batches == []
+    assert skipped == {"candidates are null": 1}
+
+
 def test_many_candidates_shuffled():
     rng = np.random.default_rng(1)
     sets = [rng.permutation(5000)[:n].tolist() for n in (1, 700, 3, 2500)]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.optimize
 
 import drstream as drs
+from drstream.execution import Workers
+from drstream.log import Block
 from drstream.models import choice_fit
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
@@ -116,6 +121,26 @@ def test_steps_that_are_too_long_are_halved(monkeypatch):
         M.Propensity(interactions=True).fit(log_of(found))
 
 
+def test_a_step_that_makes_the_loss_larger_is_halved():
+    problem = choice_fit.Problem(log_of(FOUND), 1.0, False, None, Workers.of())
+    fit = problem.solve()
+    asked = next(fit)
+    sums = asked.task.start()
+    reader = log_of(FOUND).reader(action=True, candidates=True)
+    (batch,) = [b for part in log_of(FOUND).parts(reader.columns) for b in reader.batches(part, Counter())]
+    block = Block(batch, 0, len(batch))
+    asked.task.add(sums, block)
+    first = fit.send(sums).task.theta
+    worse = asked.task.start()
+    choice_fit.SumsTask(first * np.inf).add(worse, block)
+    assert worse.loss == np.inf
+    assert (fit.send(worse).task.theta == first / 2).all()
+    huge = events(rows=20, kind=np.float64)
+    huge["features"] = huge["features"] * 1e200
+    with pytest.raises(drs.ModelError, match="products of features of candidates are not finite"):
+        M.Propensity().fit(log_of(huge))
+
+
 def test_an_empty_log():
     table, candidates = table_of(FOUND)
     with pytest.raises(drs.LogError, match="there is no event to fit Propensity on"):
@@ -123,8 +148,6 @@ def test_an_empty_log():
 
 
 def test_threads_and_batches_give_the_same_bits(tmp_path):
-    import pyarrow.parquet as pq
-
     table, candidates = table_of(events(rows=200 if PLAIN else 20_000, seed=2))
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=table.num_rows // 3)
 
