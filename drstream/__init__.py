@@ -12,7 +12,9 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Log": "drstream.log",
+    "Candidates": "drstream.log",
     "Hashed": "drstream.log",
+    "Items": "drstream.log",
     "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation.evaluate",
     "replay": "drstream.replaying.replay",
@@ -50,6 +52,7 @@ _WHERE = {
 _MODULES = ("estimators", "models", "optimize", "policies", "rankings", "synth")
 
 __all__ = [
+    "Candidates",
     "Constants",
     "Conversion",
     "DrstreamError",
@@ -60,6 +63,7 @@ __all__ = [
     "Explanation",
     "Forecast",
     "Hashed",
+    "Items",
     "Log",
     "LogError",
     "ModelError",
@@ -106,7 +110,7 @@ if TYPE_CHECKING:
     from drstream.evaluation.explanation import Explain, Explanation
     from drstream.evaluation.result import Evaluation
     from drstream.intervals.statistic import Constants
-    from drstream.log import Hashed, Log, Sparse
+    from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast
     from drstream.replaying.comparison import Replays

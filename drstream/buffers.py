@@ -1,4 +1,4 @@
-"""Fills and checks the (K, n) arrays of a block: products with weights, results of a user's functions."""
+"""Fills and checks the (K, n) arrays of a block, or flat ones: products with weights, results of a user's functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from drstream.errors import DrstreamError, ModelError, PolicyError, parameter
 from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
-from drstream.log.columns import floats_or_nan, lengths
+from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls
+from drstream.log.ragged import flat_lists
 from drstream.log.schema import is_list
 from drstream.types import Floats
 
@@ -195,6 +196,47 @@ def copy_to_tiles(values: Floats, out: Floats) -> None:
     out[:whole] = values[:, : events - rest].reshape(actions, whole, tiles.TILE).swapaxes(0, 1)
     out[whole:, :, :rest] = values[:, events - rest :]
     out[whole:, :, rest:] = 0.0
+
+
+# Flat arrays of candidates
+
+
+def call_flat(function: Callable[..., Any], block: Block, who: str, error: type[DrstreamError], out: Floats) -> None:
+    """Call a user's function (X, Z, starts) -> (M,) for a block, and store what it returns."""
+    offered = block.candidates
+    Z = None if offered.features is None else offered.features.matrix
+    try:
+        values = function(block.matrix, Z, offered.starts)
+    except Exception as problem:
+        problem.add_note(f"raised by {who} for {len(block)} events from {block.where(0)} on")
+        raise
+    found = np.asarray(values)
+    if found.dtype.kind not in "fiub" or found.shape != out.shape:
+        what = f"an array of shape {found.shape}" if found.dtype.kind in "fiub" else type(values).__name__
+        raise error(
+            f"{who} returned {what} for {len(block)} events with {len(out)} candidates: on a log of candidates, a "
+            f"function of (contexts, features, starts) returns a number for each candidate, of shape {out.shape}"
+        )
+    out[:] = found
+
+
+def flat_numbers(block: Block, name: str, who: str, error: type[DrstreamError], out: Floats) -> None:
+    """out <- the numbers in a column of lists that are as long as the candidates."""
+    column, sizes = block.column(name), np.diff(block.candidates.starts)
+    if has_nulls(column):
+        raise error(f"{who}: column {name!r} is null at {block.where(int(np.argmax(nulls(column))))}")
+    found = lengths(column)
+    if (found != sizes).any():
+        i = int(np.argmax(found != sizes))
+        raise error(
+            f"{who}: column {name!r} holds {found[i]} numbers at {block.where(i)}, where there are {sizes[i]} "
+            "candidates"
+        )
+    values = flat_lists(column)[1]
+    if has_nulls(values):
+        i = int(np.searchsorted(block.candidates.starts, np.argmax(nulls(values)), side="right")) - 1
+        raise error(f"{who}: column {name!r} holds a null at {block.where(i)}")
+    out[:] = floats_or_nan(values)
 
 
 # Checks of probabilities and predictions

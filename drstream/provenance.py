@@ -73,6 +73,7 @@ def _of_log(log: Log) -> dict[str, Any]:
         "categories": list(roles.categories) or None,
         "hashed": [f"{hashed.column}:{hashed.bits}" for hashed in roles.hashed] or None,
         "sparse": roles.sparse,
+        "candidates": roles.candidates,
         "negated": roles.negated or None,
     }
     return {

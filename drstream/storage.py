@@ -18,6 +18,7 @@ import numpy as np
 
 from drstream.errors import DrstreamError, suggest
 from drstream.log.encoding import Encoding
+from drstream.log.pairs import Pairs
 from drstream.log.rows import Origin
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def _about(model: Trained) -> dict[str, Any]:
         "features": None if model.features_ is None else list(model.features_),
         "encoding": None if model.encoding_ is None else model.encoding_.to_dict(),
         "n_features": model.n_features_,
+        "pairs": None if model.pairs_ is None else model.pairs_.to_dict(),
         "reward": model.reward_,
         "n_events": model.n_events_,
         "reward_range": list(model.reward_range_),
@@ -173,6 +175,7 @@ class Shelf:
         model.labels_, model.n_actions = about["labels"], len(about["labels"])
         model.features_ = None if about["features"] is None else tuple(about["features"])
         model.encoding_ = _encoding(about)
+        model.pairs_ = Pairs.from_dict(about.get("pairs"))
         model.n_features_, model.n_events_ = int(about["n_features"]), int(about["n_events"])
         model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
         model.skipped_, model.reward_ = about["skipped"], about["reward"]

@@ -12,6 +12,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from bench.candidates import cases as candidate_cases
+from bench.candidates import report as candidate_report
 from bench.categories import cases as category_cases
 from bench.categories import report as category_report
 from bench.common import history, main_table, plots
@@ -45,6 +47,7 @@ TOPICS = [  # in the order of the page
     (model_cases, model_report),
     (optimize_cases, optimize_report),
     (sparse_cases, sparse_report),
+    (candidate_cases, candidate_report),
     (category_cases, category_report),
     (ranking_cases, ranking_report),
     (label_cases, label_report),

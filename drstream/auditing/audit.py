@@ -40,11 +40,16 @@ class Plan:
     reader: Reader
     guess: Guess | None
     typical_reward: float
+    candidates: bool  # each event has its own; then all that is summed by action is summed over all of them
     event_id: str | None
     clock: Clock | None
 
     def create(self) -> Tally:
-        return Tally(Inverses.create(len(self.reader.labels)))
+        return Tally(Inverses.create(self.groups))
+
+    @property
+    def groups(self) -> int:
+        return 1 if self.candidates else len(self.reader.labels)
 
 
 def audit(
@@ -90,10 +95,12 @@ def lenient(log: Log) -> Log:
 
 def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
     columns = [name for name in dict.fromkeys((event_id, time)) if name is not None]
-    reader = log.reader(context=True, action=True, columns=columns)
+    reader = log.reader(context=True, action=True, columns=columns, candidates=log.has_candidates)
     clock = None if time is None else make_clock(log.source.schema, time, _first_times(log, time))
-    guess = None if not log.roles.with_propensities else learn(_first_events(log, reader), log.n_actions)
-    return Plan(reader, guess, log.typical_reward, event_id, clock)
+    guess = None
+    if log.roles.with_propensities and not log.has_candidates:
+        guess = learn(_first_events(log, reader), log.n_actions)
+    return Plan(reader, guess, log.typical_reward, log.has_candidates, event_id, clock)
 
 
 def _first_times(log: Log, time: str) -> Floats:
@@ -152,18 +159,22 @@ def _count_bad(reader: Reader, batch: pa.RecordBatch, part: Part, tally: Tally) 
 def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
     tally.rewards.add(events.reward - plan.typical_reward)
     others = np.full(len(events), 0.5)
+    action, offered = np.ascontiguousarray(events.action), events.candidates
+    if offered is not None:
+        tally.offers.add(np.diff(offered.starts), events.propensity)
+        action = np.zeros_like(action)
     if len(events.propensity):
         assert not isinstance(events.rows, int)
         propensity = np.ascontiguousarray(events.propensity)
-        tally.inverses.add(np.ascontiguousarray(events.action), propensity)
+        tally.inverses.add(action, propensity)
         tally.propensities.add(propensity, events.place, events.rows)
         if plan.guess is not None:
             later = events.rows > plan.guess.after
             tally.guessed.add((plan.guess.of(events) == events.action)[later], propensity[later])
         others = 1 - propensity
     else:
-        tally.inverses.counts += np.bincount(events.action, minlength=len(plan.reader.labels))
-    if events.n_features:
+        tally.inverses.counts += np.bincount(action, minlength=plan.groups)
+    if events.n_features or offered is not None:
         context = hash_columns(len(events), context_keys(events))
         rows = [context, events.action.astype(np.uint64), float_keys(events.reward)]
         rows += [float_keys(events.propensity)] if len(events.propensity) else []
@@ -203,9 +214,10 @@ def finish(log: Log, plan: Plan, total: Tally, made_from: dict[str, Any] | None 
     view = View(
         tally=total,
         labels=list(plan.reader.labels),
+        candidates=plan.candidates,
         labels_given=log.labels_are_given,
         with_propensities=log.roles.with_propensities,
-        with_context=bool(plan.reader.n_features),
+        with_context=bool(plan.reader.n_features) or plan.candidates,
         event_id=plan.event_id,
         clock=plan.clock,
         typical_reward=plan.typical_reward,

@@ -49,7 +49,7 @@ def no_propensities(view: View) -> Finding | None:
 
 
 def unlogged_actions(view: View) -> Finding | None:
-    if not view.n:
+    if not view.n or view.candidates:
         return None
     missing = np.flatnonzero(view.tally.inverses.counts == 0)
     if not len(missing):
@@ -159,6 +159,7 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
     propensities.inverse_propensity,
     propensities.guessed_action,
     propensities.inverse_over_all,
+    propensities.inverse_over_candidates,
     propensities.large_propensities,
     propensities.distinct_propensities,
     propensities.rounded_propensities,
@@ -177,7 +178,12 @@ def findings(view: View) -> list[Finding]:
 
 
 def actions(view: View) -> pa.Table:
-    """Return a row for each action: count, share, and the mean of 1{a}/p with its standard error and z against 1."""
+    """Return a row for each action: count, share, and the mean of 1{a}/p with its standard error and z against 1.
+
+    Candidates have no rows: a log may have millions of them.
+    """
+    if view.candidates:
+        return pa.table({"action": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
     counts = view.tally.inverses.counts
     share = counts / view.n if view.n else np.full(len(counts), np.nan)
     columns = {"action": pa.array(list(view.labels)), "count": counts, "share": share, **view.actions}

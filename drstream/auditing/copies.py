@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from drstream.kernels import audit as kernels
 from drstream.log import Batch, Coded, Csr
+from drstream.log.rows import keys_of
 from drstream.types import Floats, Ints
 
 Hashes = NDArray[np.uint64]
@@ -86,7 +87,7 @@ def hash_columns(rows: int, columns: Iterator[tuple[Ints | None, Hashes]]) -> Ha
 
 
 def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
-    """Yield the values of the contexts as keys."""
+    """Yield the values of the contexts, and of candidates, as keys."""
     context = batch.context
     if isinstance(context, Csr):
         first, last = int(context.indptr[0]), int(context.indptr[-1])
@@ -98,6 +99,11 @@ def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
     else:
         for column in context.columns if isinstance(context, Coded) else context:
             yield None, float_keys(column)
+    offered = batch.candidates
+    if offered is not None and offered.ids is not None:
+        yield offered.starts, keys_of(offered.ids)
+    elif offered is not None and offered.features is not None:
+        yield offered.starts * offered.features.dim, float_keys(offered.features.matrix.reshape(-1))
 
 
 def float_keys(values: NDArray[np.generic]) -> Hashes:

@@ -20,6 +20,7 @@ from drstream.log.source import Part
 from drstream.types import Ints
 
 SHOWN = 20  # actions that are printed
+NO_SIZE = 1 << 62
 MOST_NAMES = 10_000  # features whose names are listed: hashed ones have only numbers
 
 
@@ -33,6 +34,7 @@ class Counts:
     low: float = math.inf
     high: float = -math.inf
     least: float = math.inf  # smallest propensity
+    sizes: tuple[int, int, int] = (NO_SIZE, 0, 0)  # of candidates of a row: the fewest, the most, and the sum
     items: int = 0  # in all lists, of a log of rankings
     shortest: float = math.inf  # of these lists
     longest: int = 0
@@ -44,6 +46,8 @@ class Counts:
         self.total += later.total
         self.low, self.high = min(self.low, later.low), max(self.high, later.high)
         self.least = min(self.least, later.least)
+        (low, high, total), more = self.sizes, later.sizes
+        self.sizes = min(low, more[0]), max(high, more[1]), total + more[2]
         self.items += later.items
         self.shortest, self.longest = min(self.shortest, later.shortest), max(self.longest, later.longest)
         self.skipped.update(later.skipped)
@@ -73,6 +77,11 @@ class Description:
             f"  rewards     mean {about['reward_mean']:.6g}, from {about['reward_range'][0]:.6g} to "
             f"{about['reward_range'][1]:.6g}"
         )
+        if about["candidates"] is not None:
+            found = about["candidates"]
+            lines.append(
+                f"  a row has   {found['fewest']:,} to {found['most']:,} candidates, {found['mean']:.3g} on average"
+            )
         if about["smallest_propensity"] is not None:
             lines.append(f"  smallest p  {about['smallest_propensity']:.6g}")
         if about["lists"]:
@@ -96,8 +105,9 @@ def describe(log: Log, threads: int | None = None, executor: Any = None, progres
     workers = Workers.of(threads, executor, progress)
     log = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
     counted = lenient(log)
-    with_actions = log.roles.action is not None and not log.roles.ranking
-    reader = counted.reader(action=with_actions)
+    counts_actions = not (log.has_candidates or log.roles.ranking)
+    with_actions = log.roles.action is not None and counts_actions
+    reader = counted.reader(action=with_actions or log.has_candidates)
     total = Counts(np.zeros(len(reader.labels), np.int64))
     for found in execution.run(partial(_count, reader), counted, reader.columns, workers):
         total.merge(found)
@@ -112,7 +122,11 @@ def _count(reader: Reader, part: Part) -> Counts:
     found = Counts(np.zeros(len(reader.labels), np.int64))
     for batch in reader.batches(part, found.skipped):
         execution.raise_if_stopped()
-        if len(batch.action):
+        if batch.candidates is not None:
+            sizes = np.diff(batch.candidates.starts)
+            of_batch = Counts(found.actions[:0], sizes=(int(sizes.min()), int(sizes.max()), int(sizes.sum())))
+            found.merge(of_batch)
+        elif len(batch.action):
             found.actions += np.bincount(batch.action, minlength=len(found.actions))
         found.rows += len(batch)
         found.total += float(batch.reward.sum())
@@ -141,6 +155,7 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "feature_names": log.feature_names if log.n_features <= MOST_NAMES else None,
         "left_out": list(roles.left_out),
         "unused": unused_columns(log),
+        "candidates": _candidates(log, total) if log.has_candidates and some else None,
         "action": roles.action,
         "labels": [] if actions is None else actions["action"].to_pylist(),
         "counts": [] if actions is None else actions["count"].to_pylist(),
@@ -153,6 +168,12 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "lists": _lists(total) if roles.ranking and some else None,
         "bad_rows": dict(total.skipped),
     }
+
+
+def _candidates(log: Log, total: Counts) -> dict[str, Any]:
+    fewest, most, all_of_them = total.sizes
+    about = {"fewest": fewest, "most": most, "mean": all_of_them / total.rows}
+    return {**about, "action_is": log.roles.candidates.action_is, "features": log.candidate_features}
 
 
 def _lists(total: Counts) -> dict[str, float]:

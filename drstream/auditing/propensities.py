@@ -22,7 +22,7 @@ def exploration(view: View) -> Finding | None:
     if not view.propensities:
         return None
     share = view.tally.propensities.counts[0] / view.n
-    if share == 1 and len(view.labels) > 1:
+    if share == 1 and view.with_choice:
         return say(
             STOP,
             "exploration",
@@ -31,7 +31,7 @@ def exploration(view: View) -> Finding | None:
             "Either the logging policy explored nothing, or its probabilities were not recorded.",
             "Log the probability with which each action was drawn.",
         )
-    if share >= SURE_SHARE and len(view.labels) > 1:
+    if share >= SURE_SHARE and view.with_choice:
         return say(
             LOOK,
             "exploration",
@@ -45,7 +45,7 @@ def exploration(view: View) -> Finding | None:
 
 def inverse_propensity(view: View) -> Finding | None:
     """For each action, E[1{a}/p] is the share of the events in which it was possible: at most 1."""
-    if not view.propensities:
+    if not view.propensities or view.candidates:
         return None
     sums, found, n = view.tally.inverses, view.actions, view.n
     mean, z = found["mean_inverse"], found["z"]
@@ -133,7 +133,7 @@ def guessed_action(view: View) -> Finding | None:
 
 def inverse_over_all(view: View) -> Finding | None:
     """The mean of 1/p is the mean number of possible actions."""
-    if not view.propensities:
+    if not view.propensities or view.candidates:
         return None
     sums, n, actions = view.tally.inverses, view.n, len(view.labels)
     with np.errstate(all="ignore"):
@@ -168,6 +168,38 @@ def inverse_over_all(view: View) -> Finding | None:
     return say(
         OK, "inverse_over_all", mean, f"The mean of 1/p is {mean:.4g}, which agrees with the {logged} logged actions."
     )
+
+
+def inverse_over_candidates(view: View) -> Finding | None:
+    """With m candidates, the mean of (1/m) / p is the share of them that were possible: at most 1."""
+    if not view.propensities or not view.candidates:
+        return None
+    sums, n = view.tally.offers, view.n
+    with np.errstate(all="ignore"):
+        mean = sums.inverse / n
+        y, y2 = sums.inverse - n, max(sums.squares - 2 * sums.inverse + n, 0)
+        limit = math.log(1 / ALPHA)
+        noise = float(_chance(max(sums.squares / n - mean * mean, 0), sums.largest, limit, n))
+    if evidence(y, y2) >= limit:
+        return say(
+            STOP,
+            "inverse_over_candidates",
+            mean,
+            f"The mean of 1 / (p m) is {mean:.4g}, with m the number of candidates, but it cannot be above 1.",
+            "So propensities are too small, or lists lack candidates that were possible.",
+            "Check how propensities were computed, and that lists have all candidates.",
+        )
+    if 1 - mean > noise:
+        return say(
+            LOOK,
+            "inverse_over_candidates",
+            mean,
+            f"The mean of 1 / (p m) is {mean:.4g}, with m the number of candidates; it is 1 if each was possible.",
+            "Either some candidates were not possible, or next to impossible, or propensities are too large.",
+            "If all candidates were always possible, do not trust the propensities.",
+        )
+    text = f"The mean of 1 / (p m) is {mean:.4g}, with m the number of candidates, which agrees with 1."
+    return say(OK, "inverse_over_candidates", mean, text)
 
 
 def large_propensities(view: View) -> Finding | None:

@@ -67,6 +67,29 @@ class Inverses:
 
 
 @dataclass
+class Offers:
+    """Sums over events with candidates of their own, m each: how many have a choice, and (1/m) / p, whose mean is 1."""
+
+    choices: int = 0  # events with more than one candidate
+    inverse: float = 0.0
+    squares: float = 0.0
+    largest: float = 0.0
+
+    def add(self, sizes: Ints, propensity: Floats) -> None:
+        self.choices += int((sizes > 1).sum())
+        if len(propensity):
+            with np.errstate(over="ignore"):
+                found = 1 / (sizes * propensity)
+                self.merge(Offers(0, float(found.sum()), float((found * found).sum()), float(found.max())))
+
+    def merge(self, other: Offers) -> None:
+        self.choices += other.choices
+        self.inverse += other.inverse
+        self.squares += other.squares
+        self.largest = max(self.largest, other.largest)
+
+
+@dataclass
 class Guessed:
     """How often the action was the guessed one (see `guess.py`), and sums of 1/p over these events."""
 
@@ -140,6 +163,7 @@ class Tally:
 
     inverses: Inverses
     guessed: Guessed = field(default_factory=Guessed)
+    offers: Offers = field(default_factory=Offers)  # of a log of candidates
     rows: int = 0
     good: int = 0  # rows without a bad value
     bad: dict[str, Bad] = field(default_factory=dict)  # by reason
@@ -164,6 +188,7 @@ class Tally:
             self.count_bad(reason, bad.count, bad.first)
         self.inverses.merge(other.inverses)
         self.guessed.merge(other.guessed)
+        self.offers.merge(other.offers)
         self.propensities.merge(other.propensities)
         self.rewards.merge(other.rewards)
         self.copies.merge(other.copies)

@@ -31,6 +31,7 @@ class View:
 
     tally: Tally
     labels: Sequence[Any]
+    candidates: bool  # each event has its own, so there are no labels
     labels_given: bool  # else they were found in the log
     with_propensities: bool
     with_context: bool
@@ -48,12 +49,17 @@ class View:
         """Whether there is any propensity to check."""
         return self.with_propensities and self.n > 0
 
+    @property
+    def with_choice(self) -> bool:
+        """Whether the logging policy had more than one action to choose from, in some event."""
+        return self.tally.offers.choices > 0 if self.candidates else len(self.labels) > 1
+
     @cached_property
     def actions(self) -> dict[str, Floats]:
         """Statistics of 1{a}/p by action."""
         sums = self.tally.inverses
         if not self.propensities:
-            nothing = np.full(len(self.labels), np.nan)
+            nothing = np.full(len(sums.counts), np.nan)
             return {"mean_inverse": nothing, "stderr": nothing, "z": nothing}
         with np.errstate(all="ignore"):
             mean = sums.sums / self.n

@@ -73,6 +73,26 @@ SparseContext = Annotated[
     str | None,
     typer.Option(help="Sparse contexts, as INDICES,VALUES,DIM: two columns of lists and the number of features."),
 ]
+CandidateColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--candidates",
+        help="For a log whose events have candidates of their own, as IDS[,FEATURES...]: a column with lists of ids, "
+        "or 'none', and columns with lists of their features.",
+    ),
+]
+ItemsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--items",
+        help="File with a row for each item, as FILE[:ID]: features of --candidates are its columns, by default all "
+        "numbers, looked up by the column ID, 'item' unless given.",
+    ),
+]
+ActionIs = Annotated[
+    str | None,
+    typer.Option(help="With --candidates: whether the action is the 'id' of a candidate, or its 'position', from 0."),
+]
 Categorical = Annotated[
     list[str] | None,
     typer.Option(help="Context column whose integers or booleans are categories, as strings are. Repeat for more."),
@@ -95,7 +115,8 @@ RewardModel = Annotated[
     typer.Option(
         help="Reward model: ridge[:ALPHA], logistic[:C], a file of drstream fit, constant:VALUE, "
         "column:NAME[,NAME...] or python:module:object. ridge and logistic are fitted by fold with --crossfit, else on "
-        "the share --fit of the log, which is then left out of the result."
+        "the share --fit of the log, which is then left out of the result. With --candidates, ':interactions' after "
+        "them adds products of contexts and candidates."
     ),
 ]
 PropensityModel = Annotated[
@@ -151,6 +172,7 @@ def open_log(options: Mapping[str, Any], **more: Any) -> Log:
     coded = options.get("categorical"), options.get("hashed"), options.get("missing")
     given = log_options(*(options.get(role) for role in ROLES), coded=coded)
     given |= row_options(options.get("filter"), options.get("exclude"), options.get("positions"))
+    given |= candidate_options(options.get("candidates"), options.get("items"), options.get("action_is"))
     log = options["log"]
     return Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
 
@@ -214,6 +236,26 @@ def log_options(
     if missing is not None:
         given["missing"] = parse_missing(missing)
     return {**given, "actions": parse_actions(actions)}
+
+
+def candidate_options(candidates: str | None, items: str | None, action_is: str | None) -> dict[str, Any]:
+    """Return the candidates of a log that the options give."""
+    if candidates is None:
+        for option, value in (("items", items), ("action-is", action_is)):
+            if value is not None:
+                raise LogError(f"--{option} {value} is about candidates: name the column of ids with --candidates")
+        return {}
+    from drstream.log import Candidates, Items
+
+    ids, *names = [name.strip() for name in candidates.split(",")]
+    if not ids or not all(names):
+        raise LogError(f"--candidates {candidates!r}: write IDS or IDS,FEATURE,..., with 'none' if there are no ids")
+    features: Any = names[0] if len(names) == 1 else names or None
+    if items is not None:
+        file, colon, id = items.rpartition(":")
+        known = bool(colon) and not id.startswith("//") and "/" not in id
+        features = Items(file, id, features) if known else Items(items, features=features)
+    return {"candidates": Candidates(None if ids == "none" else ids, features, action_is)}
 
 
 def row_options(filter: str | None, exclude: list[str] | None, positions: str | None = None) -> dict[str, Any]:

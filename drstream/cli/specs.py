@@ -37,6 +37,7 @@ POLICIES = (
     "FILE of drstream optimize",
 )
 TO_FIT = ("ridge", "ridge:ALPHA", "logistic", "logistic:C", "propensity", "propensity:C")
+INTERACTIONS = "interactions"  # after a model, for a log of candidates: ridge:1:interactions
 MODELS = (*TO_FIT[:4], "FILE.npz", "constant:VALUE", "column:NAME", "positions:NAME,NAME", "python:MODULE:OBJECT")
 PROPENSITIES = ("logistic", "logistic:C", "FILE.npz", "uniform", "python:MODULE:OBJECT")
 MODEL_FILES = (".npz", ".skops")
@@ -218,7 +219,10 @@ def _label(text: str, labels: Log | Sequence[Any]) -> Any:
 
 
 def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Read the arrays `weights` (K, d) and perhaps `intercept` (K) from an .npz file."""
+    """Read the arrays `weights` (K, d) and perhaps `intercept` (K) from an .npz file.
+
+    Those of candidates are `weights` (d + m) and perhaps `interactions` (d, m).
+    """
     if not Path(path).is_file():
         raise PolicyError(f"no such file: {path!r}")
     try:
@@ -228,7 +232,7 @@ def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
         raise PolicyError(f"{path} is not an .npz file of numeric arrays, as numpy.savez writes them") from None
     if "weights" not in found:
         raise PolicyError(f"{path} holds no array 'weights' (actions x features): {suggest('weights', found)}")
-    known = {"weights", "intercept", *others}
+    known = {"weights", "intercept", "interactions", *others}
     unknown = sorted(set(found) - known)
     if unknown:
         raise PolicyError(f"{path} holds an array {unknown[0]!r} that is not known: {suggest(unknown[0], known)}")
@@ -413,13 +417,16 @@ def optimized(made: Any, log: Log, asked: Learning, how: dict[str, Any]) -> Any:
 def model_to_fit(text: str, *, weights: str | None = None, shared: bool = False) -> Any:
     """Make a model for `drstream fit`: ridge, logistic or propensity."""
     kind, _, rest = text.partition(":")
+    more: dict[str, Any] = {}
+    if kind in ("ridge", "logistic") and rest.rpartition(":")[2] == INTERACTIONS:
+        rest, more = rest.rpartition(":")[0], {"interactions": True}
     if kind == "ridge":
-        return models.Ridge(_number(rest, text) if rest else 1.0, shared=shared, weights=weights)
+        return models.Ridge(_number(rest, text) if rest else 1.0, shared=shared, weights=weights, **more)
     if weights is not None or shared:
         raise ModelError(f"--{'shared' if shared else 'weights'} is for --model ridge")
     if kind in ("logistic", "propensity"):
         made = models.Logistic if kind == "logistic" else models.Propensity
-        return made(_number(rest, text) if rest else 1.0)
+        return made(_number(rest, text) if rest else 1.0, **more)
     raise ModelError(f"--model {text!r} cannot be fitted{_near(text, TO_FIT)} A model is one of: {', '.join(TO_FIT)}")
 
 

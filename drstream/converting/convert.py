@@ -177,7 +177,10 @@ def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers:
     log = log.without_categories()  # a copy needs no features
     with_actions = log.roles.action is not None
     of_all = with_actions and bool(log.roles.propensities)
-    reader = log.reader(context=True, action=with_actions, columns=layout.kept, propensities=of_all)
+    features = log.has_candidates  # every row is checked
+    reader = log.reader(
+        context=True, action=with_actions, columns=layout.kept, propensities=of_all, candidates=features
+    )
     skipped: Counter[str] = Counter()
     written = groups = 0
     with atomic_path(path) as unfinished:

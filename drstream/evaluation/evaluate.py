@@ -27,6 +27,7 @@ from drstream.evaluation.lists import (
     make_list_plan,
 )
 from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
+from drstream.evaluation.ragged import RaggedSpace
 from drstream.evaluation.rankings import refuse_for_events
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
@@ -279,7 +280,9 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     units = {reader.unit for reader in readers}
     checked = any(reader.checks_context for reader in readers)
     encoding = next((reader.encoding for reader in readers if reader.encoding is not None), None)
-    common = replace(common, checks_context=checked, encoding=encoding)
+    offers = [reader.offers for reader in readers if reader.offers is not None]
+    widest = max(offers, key=lambda offer: offer.with_features, default=None)
+    common = replace(common, checks_context=checked, encoding=encoding, offers=widest)
     return replace(common, unit=units.pop() if len(units) == 1 else None)
 
 
@@ -291,11 +294,11 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     """Read one part and return its state, for each reward."""
     tallies = [plan.create() for plan in plans]
     skipped = tallies[0].skipped
-    spaces = [Fused(plan) if plan.fused else Workspace(plan.job, plan.block_rows) for plan in plans]
+    spaces = [_space(plan) for plan in plans]
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
-        if reader.folds is not None:  # then each block has one model
+        if reader.folds is not None and not plans[0].job.candidates:  # then each block has one model
             batch = batch.by_fold()
         batch.scratch = scratch
         for plan, tally, space in zip(plans, tallies, spaces, strict=True):
@@ -309,6 +312,12 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     return tallies
 
 
+def _space(plan: Plan) -> Fused | Workspace:
+    if plan.fused:
+        return Fused(plan)
+    return (RaggedSpace if plan.job.candidates else Workspace)(plan.job, plan.block_rows)
+
+
 def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
     gather, loggers = plan.gather, plan.reader.loggers
     note_batch(plan.job, batch, tally)
@@ -320,7 +329,7 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
     if tally.loggers is not None and loggers is not None:
         tally.loggers.begin(*segments_of(batch.columns, [loggers.column]))
         divided.append(tally.loggers)
-    for block in batch.blocks(plan.block_rows):
+    for block in batch.blocks(plan.block_rows, plan.block_candidates):
         execution.raise_if_stopped()
         if isinstance(plan, ListPlan):
             events = list_terms(plan, block, space, tally)

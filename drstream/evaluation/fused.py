@@ -21,7 +21,6 @@ from drstream.log import Batch, Block
 from drstream.moments import fields_of
 
 INTS, FLOATS = np.empty(0, np.int64), np.empty(0)
-Constants = tuple[list[kernels.Linear], kernels.Weighing]
 NO_POLICIES = kernels.Linear(np.empty((0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, 0, np.zeros(2))
 
 
@@ -32,7 +31,8 @@ class Fused:
         self.plan = plan
         job, stack = plan.job, plan.job.stack
         kind = np.dtype(np.float64) if stack is None else stack.kind
-        self.linear, self.weighing = plan.constants
+        self.weighing = _weighing(plan)
+        self.linear = [NO_POLICIES] if stack is None else [_linear(job, fold) for fold in range(len(stack.weights))]
         rows, features = self.linear[0].weights.shape
         policies = len(job.policies)
         numbers = (features, kind), (rows, kind), (job.variables + policies, float), (policies, float), (1, float)
@@ -62,13 +62,6 @@ class Fused:
         self.plan.reader.check_finite(block)
         block_terms(self.plan.job, block, Workspace(self.plan.job, len(block)), tally)
         raise AssertionError(f"the events from {block.where(0)} on have an invalid number, and then have none")
-
-
-def constants_of(plan: Plan) -> Constants:
-    """What is the same for all batches: what is linear, for each fold, and the terms."""
-    job, stack = plan.job, plan.job.stack
-    linear = [NO_POLICIES] if stack is None else [_linear(job, fold) for fold in range(len(stack.weights))]
-    return linear, _weighing(plan)
 
 
 def _linear(job: Job, fold: int) -> kernels.Linear:

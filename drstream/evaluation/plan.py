@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,12 +31,10 @@ from drstream.models.calibration import Calibration
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 
-if TYPE_CHECKING:
-    from drstream.evaluation.fused import Constants
-
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
 MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
+CANDIDATES = 1 << 14  # of a block's events together: what is computed for them then stays in cache
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 
 
@@ -72,13 +70,6 @@ class Plan:
         return Layout(self.job.variables, tuple(part for terms in self.groups for part in self.parts(terms)))
 
     @cached_property
-    def constants(self) -> Constants:
-        """What the fast way needs for each batch. Made once: for each part it would take the interpreter's lock."""
-        from drstream.evaluation.fused import constants_of
-
-        return constants_of(self)
-
-    @cached_property
     def shape(self) -> Shape:
         job = self.job
         weights = np.array(job.weights, np.int64).reshape(-1, len(job.policies)).T
@@ -112,6 +103,11 @@ class Plan:
         event = self.job.bytes_an_event
         rows = min(max(CACHE // event, FEWEST), MOST // event)
         return min(max(1, 1 << (max(rows, 1).bit_length() - 1)), BATCH_ROWS)
+
+    @property
+    def block_candidates(self) -> int | None:
+        """The most candidates that the events of a block have together; None if they have none of their own."""
+        return CANDIDATES if self.job.candidates else None
 
     def check_memory(self, workers: int) -> None:
         """Raise an error if the buffers of all workers need more memory than the machine has."""
@@ -166,7 +162,7 @@ def make_plan(
     log = with_known_actions(log, policies, [inputs], chosen)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
-    bound = [policy.bind(log, name) for name, policy in policies.items()]
+    bound = [policy.bind_to(log, name) for name, policy in policies.items()]
     if inputs.model is not None:
         _require_all_probabilities(bound)
     models = bind_models(log, inputs, workers)
@@ -182,11 +178,13 @@ def make_plan(
         propensities=by_time,
         loggers=True,
         logger_propensities=any(e.weight is not None and e.weight.balanced for e in chosen),
+        candidates=log.has_candidates and any(u.uses_candidates for u in users),
     )
     weighted = any(e.weight for e in chosen)
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
-    if reader.with_context:
+    job = replace(job, candidates=log.has_candidates)
+    if reader.with_context and not job.candidates:
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
@@ -219,6 +217,8 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
     if gather.bounds.reward_range is not None or gather.bounds.max_weight is not None:
         return False
     if models.logger is not None or models.second is not None or isinstance(models.folds, Blocks):
+        return False
+    if plan.reader.offers is not None:
         return False
     if plan.reader.loggers is not None:  # sums by logger, and balanced weights
         return False

@@ -29,6 +29,7 @@ from drstream.types import Floats, Ints
 NOT_CLIPPED = np.zeros(1, np.int64)  # stays 0
 ROUNDING = 1e-5  # of a probability in float32
 NONE = np.empty(0)  # intercepts of predictions that are complete
+NO_ACTIONS = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,25 @@ class Tally:
     lengths: Lengths | None = None  # of the lists of rankings
 
     def note_outside(
-        self, what: str, policy: str | None, values: Floats, low: float, high: float, block: Block
+        self,
+        what: str,
+        policy: str | None,
+        values: Floats,
+        low: float,
+        high: float,
+        block: Block,
+        starts: Ints | None = None,
     ) -> None:
-        """Count the values outside of [low, high]. They are by event, or by action and event."""
+        """Count the values outside of [low, high]. They are by event, or by action and event.
+
+        starts  Where the values of each event begin, if they are of its candidates.
+        """
         first = np.zeros(1, np.int64)
         count = int(kernels.count_outside(values.reshape(-1), low, high, first))
         if count:
-            where = block.where(int(first[0]) % len(block))
+            place = int(first[0])
+            event = place % len(block) if starts is None else int(np.searchsorted(starts, place, side="right")) - 1
+            where = block.where(event)
             found = Outside(count, float(values.reshape(-1)[first[0]]), where)
             if (what, policy) in self.outside:
                 self.outside[what, policy].merge(found)
@@ -193,6 +206,7 @@ class Job:
     down_sampled: bool = False  # a row counts as 1 / sample rate rows
     overlaps: Overlaps | None = None  # for estimators that weigh stretches of time
     stack: Stack | None = None  # what is linear in the contexts
+    candidates: bool = False  # each event has candidates of its own, so there is no number of actions: n_actions is 0
 
     @property
     def first(self) -> int:
@@ -300,12 +314,25 @@ class Workspace:
             self.ones[:] = 1
         return self
 
+    def see(self, block: Block, tally: Tally) -> None:
+        """Fill in ν(a_k|x_k), r̂(x_k, a_k) and r̂(x_k, ν) of a block's events. It has been fitted to them."""
+        job = self.job
+        if job.stack is not None:
+            assert self.scores is not None
+            job.stack.fill(block, self.scores)
+        rhat = self.rhat[:0]
+        if job.models.model is not None:
+            rhat = _predict(job, block, self, tally)
+        if job.models.second is not None:
+            _predict_again(job.models.second, job, block, self)
+        _observe(job, block, self, tally, rhat)
+
 
 def note_batch(job: Job, batch: Batch, tally: Tally) -> None:
     """Take down what is known of a batch without any policy: logged actions, and rewards outside of their range."""
     whole = Block(batch, 0, len(batch))
     others = np.zeros(1, np.int64)
-    kernels.note_events(batch.reward, batch.action, others, tally.logged)
+    kernels.note_events(batch.reward, NO_ACTIONS if job.candidates else batch.action, others, tally.logged)
     tally.other_than_clicks += int(others[0])
     if job.bounds.reward_range is not None:
         tally.note_outside("reward", None, batch.reward, *job.bounds.reward_range, whole)
@@ -319,15 +346,7 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
     space.terms[0] = r
-    if job.stack is not None:
-        assert space.scores is not None
-        job.stack.fill(block, space.scores)
-    rhat = space.rhat[:0]
-    if models.model is not None:
-        rhat = _predict(job, block, space, tally)
-    if models.second is not None:
-        _predict_again(models.second, job, block, space)
-    _observe(job, block, space, tally, rhat)
+    space.see(block, tally)
     for k, group in enumerate(job.terms.weighted):
         weigh_group(job, k, block, space, block.mixture if group.weight.balanced else p, tally)
     return events_of(job, block, space, p)

@@ -65,7 +65,7 @@ def _single_exp_parts(x, shift, scale):
 
 
 @helper
-def _exp(x, shift, scale):
+def exp_row(x, shift, scale):
     """x <- exp(x - shift) but for a factor, the power of two that `scale` receives."""
     if x.itemsize == 4:
         _single_exp_parts(x, shift, scale)
@@ -108,7 +108,7 @@ def exp_tile(scores, base, intercept, first, last, scratch):
     _add_intercepts(scores, base, intercept, first, last, largest, total)
     for k in range(intercept.shape[0]):
         row = scores[base + k][first:last]
-        _exp(row, largest, scale)
+        exp_row(row, largest, scale)
         for i in range(row.shape[0]):
             row[i] *= scale[i]
             total[i] += row[i]
@@ -126,7 +126,7 @@ def logistic_row(row, scratch):
     for i in range(row.shape[0]):
         small[i] = -abs(row[i])
         zero[i] = 0
-    _exp(small, zero, scale)
+    exp_row(small, zero, scale)
     for i in range(row.shape[0]):
         small[i] *= scale[i]
         row[i] = (one if row[i] >= 0 else small[i]) / (one + small[i])

@@ -1,10 +1,25 @@
 """Logs: from files and streams to batches of events."""
 
 from drstream.log.batch import Batch, Block
+from drstream.log.candidates import Candidates, Items
 from drstream.log.categories import Hashed
 from drstream.log.encoding import Coded
 from drstream.log.log import Log, as_log
+from drstream.log.offered import Offered
 from drstream.log.reader import Reader
 from drstream.log.sparse import Csr, Sparse
 
-__all__ = ["Batch", "Block", "Coded", "Csr", "Hashed", "Log", "Reader", "Sparse", "as_log"]
+__all__ = [
+    "Batch",
+    "Block",
+    "Candidates",
+    "Coded",
+    "Csr",
+    "Hashed",
+    "Items",
+    "Log",
+    "Offered",
+    "Reader",
+    "Sparse",
+    "as_log",
+]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from drstream.kernels import order
 from drstream.log.encoding import Coded, Encoding
+from drstream.log.offered import Offered
 from drstream.log.rankings import Lists
 from drstream.log.source import Place
 from drstream.log.sparse import Csr
@@ -29,7 +30,7 @@ class Batch:
 
     place: Place  # where the part is stored
     rows: Ints | int  # row number of each event, or of the first if no row was left out
-    action: NDArray[np.int32]
+    action: NDArray[np.int32]  # the index of its label; in a log of candidates, its position among them
     reward: Floats  # of a ranking: the sum over its list
     propensity: Floats  # empty if the log has none; of a ranking: the smallest one of its list
     context: Context  # d columns, one (n, d) array, columns with categories, or sparse rows
@@ -41,6 +42,7 @@ class Batch:
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several rewards
     propensities: Floats | None = None  # of all actions (n, K), if they are read
     mixture: Floats | None = None  # propensities of all loggers together, if they are read
+    candidates: Offered | None = None  # what each event could choose from, if it has candidates of its own
     lists: Lists | None = None  # of a log of rankings
     fold_starts: Ints | None = None  # after by_fold(): where the events of each fold begin, and the number of events
     scratch: dict[Any, Any] = field(default_factory=dict, repr=False)  # for features of a block, by type
@@ -64,12 +66,20 @@ class Batch:
     def where(self, i: int) -> str:
         return self.place.of_row(self.row_number(i))
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """Yield blocks of at most so many rows. After by_fold(), the events of a block are of one fold."""
+    def blocks(self, rows: int, candidates: int | None = None) -> Iterator[Block]:
+        """Yield blocks of at most so many rows. After by_fold(), the events of a block are of one fold.
+
+        candidates  The most that the events of a block may have together, unless one alone has more.
+        """
         bounds = [0, len(self)] if self.fold_starts is None else self.fold_starts.tolist()
+        starts = None if candidates is None or self.candidates is None else self.candidates.starts
         for first, last in itertools.pairwise(bounds):
-            for start in range(first, last, rows):
-                yield Block(self, start, min(start + rows, last))
+            while first < last:
+                stop = min(first + rows, last)
+                if starts is not None and starts[stop] - starts[first] > candidates:
+                    stop = max(first + 1, int(np.searchsorted(starts, starts[first] + candidates, side="right")) - 1)
+                yield Block(self, first, stop)
+                first = stop
 
     def by_fold(self) -> Batch:
         """Return the events in the order of their folds, and within a fold in the order of the log.
@@ -102,6 +112,7 @@ class Batch:
             more_rewards={name: gathered(reward, places) for name, reward in self.more_rewards.items()},
             propensities=None if self.propensities is None else gathered(self.propensities, places),
             mixture=None if self.mixture is None else gathered(self.mixture, places),
+            candidates=None if self.candidates is None else self.candidates.take(places),
             fold_starts=None,
             scratch={},
             seen={},
@@ -170,6 +181,12 @@ class Block:
         """Propensities of all loggers together. The pass must read them."""
         assert self.batch.mixture is not None
         return self.batch.mixture[self.start : self.stop]
+
+    @cached_property
+    def candidates(self) -> Offered:
+        """What each event could choose from. The pass must read it."""
+        assert self.batch.candidates is not None
+        return self.batch.candidates.rows(self.start, self.stop)
 
     @property
     def lists(self) -> Lists:

@@ -37,7 +37,8 @@ def batches_of(
     names = names_of(log, columns)
     kinds = pa.schema([log.source.schema.field(name) for name in names], log.source.schema.metadata)
     log = log.without_categories()  # rows are as they are stored, so categories need not be found
-    reader = log.reader(context=True, action=log.roles.action is not None, columns=names)
+    with_actions, with_features = log.roles.action is not None, log.has_candidates
+    reader = log.reader(context=True, action=with_actions, columns=names, candidates=with_features)
     counts: Counter[str] = Counter() if skipped is None else skipped
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -18,12 +18,14 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
+from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
 from drstream.log.categories import Hashed
-from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.contexts import PEEK_ROWS
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
+from drstream.log.offering import Offering
 from drstream.log.opening import open_source
 from drstream.log.propensities import width
 from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
-class Log(Contexts):
+class Log(Offering):
     """Logged events (x, a, r, p), streamed from wherever they are.
 
     source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a
@@ -76,6 +78,8 @@ class Log(Contexts):
                 For each logger, the column with its probability of the logged action, also where another one logged: a
                 mapping of loggers to columns, or columns in the order of the sorted loggers. The balanced estimators
                 need them.
+    candidates  For a log whose events have candidates of their own, e.g. the items that a page could show:
+                `Candidates(...)` names the columns with their ids and features.
     positions   For a log of rankings, whose action is a column of lists of shown items: what the propensities by
                 position are. "marginal": those of an item at its position. "conditional": given the items above it.
                 "independent": positions were filled independently of each other, so both are the same, and a list
@@ -111,6 +115,7 @@ class Log(Contexts):
         missing: Missing = ERROR,
         logger: str | None = None,
         logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
+        candidates: Candidates | None = None,
         positions: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
@@ -122,7 +127,12 @@ class Log(Contexts):
         schema = self.source.schema
         named = context, action, reward, propensity, sample_rate, propensities, categorical
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
-        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, positions)
+        sets = None if candidates is None else check_candidates(schema, candidates)
+        of_candidates = () if sets is None else candidate_columns(schema, sets)
+        self.roles = assign_roles(schema, *named, exclude, logger, of_loggers, of_candidates, positions)
+        if sets is not None:
+            self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
+            _check_beside_candidates(actions, propensities)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:
             raise LogError(
@@ -137,7 +147,7 @@ class Log(Contexts):
         self._stop: int | None = None  # rows from this one on do not belong to the log
         self._filter_columns = _columns_of(self.filter, schema)
         self._labels_given = actions is not None
-        if self.roles.constant == UNIFORM and self.roles.action is None and actions is None:
+        if self.roles.constant == UNIFORM and self.roles.action is None and actions is None:  # no candidates, either
             raise LogError(
                 f"{parameter('propensity', UNIFORM)} is 1 / the number of actions, which this log does not "
                 f"tell: give the number with {parameter('actions')}, or the propensity itself"
@@ -150,8 +160,9 @@ class Log(Contexts):
 
     @cached_property
     def labels(self) -> Sequence[Any]:
-        """Labels of the actions, in the order of a policy's probabilities."""
+        """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
         self.refuse_rankings()
+        self._check_labels()
         found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
         return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
 
@@ -159,6 +170,8 @@ class Log(Contexts):
     def constant_propensity(self) -> float | None:
         """The propensity of every row, if no column holds them."""
         constant = self.roles.constant
+        if self.roles.candidates is not None and constant == UNIFORM:  # it differs with the number of candidates
+            return None
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
     @cached_property
@@ -313,7 +326,7 @@ class Log(Contexts):
 
         Labels that are text or given stay.
         """
-        if self._labels_given:
+        if self._labels_given or self.has_candidates:
             return self
         labels = action_labels.widened(self.labels, n_actions)
         return self if labels is self.labels else self._wider(labels)
@@ -333,7 +346,7 @@ class Log(Contexts):
 
         Something fitted brings its labels. Weights with K rows say that the actions are 0..K-1.
         """
-        if self._labels_given:
+        if self._labels_given or self.has_candidates:
             return self
         for user in users:
             labels = getattr(user, "known_labels", None)
@@ -434,20 +447,27 @@ class Log(Contexts):
         propensities: bool = False,
         loggers: bool = False,
         logger_propensities: bool = False,
+        candidates: bool = False,
     ) -> Reader:
         """Return a reader of this log's parts that decodes only what is asked for.
 
+        action        Reads the logged actions and, in a log of candidates, how many there are.
         start         Events of earlier rows are left out, and counted.
         propensities  Reads those of all actions, too. Actions must be read.
         loggers       Reads which policy logged each event, if the log has several.
         logger_propensities
                       Reads those of all loggers, too.
+        candidates    Reads the features of candidates, too.
         """
+        if self._pairs is not None:
+            candidates = context
+        if self.roles.candidates is not None and (candidates or self.roles.constant == UNIFORM):
+            action = True
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
         return Reader(
             roles=self.roles,
-            labels=self.labels if action and not self.roles.ranking else (),
+            labels=self.labels if action and not self.has_candidates and not self.roles.ranking else (),
             n_features=self.n_features if context else 0,
             with_context=context,
             with_action=action and not self.roles.ranking,
@@ -456,7 +476,7 @@ class Log(Contexts):
             filter_columns=self._filter_columns,
             splits=self._splits,
             skip_bad_rows=self.on_bad_row == "skip",
-            decode_rows=self.batch_size,
+            decode_rows=self.batch_size or (None if self.roles.candidates is None else self.batch_rows),
             folds=folds,
             cluster=cluster,
             start=start,
@@ -466,6 +486,9 @@ class Log(Contexts):
             missing=self.missing,
             constant=self.constant_propensity,
             loggers=self._read_loggers(logger_propensities) if loggers else None,
+            offers=self.offers(features=candidates) if action else None,
+            pairs=self._pairs,
+            batch_rows=self.batch_rows,
         )
 
     def _read_loggers(self, propensities: bool) -> Loggers | None:
@@ -484,7 +507,9 @@ class Log(Contexts):
         roles = self.roles
         known = "labels" in self.__dict__ or self.source_rows is not None
         labels = "labels not known before reading"
-        if known and roles.action:
+        if self.has_candidates:
+            labels = self._shown_choice()
+        elif known and roles.action:
             labels = shown_lengths(self.source, roles) if roles.ranking else describe_labels(self.labels)
         lines = [
             f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}",
@@ -493,6 +518,8 @@ class Log(Contexts):
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
             f"  propensity  {self._shown_propensity(known)}",
         ]
+        if self.has_candidates:
+            lines.insert(2, f"  candidates  {self._shown_candidates()}")
         if roles.left_out:
             names = ", ".join(roles.left_out)
             lines.insert(2, f"  left out    {names}: like ids, times or other roles. Name them to use them as contexts")
@@ -539,6 +566,8 @@ class Log(Contexts):
 
     def _shown_propensity(self, known: bool) -> str:
         roles = self.roles
+        if roles.constant == UNIFORM and self.has_candidates:
+            return "1 / the number of candidates, in every row: uniform"
         if roles.constant == UNIFORM:
             return f"1/{self.n_actions} in every row: uniform" if known else "uniform, in every row"
         if roles.constant is not None:
@@ -572,6 +601,19 @@ def as_log(source: Any, *, propensities: bool = True, rankings: bool = False) ->
 def _check_on_bad_row(on_bad_row: str) -> None:
     if on_bad_row not in ("error", "skip"):
         raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
+
+
+def _check_beside_candidates(actions: Any, propensities: Any) -> None:
+    if actions is not None:
+        raise LogError(
+            f"{parameter('actions')} are labels for all events, and {parameter('candidates')} are a set for each: "
+            "leave out one of them"
+        )
+    if propensities is not None:
+        raise LogError(
+            f"{parameter('propensities')} are for logs with one set of actions for all events: leave it out beside "
+            f"{parameter('candidates')}"
+        )
 
 
 def _abridged(names: Sequence[str]) -> list[str]:

@@ -26,12 +26,14 @@ from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, 
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
+from drstream.log.offered import Offered, Offers
+from drstream.log.pairs import Pairs
 from drstream.log.propensities import DIFFERENT, differ, read_propensities
-from drstream.log.rankings import Lists, read_rankings
 from drstream.log.rankings import bad_rows as bad_rankings
 from drstream.log.rankings import problem as problem_with_ranking
+from drstream.log.rankings import read_rankings
 from drstream.log.rows import Blocks, Folds, Split, keys_of
-from drstream.log.schema import Roles, is_list
+from drstream.log.schema import UNIFORM, Roles, is_list
 from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
@@ -42,7 +44,7 @@ FEW = 16_384  # rows of a batch that are worth the time it takes Python
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
-Events = tuple[tuple[NDArray[np.int32], Floats, Floats], dict[str, Floats], Floats | None, Lists | None]
+Events = tuple[tuple[NDArray[np.int32], Floats, Floats], dict[str, Any]]  # action, reward, propensity; and other fields
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Reader:
     missing: Missing = ERROR  # what happens to missing values in contexts
     constant: float | None = None  # the propensity of every row, if no column holds them
     loggers: Loggers | None = None  # how to read which policy logged an event; None: it is not read
+    offers: Offers | None = None  # how to read candidates of events; None: there are none, or they are not read
+    pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    batch_rows: int = ROWS  # rows of a batch, unless they are multiples of `unit`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -87,9 +92,16 @@ class Reader:
             names.extend(self.loggers.all_columns)
         if (self.with_action or roles.ranking) and roles.action is not None:
             names.append(roles.action)
+        if self.offers is not None:
+            names.extend(self.offers.needed)
         if self.with_context:
             names.extend(roles.context)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def _width(self) -> int:
+        """Number of features that contexts have in the log."""
+        return self.n_features if self.pairs is None else self.pairs.context
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -103,17 +115,17 @@ class Reader:
         skipped.update(getattr(part, "dropped", {}))  # lines of a text that hold no row
         kept = self._select(part, skipped)
         first = 0
-        for batch in exact(kept, ROWS) if self.unit is None else multiples(kept, self.unit):
+        for batch in exact(kept, self.batch_rows) if self.unit is None else multiples(kept, self.unit):
             yield self._views(batch, part, first)
             first += batch.num_rows
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """Yield the part's rows, also those with bad values, in batches of exactly 65,536.
+        """Yield the part's rows, also those with bad values, in batches of one size.
 
         The reader must skip bad rows: one that does not may raise an error, and does not number its rows.
         """
         assert self.skip_bad_rows
-        return exact(self.chosen(part), ROWS)
+        return exact(self.chosen(part), self.batch_rows)
 
     def good_rows(self, batch: pa.RecordBatch, part: Part, good: Bools) -> Batch:
         """Return the events of a batch of `with_bad_rows` in which nothing is bad."""
@@ -231,6 +243,10 @@ class Reader:
             column = batch.column(roles.action)
             missing = nulls(column)
             yield "action is null", roles.action, missing
+        if self.offers is not None:
+            assert roles.action is not None
+            yield from self.offers.bad_rows(batch, roles.action)
+        elif self.with_action and roles.action is not None:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
             yield "action is not among the labels", roles.action, (index < 0) | (index >= len(self.labels))
@@ -258,7 +274,7 @@ class Reader:
         yield "context is null", bad
         if self.roles.listed:
             short = np.zeros(len(column), bool)
-            short[~bad] = lengths(column.filter(pa.array(~bad))) != self.n_features
+            short[~bad] = lengths(column.filter(pa.array(~bad))) != self._width
             yield "context has another length", short
             bad |= short
         values = floats_or_nan(_flat(column.filter(pa.array(~bad))))
@@ -277,7 +293,7 @@ class Reader:
         def where(i: int) -> str:
             return part.place.of_row(int(rows + i if isinstance(rows, int) else rows[i]))
 
-        events, more, listed, lists = (self._rankings if roles.ranking else self._events)(batch, where)
+        events, more = (self._rankings if roles.ranking else self._events)(batch, where)
         context: Context = []
         if self.with_context and roles.sparse is not None:
             context = self._sparse_context(batch, where)
@@ -298,10 +314,11 @@ class Reader:
         weight = self._row_weight(batch, where)
         mixture = None if self.loggers is None else self._mixture(batch, where)
         known = (part.place, rows, *events)
-        return Batch(*known, context, self.n_features, extra, fold, keys, weight, more, listed, mixture, lists)
+        found = Batch(*known, context, self._width, extra, fold, keys, weight, mixture=mixture, **more)
+        return found if self.pairs is None else self.pairs.logged(found)
 
     def _events(self, batch: pa.RecordBatch, where: Where) -> Events:
-        """Return action, reward and propensity, other rewards, and the propensities of all actions."""
+        """Return action, reward and propensity, other rewards, the propensities of all actions, and candidates."""
         roles = self.roles
         reward = self._reward(batch, roles.reward, where)
         more = {name: self._reward(batch, name, where) for name in roles.more_rewards}
@@ -310,14 +327,27 @@ class Reader:
             propensity = floats(self._whole(batch, roles.propensity, "propensity", where))
         elif self.constant is not None:
             propensity = np.full(batch.num_rows, self.constant)
-        action = NO_ACTIONS
-        if self.with_action and roles.action is not None:
+        action, offered = NO_ACTIONS, None
+        if self.offers is not None:
+            offered, action = self._candidates(batch, self.offers, where)
+            if roles.constant == UNIFORM:
+                propensity = 1 / np.diff(offered.starts)
+        elif self.with_action and roles.action is not None:
             action = action_labels.encode(self._whole(batch, roles.action, "action", where), self.labels)
-        self._check(action, reward, propensity, batch, where)
+        self._check(NO_ACTIONS if offered else action, reward, propensity, batch, where)
         listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
-        return (action, reward, propensity), more, listed, None
+        return (action, reward, propensity), {"more_rewards": more, "propensities": listed, "candidates": offered}
+
+    def _candidates(self, batch: pa.RecordBatch, offers: Offers, where: Where) -> tuple[Offered, NDArray[np.int32]]:
+        """Return the candidates and the positions of the logged ones, or raise an error at the first bad row."""
+        assert self.roles.action is not None
+        found = offers.read(batch, self._whole(batch, self.roles.action, "action", where))
+        if found is None:
+            i, what, name = offers.problem(batch, self.roles.action)
+            raise LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
+        return found
 
     def _rankings(self, batch: pa.RecordBatch, where: Where) -> Events:
         """Return the same of rankings: no action, sums of rewards, smallest propensities; and the lists."""
@@ -326,7 +356,8 @@ class Reader:
             i, what = problem_with_ranking(batch, self.roles)
             raise LogError(f"{what}, at {where(i)}. {REMEDY}")
         more = {name: found.rewards[name] for name in self.roles.more_rewards}
-        return (NO_ACTIONS, found.rewards[self.roles.reward], found.least), more, None, found.lists
+        events = NO_ACTIONS, found.rewards[self.roles.reward], found.least
+        return events, {"more_rewards": more, "lists": found.lists}
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -419,7 +450,7 @@ class Reader:
         """Return (n,) for a column of numbers, (n, d) for a column of lists; float32 and float64 as they are."""
         if not self.roles.listed:
             return numbers(column)
-        d = self.n_features
+        d = self._width
         fixed = pa.types.is_fixed_size_list(column.type) and column.type.list_size == d
         if not fixed and (lengths(column) != d).any():
             found = lengths(column)

@@ -137,7 +137,8 @@ def _keys_of_values(column: pa.Array) -> Keys:
         keys = np.append(_keys_of_values(column.dictionary), np.uint64(0))  # the last key is for nulls
         return keys[column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)]
     if pa.types.is_integer(kind):  # NumPy would convert integers with nulls to floats
-        return column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
+        column = column.fill_null(0) if column.null_count else column
+        return column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
     if pa.types.is_floating(kind):
         column = pc.add(column.cast(pa.float64()), 0.0)  # turns -0.0 into 0.0
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

@@ -61,6 +61,8 @@ class Roles:
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
     logger: str | None = None  # which policy logged a row, in a log of several
     logger_propensities: tuple[str, ...] = ()  # of the logged action, a column for each logger
+    candidates: Any = None  # `Candidates`: what each event could choose from; None if events share one set of actions
+    candidate_columns: tuple[str, ...] = ()  # and the columns that hold it
     lists: tuple[str, ...] = ()  # the columns of action, rewards and propensity that hold lists, in a log of rankings
     positions: str | None = None  # what propensities by position are, one of POSITIONS; None if the user does not say
 
@@ -82,7 +84,7 @@ class Roles:
     def others(self) -> list[str]:
         """The columns of all roles but the context."""
         names = [self.action, *self.rewards, self.propensity, self.sample_rate, *self.propensities]
-        names += [self.logger, *self.logger_propensities]
+        names += [self.logger, *self.logger_propensities, *self.candidate_columns]
         return [name for name in names if name is not None]
 
     @property
@@ -107,24 +109,26 @@ def assign_roles(
     exclude: str | Sequence[str] | None = None,
     logger: str | None = None,
     logger_propensities: tuple[str, ...] = (),
+    candidates: tuple[str, ...] = (),
     positions: str | None = None,
 ) -> Roles:
-    """Find each role's column and check its type. `loggers.py` has checked those of loggers."""
+    """Find each role's column and check its type. `loggers.py` has checked those of loggers, `candidates.py` theirs."""
     of_all = _propensities(schema, propensities)
     context = stored_sparse(schema) or context if context is FIND else context
     named, hashed = separate(context)
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
-    more = *of_all, *([] if logger is None else [logger]), *logger_propensities
+    more = *of_all, *([] if logger is None else [logger]), *logger_propensities, *candidates
     roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
     roles = replace(roles, constant=constant)
     for name in more:
         if name in (*roles.context, roles.action, *roles.rewards):
             what = "the logger" if name == logger else "one of the propensities"
+            what = "about candidates" if name in candidates else what
             raise LogError(f"column {name!r} is {what}: it cannot have another role")
     categories = choose_categories(schema, roles.context, hashed, categorical)
     roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed)
-    roles = replace(roles, logger=logger, logger_propensities=logger_propensities)
+    roles = replace(roles, logger=logger, logger_propensities=logger_propensities, candidate_columns=candidates)
     roles = _with_positions(roles, positions)
     if isinstance(reward, str | Find):
         return roles

@@ -20,9 +20,18 @@ from drstream.execution import Workers
 from drstream.frames import Feed, feature_names, feed_from, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.source import Part
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import PairsModel
 from drstream.models.meeting import by_name
-from drstream.models.prefit import Prefitted, as_category, check_prefit, expected_reward, is_fitted, with_action
+from drstream.models.prefit import (
+    Prefitted,
+    as_category,
+    check_prefit,
+    expected_reward,
+    is_fitted,
+    prefitted_pairs,
+    with_action,
+)
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import check_estimator, unfitted, whole
@@ -58,6 +67,9 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
 
     The prediction for an action without events is the mean reward of all events. A classifier needs two classes. If all
     events (of an action, if "separate") have the same reward, the prediction is that reward.
+
+    On a log of candidates, one estimator is fitted on rows [x, z]: the context, then the features of the logged
+    candidate. One with prefit=True was fitted on an array of such rows.
 
     With partial_fit, there may be one more pass first, over rewards and actions. A classifier needs it to know its
     classes, and partial=None needs it to count events. Contexts keep the type that they have in the log, float32 or
@@ -111,6 +123,8 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
     def _fit(self, log: Any, workers: Workers) -> None:
         """Fit to the log. An executor draws the sample and reads the rewards. This process fits the estimator."""
         log = as_log(log, propensities=False)
+        self._check_candidates(log)
+        log = self.fit_log(log)
         if self.prefit:
             raise ModelError(
                 "from_sklearn: prefit=True uses the estimator as it was fitted: leave out fit(), or prefit"
@@ -270,7 +284,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
         if self.prefit:
             raise ModelError("from_sklearn: with prefit=True, call predict of the estimator itself")
         if not self.columns:
-            check_width(X, self.n_features_)
+            check_width(X, self.row_width)
             return self._predict(tidy(X))
         table = X if isinstance(X, pa.Table | pa.RecordBatch) else pa.Table.from_pandas(X, preserve_index=False)
         feed = feed_of(table.schema, self.columns, self.estimator, "the reward model", ModelError)
@@ -299,6 +313,26 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
             names = (fitted is not None and feature_names(fitted)) or [self.action_column]
             return X.assign(**{names[-1]: as_category(action, labels)})
         return with_action(X, action, len(labels))
+
+    def _check_candidates(self, log: Log) -> None:
+        if log.has_candidates and self.columns:
+            raise ModelError(
+                "from_sklearn: columns= are of events, and this log has candidates, with features of their own: leave "
+                "it out, and the estimator is given [x, z], the features of a context and of a candidate"
+            )
+
+    def for_candidates(self, log: Log) -> CandidateModel:
+        self._check_candidates(log)
+        return prefitted_pairs(self.estimator, log) if self.prefit else self._for_candidates(log)
+
+    @by_name
+    def _for_candidates(self, log: Log) -> CandidateModel:
+        self.check_fits(log)
+        assert self.pairs_ is not None
+        return PairsModel(self._predict_pairs, self.pairs_)
+
+    def _predict_pairs(self, rows: NDArray[Any]) -> Floats:
+        return self._predict(rows)[:, 0]
 
     def bind(self, log: Log) -> RewardModel:
         return Prefitted(self.estimator).bind(log) if self.prefit else self._bind(log)

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import PIECE, answer, copy_to_tiles, fill_from, store
+from drstream.buffers import PIECE, answer, call_flat, copy_to_tiles, fill_from, flat_numbers, store
 from drstream.errors import ModelError, closest, parameter
 from drstream.frames import by_label, named_columns, record_batch, refuse_reward, stored
+from drstream.inheritance import older
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
@@ -38,7 +39,10 @@ class RewardModel:
 
     n_actions: int | None = None
     uses_context = True
+    uses_candidates = True  # whether it looks at features of candidates, on a log that has them
     columns: tuple[str, ...] = ()
+    crossfitted = False  # whether it is made of models for folds, or blocks of rows
+    first = 0  # then: the first block with a model
     single = False  # whether `fill_tiles` can multiply in float32
     ranking: tuple[Floats, Floats] | None = None  # weights and intercepts of linear scores in the order of predictions
     fitted_on: Origin | None = None
@@ -63,6 +67,22 @@ class RewardModel:
         bound.n_actions = log.n_actions
         return bound
 
+    def for_candidates(self, log: Log) -> CandidateModel:
+        """Return what the model is on a log of candidates."""
+        raise ModelError(
+            f"the reward model, a {type(self).__name__}, predicts rewards of actions that all events share, and this "
+            f"log has {parameter('candidates')}, a set for each event: use Ridge, Logistic, Column, Constant, "
+            "from_sklearn or from_function"
+        )
+
+    def bind_to(self, log: Log) -> RewardModel:
+        """Bind the model to a log of either kind."""
+        if not log.has_candidates:
+            return self.bind(log)
+        if older(type(self), "for_candidates", "fill", "predict"):
+            return RewardModel.for_candidates(self, log)
+        return self.for_candidates(log)
+
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- r̂(x_i, a)."""
         fill_from(self.predict, "the reward model", ModelError, block, out)
@@ -80,6 +100,52 @@ class RewardModel:
             copy_to_tiles(values, out[first : first + -(-len(piece) // TILE)])
 
 
+class CandidateModel(RewardModel):
+    """A model that is bound to a log of candidates."""
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        """out[c] <- r̂(x, c) for all candidates of the block's events, one event's after the other's."""
+        raise NotImplementedError
+
+    def unpredicted(self, block: Block) -> int:
+        """Return how many of the block's events, its first ones, come before the first model."""
+        return 0
+
+
+class Same(CandidateModel):
+    """The same prediction for all candidates."""
+
+    uses_context = uses_candidates = False
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        out[:] = self.value
+
+
+class Listed(CandidateModel):
+    """Predictions that are stored in a column, as lists as long as the candidates."""
+
+    uses_context = uses_candidates = False
+
+    def __init__(self, column: str) -> None:
+        self.columns = (column,)
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        flat_numbers(block, self.columns[0], "the reward model", ModelError, out)
+
+
+class Called(CandidateModel):
+    """A user's function of contexts, features of all candidates, and where each event's begin."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        call_flat(self.function, block, "the reward model", ModelError, out)
+
+
 class Constant(RewardModel):
     """Predicts the same for every context: one number for all actions, or one number for each.
 
@@ -95,6 +161,11 @@ class Constant(RewardModel):
             raise ModelError("Constant: the value must be a finite number, or a list of one for each action")
         self.n_actions = len(self.value) if np.ndim(value) else None
 
+    def for_candidates(self, log: Log) -> CandidateModel:
+        if self.n_actions is not None:
+            raise ModelError(f"Constant: a log of candidates takes one number for all of them, not {self.n_actions}")
+        return Same(float(self.value[0]))
+
     def predict(self, X: NDArray[Any]) -> Floats:
         return np.tile(np.broadcast_to(self.value, self.n_actions or 1), (X.shape[0], 1))
 
@@ -103,7 +174,10 @@ class Constant(RewardModel):
 
 
 class Column(RewardModel):
-    """Predictions that are stored in the log: one column with lists of K numbers, or K columns of numbers."""
+    """Predictions that are stored in the log: one column with lists of K numbers, or K columns of numbers.
+
+    On a log of candidates, it is one column with lists that are as long as the candidates.
+    """
 
     uses_context = False
 
@@ -112,6 +186,18 @@ class Column(RewardModel):
             raise ModelError("Column: name one column of lists, or one column for each action")
         self.columns = names
         self.n_actions = len(names) if len(names) > 1 else None
+
+    def for_candidates(self, log: Log) -> CandidateModel:
+        for name in self.columns:
+            require_column(log.source.schema, name, "reward model")
+        kind = log.source.schema.field(self.columns[0]).type
+        if len(self.columns) > 1 or not (is_list(kind) and is_number(kind.value_type)):
+            raise ModelError(
+                f"the reward model's {'columns' if len(self.columns) > 1 else 'column'} "
+                f"{', '.join(map(repr, self.columns))}: on a log of candidates, predictions are one column of lists of "
+                "numbers, as long as the candidates"
+            )
+        return Listed(self.columns[0])
 
     def bind(self, log: Log) -> RewardModel:
         for name in self.columns:
@@ -156,10 +242,17 @@ class Column(RewardModel):
 
 
 class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.models.from_function(f)
-    """A reward model from a function that takes contexts (n, d) and returns predictions (n, K)."""
+    """A reward model from a function that takes contexts (n, d) and returns predictions (n, K).
 
-    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+    On a log of candidates, it takes contexts (n, d), the features (M, m) of all candidates, and `starts` (n + 1): those
+    of event i are rows starts[i] to starts[i + 1] - 1. It returns M predictions.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+
+    def for_candidates(self, log: Log) -> CandidateModel:
+        return Called(self.function)
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(self.function(X))

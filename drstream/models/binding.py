@@ -16,7 +16,7 @@ from drstream.execution import Workers
 from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
-from drstream.models.base import RewardModel, as_model
+from drstream.models.base import CandidateModel, RewardModel, as_model
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import (
     FORWARD,
@@ -103,6 +103,11 @@ class BoundModels:
         return any(user.uses_context for user in self._users if user)
 
     @property
+    def uses_candidates(self) -> bool:
+        """Whether some model looks at features of candidates."""
+        return any(user.uses_candidates for user in self._users if user)
+
+    @property
     def _users(self) -> tuple[RewardModel | Logger | None, ...]:
         return self.model, self.logger, self.second
 
@@ -114,21 +119,21 @@ class BoundModels:
     @property
     def start(self) -> int:
         """The first row that can be used. With blocks of rows, propensities of the first block cannot be estimated."""
-        policy = None if self.logger is None else self.logger.policy
-        if not isinstance(policy, CrossFittedPolicy) or not isinstance(self.folds, Blocks):
+        policy: Any = None if self.logger is None else self.logger.policy
+        if not getattr(policy, "crossfitted", False) or not isinstance(self.folds, Blocks):
             return 0
         return int(self.folds.starts[policy.first])
 
     @property
     def blind_second(self) -> bool:
         """Whether some events that are used come before the first fit of the second reward model. There it is 0."""
-        if not isinstance(self.second, CrossFitted) or not isinstance(self.folds, Blocks):
+        if self.second is None or not self.second.crossfitted or not isinstance(self.folds, Blocks):
             return False
         return int(self.folds.starts[self.second.first]) > self.start
 
     def unpredicted(self, block: Block) -> int:
         """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
-        return self.model.unpredicted(block) if isinstance(self.model, CrossFitted) else 0
+        return self.model.unpredicted(block) if isinstance(self.model, CrossFitted | CandidateModel) else 0
 
     def clamp_predictions(self, rhat: Floats, calibration: Calibration) -> None:
         """Clip predictions to the clamp, in place, and count those that change."""
@@ -164,7 +169,10 @@ class BoundModels:
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
             unpredicted=calibration.unpredicted,
             blind_second=self.blind_second,
-            crossfitted=(isinstance(self.model, CrossFitted), isinstance(logger, CrossFittedPolicy)),
+            crossfitted=(
+                self.model is not None and self.model.crossfitted,
+                getattr(logger, "crossfitted", False),
+            ),
             estimated_propensities=self.estimated,
             least_propensity=math.nan if self.logger is None else calibration.least_propensity,
             r2=math.nan if self.model is None else calibration.r2,
@@ -195,7 +203,7 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
             user.require_fit()
     clamp = _clamp(inputs.clamp, model)
     bound = None if policy is None else _bind_logger(policy, log)
-    of_rewards = [None if user is None else user.bind(log) for user in (model, second)]
+    of_rewards = [None if user is None else user.bind_to(log) for user in (model, second)]
     return BoundModels(of_rewards[0], bound, folds, clamp, of_rewards[1])
 
 
@@ -216,7 +224,7 @@ def _inner(user: Any) -> Any:
 
 
 def _bind_logger(policy: FixedPolicy, log: Log) -> Logger:
-    bound = policy.bind(log, "propensity")
+    bound = policy.bind_to(log, "propensity")
     if bound.only_logged:
         raise ModelError(
             "propensity=Column(...) of one number a row: name that column where you open the log, with propensity="

@@ -14,7 +14,8 @@ from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, 
 from drstream.execution import Workers
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import FoldedPolicy, folded
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats
@@ -145,6 +146,8 @@ def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
 class CrossFitted(RewardModel):
     """A reward model that is made of one model for each fold, or block of rows. Blocks without a model have r̂ = 0."""
 
+    crossfitted = True
+
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
         known = [model for model in self.models if model is not None]
@@ -165,6 +168,9 @@ class CrossFitted(RewardModel):
         bound.models = [None if m is None else m.bind(log) for m in self.models]  # type: ignore[attr-defined]
         return bound  # type: ignore[return-value]
 
+    def for_candidates(self, log: Log) -> CandidateModel:
+        return folded([None if m is None else m.bind_to(log) for m in self.models], self.first)
+
     def fill(self, block: Block, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)
 
@@ -172,7 +178,7 @@ class CrossFitted(RewardModel):
 class CrossFittedPolicy(FixedPolicy):
     """A model of the logging policy that is made of one model for each fold, or block of rows."""
 
-    estimated = True
+    estimated = crossfitted = True
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
@@ -180,6 +186,10 @@ class CrossFittedPolicy(FixedPolicy):
         self.first = len(self.models) - len(known)  # the first block with a model; earlier events are left out
         self.n_actions, self.uses_context, self.columns = known[0].n_actions, known[0].uses_context, known[0].columns
         self.inflation, self.floor = known[0].inflation, known[0].floor
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        bound = [None if m is None else m.bind_to(log, name) for m in self.models]
+        return FoldedPolicy(name, bound, self.first, self.inflation, self.floor)
 
     def bind(self, log: Log, name: str) -> CrossFittedPolicy:
         bound = super().bind(log, name)

@@ -9,9 +9,11 @@ from drstream.inheritance import older
 from drstream.kernels.policies import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import SharedModel
 from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
+from drstream.shared import Shared
 from drstream.types import Floats
 
 
@@ -34,9 +36,13 @@ class LinearModel(Trained, RewardModel):
         return (self.coef_, self.intercept_) if known else None
 
     def predict(self, X: Any) -> Floats:
-        """Return r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse array of SciPy."""
+        """Return r̂(x, a) as (n, K), for contexts (n, d): an array, or a sparse array of SciPy.
+
+        A model that was fitted on candidates takes rows [x, z], with all products x_i z_j if it has interactions, and
+        returns (n, 1).
+        """
         self.require_fit()
-        check_width(X, self.n_features_)
+        check_width(X, self.row_width)
         out = Weights(self.coef_).of(X) + self.intercept_
         self.link(out)
         return out
@@ -49,6 +55,13 @@ class LinearModel(Trained, RewardModel):
         bound.products = Weights(self.coef_)
         bound.single = not older(type(self), "fill_tiles", "fill")
         return bound
+
+    @by_name
+    def for_candidates(self, log: Log) -> CandidateModel:
+        self.check_fits(log)
+        log.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
+        assert self.pairs_ is not None
+        return SharedModel(Shared.of(self.coef_[0], float(self.intercept_[0]), self.pairs_), self.linked)
 
     def fill(self, block: Block, out: Floats) -> None:
         self.products.fill(block, out)

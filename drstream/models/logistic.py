@@ -12,7 +12,8 @@ from drstream.types import Floats
 class Logistic(Regression, LinearModel):
     """r̂(x, a) = 1 / (1 + exp(-w_a . x - b_a)), a logistic regression for each action, of rewards in [0, 1].
 
-    It minimises C Σ log-loss + |w|² / 2. Objective and names are scikit-learn's.
+    It minimises C Σ log-loss + |w|² / 2. Objective and names are scikit-learn's. On a log of candidates, there is one
+    regression, as that of `Ridge`, which also says what interactions are.
 
     The fit streams. A first pass reads actions and rewards, and a second pass takes a sample. A dense log that is much
     longer than the sample then takes six or seven more passes. A short or sparse log takes some dozens. Contexts that
@@ -23,8 +24,9 @@ class Logistic(Regression, LinearModel):
     choice = False
     linked = LOGISTIC
 
-    def __init__(self, C: float = 1.0, fit_intercept: bool = True) -> None:
+    def __init__(self, C: float = 1.0, fit_intercept: bool = True, *, interactions: bool = False) -> None:
         super().__init__(C, fit_intercept)
+        self.interactions = bool(interactions)
 
     def link(self, scores: Floats) -> None:
         logistic(scores.reshape(-1))

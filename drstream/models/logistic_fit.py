@@ -115,12 +115,13 @@ class Regression(Trained):
         self.fit_intercept = bool(fit_intercept)
 
     def _fit(self, log: Any, workers: Workers) -> None:
-        log = as_log(log, propensities=False)
+        log = self.fit_log(as_log(log, propensities=False))
         problem = self._problem(log, None, workers)
         self._finish(log, alone(problem.solve(*_census(log, None, workers)[0])))
 
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
         """Return one model for each fold, fitted on all other folds. The fits share their passes over the log."""
+        log = self.fit_log(log)
         problem = self._problem(log, folds, workers)
         found = _census(log, folds, workers)
         problem.draw([count for count, _ in found])

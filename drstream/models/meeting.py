@@ -14,7 +14,8 @@ from drstream.log import Block, Log, Reader
 from drstream.log.columns import nulls
 from drstream.log.encoding import ERROR, Category, Encoding, abridged
 from drstream.log.source import Part
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import SeenCandidates
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
 from drstream.types import Floats
@@ -32,6 +33,8 @@ def by_name(bind: Bind) -> Bind:
             return bind(self, log, *name)
         others = _warn_of_others(self, log, encoding)
         bound = bind(self, log.seen_by(encoding), *name)
+        if isinstance(bound, CandidateModel):
+            return SeenCandidates(bound, encoding, others)
         return (SeenPolicy if isinstance(self, FixedPolicy) else SeenModel)(bound, encoding, others)
 
     return meet  # type: ignore[return-value]
@@ -55,12 +58,16 @@ class SeenPolicy(FixedPolicy):
         self.policy, self.encoding, self.others = policy, encoding, others
         self.name, self.n_actions, self.learned_on = policy.name, policy.n_actions, policy.learned_on
         self.columns = (*policy.columns, *encoding.names)
+        self.uses_candidates = policy.uses_candidates
         for name in ("inflation", "floor", "estimated"):  # of a propensity model
             if hasattr(policy, name):
                 setattr(self, name, getattr(policy, name))
 
     def fill(self, block: Block, out: Floats) -> None:
         self.policy.fill(block.seen_by(self.encoding), out)
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        self.policy.fill_flat(block.seen_by(self.encoding), out)
 
 
 def own_encoding(fitted: Trained, log: Log) -> Encoding | None:

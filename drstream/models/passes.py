@@ -115,4 +115,5 @@ def _bytes(batch: Batch) -> int:
         contexts = context.nbytes
     else:
         contexts = sum(column.nbytes for column in context)
+    contexts += 0 if batch.candidates is None else batch.candidates.nbytes
     return contexts + batch.action.nbytes + batch.reward.nbytes + batch.propensity.nbytes + batch.columns.nbytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,10 @@ from drstream.buffers import answer, store
 from drstream.errors import ModelError
 from drstream.frames import Feed, feature_names, feed_from, uses_context
 from drstream.log import Block, Log
+from drstream.log.pairs import Pairs
 from drstream.log.reader import describe_labels
-from drstream.models.base import RewardModel
+from drstream.models.base import CandidateModel, RewardModel
+from drstream.models.candidates import PairsModel
 from drstream.models.sample import tidy
 from drstream.parameters import check_estimator, scikit_learn
 from drstream.types import Floats
@@ -100,6 +103,27 @@ class Prefitted(RewardModel):
                 Z = X.assign(**{self.action_column: feed.constant(self.action_column, label, len(block))})
             out[:, a] = expected_reward(self.estimators[place], Z, self.classifiers[place])
         return out
+
+
+def prefitted_pairs(estimator: Any, log: Log) -> CandidateModel:
+    """Return a model of candidates from an estimator that was fitted on an array of rows [x, z]."""
+    if isinstance(estimator, Mapping) or feature_names(estimator) is not None:
+        what = "a mapping of estimators" if isinstance(estimator, Mapping) else "an estimator that knows names"
+        raise ModelError(
+            f"{WHO}: on a log of candidates, prefit=True takes one estimator that was fitted on an array of rows "
+            f"[x, z], of a context and of a candidate: got {what}"
+        )
+    pairs, width = Pairs(log.n_features, tuple(log.candidate_features)), getattr(estimator, "n_features_in_", None)
+    if width is not None and int(width) != pairs.width:
+        raise ModelError(
+            f"{WHO}: {type(estimator).__name__} was fitted on an array of {width} features, and the log has "
+            f"{pairs.context} of the context and {len(pairs.items)} of a candidate"
+        )
+    return PairsModel(partial(_expected, estimator, _rewards_of(estimator)), pairs)
+
+
+def _expected(estimator: Any, classifier: bool, rows: NDArray[Any]) -> Floats:
+    return expected_reward(estimator, rows, classifier)
 
 
 def check_prefit(prefit: Any, estimator: Any, columns: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -12,17 +13,25 @@ from drstream.buffers import answer, invalid_probabilities, store
 from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
 from drstream.frames import Feed, feed_from, named_columns, uses_context
-from drstream.kernels.policies import first_improper, logged_probability
+from drstream.kernels import ragged
+from drstream.kernels.policies import SOFTMAX, first_improper, logged_probability
 from drstream.log import Block, Log, as_log
+from drstream.log.pairs import Pairs
+from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
+from drstream.models.choice_fit import Choices, fit_choices, fit_choices_by_fold
 from drstream.models.logistic_fit import NEVER, Regression
 from drstream.models.meeting import by_name
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import number, unfitted, whole
 from drstream.policies.base import FixedPolicy, as_policy
+from drstream.policies.candidates import Scored
 from drstream.policies.fixed import Softmax
+from drstream.shared import Shared
 from drstream.types import Floats
+
+NONE = np.empty(0)  # no predictions
 
 
 class PropensityModel(Trained, FixedPolicy):
@@ -59,6 +68,9 @@ class Propensity(Regression, PropensityModel):
 
     C, fit_intercept  Parameters of the regression.
     inflation, floor  Limits of the propensities, p = max(floor, inflation * μ̂(a|x)).
+    interactions      On a log of candidates, μ̂ is a conditional logit (McFadden 1974): proportional to exp(w . z), with
+                      weights w that all candidates share. True adds a weight for each product of a feature of the
+                      context with one of a candidate.
 
     It is fitted by streaming, as `Logistic` is. An action that was never logged has probability 0. The model is a
     policy, too. If you evaluate it, its value should be about the log's mean reward.
@@ -68,10 +80,44 @@ class Propensity(Regression, PropensityModel):
     softmax: FixedPolicy  # set by bind
 
     def __init__(
-        self, C: float = 1.0, fit_intercept: bool = True, *, inflation: float = 1.0, floor: float = 0.0
+        self,
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        *,
+        inflation: float = 1.0,
+        floor: float = 0.0,
+        interactions: bool = False,
     ) -> None:
         super().__init__(C, fit_intercept)
         self.set_limits(inflation, floor)
+        self.interactions = bool(interactions)
+
+    def _fit(self, log: Any, workers: Workers) -> None:
+        log = as_log(log, propensities=False)
+        if log.has_candidates:
+            self._finish_choices(log, *fit_choices(log, 1 / self.C, self.interactions, workers))
+        else:
+            super()._fit(log, workers)
+
+    def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
+        """Return one model for each fold, fitted on all other folds. The fits share their passes over the log."""
+        if not log.has_candidates:
+            return super().fit_folds(log, folds, workers)
+        found, pairs = fit_choices_by_fold(log, 1 / self.C, self.interactions, folds, workers)
+        models = [self.fresh() for _ in found]
+        for fold, (model, choices) in enumerate(zip(models, found, strict=True)):
+            model._finish_choices(log.part_of(folds.all_but(fold)), choices, pairs)
+        return models
+
+    def _finish_choices(self, log: Log, found: Choices, pairs: Pairs) -> None:
+        self.remember(log.pairs(pairs.interactions), found.events, found.rewards, found.skipped)
+        self.coef_, self.intercept_, self.n_passes_ = found.coef[None], np.zeros(1), found.passes
+
+    @by_name
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        self.check_fits(log)
+        assert self.pairs_ is not None
+        return FittedChoice(name, self)
 
     @staticmethod
     def from_sklearn(classifier: Any, **options: Any) -> SklearnPropensity:
@@ -80,6 +126,8 @@ class Propensity(Regression, PropensityModel):
 
     def probabilities(self, X: Any) -> Floats:
         self.require_fit()
+        if self.pairs_ is not None:
+            raise ModelError("Propensity: a model of candidates gives probabilities on a log only: evaluate it")
         check_width(X, self.n_features_)
         out = Softmax(self.coef_, self.intercept_).probabilities(X)
         out[:, self.intercept_ == NEVER] = 0
@@ -94,6 +142,18 @@ class Propensity(Regression, PropensityModel):
     def fill(self, block: Block, out: Floats) -> None:
         self.softmax.fill(block, out)
         out[self.intercept_ == NEVER] = 0  # softmax leaves 1e-304, which would give a weight of 1e304
+
+
+class FittedChoice(Scored):
+    """A conditional logit, bound to a log of candidates."""
+
+    estimated = True
+
+    def __init__(self, name: str, model: Propensity) -> None:
+        assert model.pairs_ is not None
+        shared = Shared.of(model.coef_[0], 0.0, model.pairs_)
+        super().__init__(name, SOFTMAX, shared if model.interactions else replace(shared, context=np.zeros((1, 0))))
+        self.inflation, self.floor = model.inflation, model.floor
 
 
 class SklearnPropensity(PropensityModel):
@@ -135,6 +195,7 @@ class SklearnPropensity(PropensityModel):
 
     def _fit(self, log: Any, workers: Workers) -> None:
         log = as_log(log, propensities=False)
+        log.refuse_candidates("Propensity.from_sklearn", "Estimate propensities elsewhere, and name their column")
         if self.columns:
             self._feed(log)
         reader = log.reader(context=self.uses_context, action=True, columns=self.columns)
@@ -197,10 +258,24 @@ class Logger:
     def uses_context(self) -> bool:
         return self.policy.uses_context
 
+    @property
+    def uses_candidates(self) -> bool:
+        return self.policy.uses_candidates
+
     def fill(self, block: Block, pi: Floats, out: Floats) -> None:
-        """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct."""
+        """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct.
+
+        On a log of candidates, there is no need for space.
+        """
         if self.policy.direct:
             out[:] = self.policy.logged(block)
+        elif block.batch.candidates is not None:
+            starts, flat = block.candidates.starts, np.empty(block.candidates.count)
+            self.policy.fill_flat(block, flat)
+            first_bad = ragged.observe(starts, flat, NONE, block.action, out, NONE)
+            if first_bad >= 0:
+                one = flat[starts[first_bad] : starts[first_bad + 1]]
+                raise invalid_probabilities("the propensity model", one, block.where(first_bad))
         else:
             self.policy.fill(block, pi)
             first_bad = first_improper(pi, np.zeros(len(pi)))

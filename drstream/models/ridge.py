@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from drstream import execution
-from drstream.errors import ModelError, suggest
+from drstream.errors import ModelError, parameter, suggest
 from drstream.execution import Workers
 from drstream.kernels import sparse
 from drstream.kernels.policies import logged_probability
@@ -49,6 +49,9 @@ class Ridge(LinearModel):
               π(a|x)² (1 - p) / p², where π is the policy that is to be evaluated. It minimises the variance of DR,
               exactly so for a deterministic policy (Farajtabar, Chow, Ghavamzadeh 2018).
     policy    Policy π for weights="mrdr".
+    interactions
+              On a log of candidates, there is one regression, on the features [x, z] of contexts and logged candidates.
+              True adds all products x_i z_j, without which contexts change no candidate's rank.
 
     Dense contexts take one pass, which gathers products of (x, r) for each action. Sparse contexts take one pass for
     each step of conjugate gradients. If they fit into memory, they are decoded only once. The prediction for an action
@@ -63,6 +66,7 @@ class Ridge(LinearModel):
         shared: bool = False,
         weights: str | None = None,
         policy: Any = None,
+        interactions: bool = False,
     ) -> None:
         self.alpha = number("alpha", alpha, who="Ridge", error=ModelError)
         if weights is not None and weights not in WEIGHTS:
@@ -70,10 +74,10 @@ class Ridge(LinearModel):
         if (policy is None) == (weights == "mrdr"):
             raise ModelError('Ridge: weights="mrdr" goes with policy=, the policy that is to be evaluated')
         self.fit_intercept, self.shared = bool(fit_intercept), bool(shared)
-        self.weights, self.policy = weights, policy
+        self.weights, self.policy, self.interactions = weights, policy, bool(interactions)
 
     def _fit(self, log: Any, workers: Workers) -> None:
-        log = as_log(log, propensities=self.weights is not None)
+        log = self.fit_log(as_log(log, propensities=self.weights is not None))
         if log.is_sparse:
             passes, weigher = self._passes(log, None, workers)
             self._finish_sparse(log, alone(self._solve_sparse(log, passes, weigher)))
@@ -85,6 +89,7 @@ class Ridge(LinearModel):
 
         On sparse contexts, the fits share their passes over the log.
         """
+        log = self.fit_log(log)
         if log.is_sparse:
             return self._fit_sparse_folds(log, folds, workers)
         gram, rewards, skipped = self._gather(log, folds, workers)
@@ -99,6 +104,7 @@ class Ridge(LinearModel):
 
         Sums over the rows so far are kept, and solved whenever a block ends.
         """
+        log = self.fit_log(log)
         if log.is_sparse:
             return super().fit_forward(log, blocks, workers)
         models: list[Self | None] = []
@@ -149,6 +155,11 @@ class Ridge(LinearModel):
 
     def _weigher(self, log: Log) -> _Weigher:
         log.refuse_nan("Ridge", ModelError)
+        if self.weights == "mrdr" and log.as_pairs is not None:
+            raise ModelError(
+                f'Ridge: weights="mrdr" is for logs with one set of actions for all events, and this log has '
+                f"{parameter('candidates')}: leave it out"
+            )
         if self.weights == "mrdr" and self.policy is None:
             raise ModelError('Ridge: the policy of weights="mrdr" is not kept in files: make a new Ridge with policy=')
         if self.weights is not None and not log.roles.with_propensities:

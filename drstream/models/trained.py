@@ -13,6 +13,7 @@ from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter,
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.encoding import Encoding
+from drstream.log.pairs import Pairs
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
 
@@ -28,6 +29,8 @@ class Trained:
     features_: tuple[str, ...] | None  # columns of the context; None for one column of lists, or `Sparse`
     encoding_: Encoding | None = None  # how these columns become features
     n_features_: int
+    pairs_: Pairs | None = None  # of a model that was fitted on pairs of a context and a candidate
+    interactions = False  # whether such a model has a weight for each product of a context's feature with a candidate's
     reward_: str  # name of the column, with a minus if it is negated
     n_events_: int
     reward_range_: tuple[float, float]
@@ -78,6 +81,17 @@ class Trained:
     def _fit(self, log: Any, workers: Workers) -> None:
         raise NotImplementedError
 
+    def fit_log(self, log: Log) -> Log:
+        """Return the log that the model is fitted on: if events have candidates, one of pairs."""
+        if log.has_candidates:
+            return log.pairs(self.interactions)
+        if self.interactions and log.roles.candidates is None:
+            raise self.error(
+                f"{type(self).__name__}: interactions=True is about contexts and candidates, and this log has no "
+                f"{parameter('candidates')}"
+            )
+        return log
+
     def fit_folds(self, log: Log, folds: Folds, workers: Workers) -> list[Self]:
         """Return one model for each fold, fitted on all other folds."""
         models = [self.fresh() for _ in range(folds.count)]
@@ -102,11 +116,17 @@ class Trained:
     def feature_names_(self) -> list[str]:
         """Names of the features, in the order of the columns of coef_: age, country=DE, country=FR."""
         self.require_fit()
+        names = [f"feature {j}" for j in range(self.n_features_)]
         if self.encoding_ is not None:
-            return self.encoding_.feature_names
-        if self.columns:
-            return list(self.columns)
-        return [f"feature {j}" for j in range(self.n_features_)]
+            names = self.encoding_.feature_names
+        elif self.columns:
+            names = list(self.columns)
+        return names if self.pairs_ is None else self.pairs_.names(names)
+
+    @property
+    def row_width(self) -> int:
+        """Number of features of a row that `predict` takes."""
+        return self.n_features_ if self.pairs_ is None else self.pairs_.width
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a file. `drs.models.load` reads models, `drs.optimize.load` policies. scikit-learn's need skops."""
@@ -141,7 +161,8 @@ class Trained:
         if not events:
             raise NoEventsError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
         self.n_actions, self.labels_ = log.n_actions, log.labels
-        self.n_features_ = 0 if self.columns else log.n_features
+        self.pairs_ = log.as_pairs
+        self.n_features_ = 0 if self.columns else log.n_features if self.pairs_ is None else self.pairs_.context
         roles = log.roles
         self.reward_ = _reward_of(log)
         self.features_ = None if roles.listed or roles.sparse else roles.context
@@ -155,6 +176,12 @@ class Trained:
     def check_fits(self, log: Log) -> None:
         """Raise an error unless the log has the features and labels that the model was fitted on."""
         self.require_fit()
+        if (self.pairs_ is None) == log.has_candidates:
+            one, other = "a log with one set of actions for all events", f"a log with {parameter('candidates')}"
+            raise self.error(
+                f"the {self.role} was fitted on {one if self.pairs_ is None else other}, and this is "
+                f"{other if self.pairs_ is None else one}: fit it on a log like this one"
+            )
         if not self.columns:  # else they are found by name
             self._check_contexts(log)
         if self.role == "reward model" and self.reward_ != _reward_of(log):
@@ -162,10 +189,22 @@ class Trained:
                 f"the reward model was fitted on the reward {self.reward_!r}; the log's is {_reward_of(log)!r}: is "
                 "it the same quantity?"
             )
-        if len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
+        if self.pairs_ is not None:
+            self._check_items(self.pairs_, log)
+        elif len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):
             raise self.error(
                 f"the {self.role} was fitted on {describe_labels(self.labels_)}; the log has "
                 f"{describe_labels(log.labels)}: open both with the same {parameter('actions')}"
+            )
+
+    def _check_items(self, pairs: Pairs, log: Log) -> None:
+        """Raise an error unless candidates have the features that the model was fitted on."""
+        mine, theirs = pairs.items, log.candidate_features
+        named = not any("[" in name for name in (*mine, *theirs))  # else they are numbered, in columns of any name
+        if len(mine) != len(theirs) or (named and list(map(_last, mine)) != list(map(_last, theirs))):
+            raise self.error(
+                f"the {self.role} was fitted on candidates with the features {', '.join(mine[:8])}; those of the log "
+                f"have {', '.join(theirs[:8])}: open it with the same features of candidates, in the same order"
             )
 
     def _check_contexts(self, log: Log) -> None:
@@ -192,6 +231,11 @@ class Trained:
 
 def _reward_of(log: Log) -> str:
     return f"-{log.roles.reward}" if log.roles.negated else log.roles.reward
+
+
+def _last(name: str) -> str:
+    """Return the name of a feature without that of its column: price of items.price."""
+    return name.rpartition(".")[2]
 
 
 def for_matrices(n_actions: int, n_features: int) -> dict[str, str]:

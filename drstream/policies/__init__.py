@@ -1,7 +1,7 @@
 """Policies: fixed ones, and ones that learn."""
 
 from drstream.policies import learners
-from drstream.policies.adapters import from_arrow, from_sklearn
+from drstream.policies.adapters import from_arrow, from_function, from_sklearn
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
 from drstream.policies.greedy import Greedy
@@ -22,6 +22,7 @@ __all__ = [
     "Softmax",
     "Uniform",
     "from_arrow",
+    "from_function",
     "from_sklearn",
     *learners.__all__,
 ]

@@ -1,4 +1,4 @@
-"""Policies from functions of columns, and from classifiers of other libraries."""
+"""Policies from functions of contexts or columns, and from classifiers of other libraries."""
 
 from __future__ import annotations
 
@@ -28,9 +28,27 @@ from drstream.log.columns import has_nulls, nulls
 from drstream.log.reader import describe_labels
 from drstream.log.schema import is_label
 from drstream.parameters import is_regressor
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import FixedPolicy, Function
 from drstream.policies.fixed import choices
 from drstream.types import Floats
+
+
+class from_function(Function):  # noqa: N801  # reads as a function: drs.policies.from_function(f)
+    """A policy from a function that takes contexts (n, d) and returns the probabilities (n, K) of all actions.
+
+    On a log of candidates, the function takes contexts (n, d), the features (M, m) of all candidates, and `starts`
+    (n + 1): those of event i are rows starts[i] to starts[i + 1] - 1. It returns M probabilities, which sum to 1 over
+    the candidates of each event.
+
+    >>> first_two = from_function(lambda X: np.tile([0.5, 0.5, 0.0], (len(X), 1)))
+    >>> first_two.probabilities(np.zeros((1, 2)))
+    array([[0.5, 0.5, 0. ]])
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise PolicyError(f"from_function: {function!r} is not a function")
+        super().__init__(function)
 
 
 class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policies.from_arrow(f, columns=["age"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.buffers import Rule, by_position, fill_from
+from drstream.buffers import Rule, by_position, call_flat, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
 from drstream.kernels.policies import ARGMAX
@@ -31,6 +31,7 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # columns of the log that the policy reads
     only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
+    uses_candidates = True  # whether it looks at features of candidates, on a log that has them
     direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     command = "optimize"  # the command that learns such a policy, or its model
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
@@ -59,6 +60,22 @@ class FixedPolicy:
         bound.n_actions = log.n_actions
         return bound
 
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        """Return what the policy is on a log of candidates. Such a policy has `fill_flat` instead of `fill`."""
+        raise not_for_candidates(self, name)
+
+    def bind_to(self, log: Log, name: str) -> FixedPolicy:
+        """Bind the policy to a log of either kind."""
+        if not log.has_candidates:
+            return self.bind(log, name)
+        if older(type(self), "for_candidates", "fill", "probabilities", "logged"):
+            raise not_for_candidates(self, name)
+        return self.for_candidates(log, name)
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        """out[c] <- ν(c|x) for all candidates of the block's events, one event's after the other's."""
+        raise NotImplementedError
+
     def fill(self, block: Block, out: Floats) -> None:
         """out[a, i] <- ν(a|x_i)."""
         fill_from(self.probabilities, f"policy {self.name!r}", PolicyError, block, out)
@@ -81,6 +98,14 @@ class FixedPolicy:
         raise NotImplementedError
 
 
+def not_for_candidates(policy: FixedPolicy, name: str) -> PolicyError:
+    return PolicyError(
+        f"policy {name!r}, a {type(policy).__name__}, chooses among actions that all events share, and this log has "
+        f"{parameter('candidates')}, a set for each event: use Uniform, Linear, Softmax, Epsilon, Greedy, Column or "
+        "from_function"
+    )
+
+
 def steady_rule(policy: FixedPolicy, actions: int, features: int) -> Rule | None:
     """How a bound policy that looks at nothing acts, as one of linear scores with weights of 0; else None."""
     if policy.steady is None or older(type(policy), "steady", "fill"):
@@ -101,8 +126,16 @@ def rule_of(policy: FixedPolicy) -> Rule | None:
 class Function(FixedPolicy):
     """A plain function of contexts, or an object with `probabilities(X)`."""
 
-    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        bound = copy.copy(self)
+        bound.name = name
+        return bound
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        call_flat(self.function, block, f"policy {self.name!r}", PolicyError, out)
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
         return by_position(self.function(X), f"policy {self.name!r}", PolicyError)
@@ -172,3 +205,22 @@ def as_weights(weights: Any, intercept: Any, who: str) -> tuple[Floats, Floats]:
     if not (np.isfinite(matrix).all() and np.isfinite(column).all()):
         raise PolicyError(f"{who}: weights and intercepts must be finite")
     return matrix, column
+
+
+def as_vector(weights: Any, intercept: Any, interactions: Any, who: str) -> tuple[Floats, Floats | None]:
+    """Check and return weights that candidates share, and those of products of a context with a candidate (d, m)."""
+    try:  # copies: the caller's arrays stay as they are
+        vector = np.array(weights, dtype=np.float64)
+        matrix = None if interactions is None else np.array(interactions, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise PolicyError(f"{who}: weights and interactions must be arrays of numbers") from None
+    if intercept is not None:
+        raise PolicyError(f"{who}: an intercept is the same for all candidates, so it changes nothing: leave it out")
+    if matrix is not None and matrix.ndim != 2:
+        raise PolicyError(
+            f"{who}: interactions have shape {matrix.shape}; they must be (features of the context, features of a "
+            "candidate)"
+        )
+    if not (np.isfinite(vector).all() and (matrix is None or np.isfinite(matrix).all())):
+        raise PolicyError(f"{who}: weights and interactions must be finite")
+    return vector, matrix

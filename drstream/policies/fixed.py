@@ -21,7 +21,8 @@ from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import encode
 from drstream.log.reader import describe_labels
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
-from drstream.policies.base import FixedPolicy, as_policy, as_weights, rule_of
+from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
+from drstream.policies.candidates import Even, Mixed, Scored, from_column, shared_weights
 from drstream.types import Floats
 
 
@@ -37,6 +38,9 @@ class Uniform(FixedPolicy):
 
     def __init__(self, n_actions: int | None = None) -> None:
         self.n_actions = n_actions
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        return Even(name)
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
         if self.n_actions is None:
@@ -99,16 +103,42 @@ class Constant(FixedPolicy):
 
 
 class _Scored(FixedPolicy):
-    """A policy of the scores weights @ x + intercept, with one row of weights for each action."""
+    """A policy of scores: weights @ x + intercept, with one row of weights for each action, or those of candidates."""
 
     products: Weights  # set by bind
     kind: int
 
-    def __init__(self, weights: Any, intercept: Any = None) -> None:
-        self.weights, self.intercept = as_weights(weights, intercept, type(self).__name__)
+    def __init__(self, weights: Any, intercept: Any = None, interactions: Any = None) -> None:
+        who = type(self).__name__
+        self.interactions: Floats | None = None
+        if np.ndim(weights) == 1:
+            self.weights, self.interactions = as_vector(weights, intercept, interactions, who)
+            self.intercept = np.zeros(1)
+            return
+        if interactions is not None:
+            raise PolicyError(f"{who}: interactions= goes with one vector of weights, which all candidates share")
+        self.weights, self.intercept = as_weights(weights, intercept, who)
         self.n_actions = len(self.weights)
 
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        kind = type(self).__name__
+        if self.weights.ndim != 1:
+            raise PolicyError(
+                f"policy {name!r}, a {kind}, has a row of weights for each action, and this log has "
+                f"{parameter('candidates')}, a set for each event: give one vector of weights, which all share, of the "
+                "features of the context and then those of a candidate"
+            )
+        return Scored(name, self.kind, shared_weights(self.weights, self.interactions, log, name, kind))
+
+    def _refuse_vector(self, name: str) -> None:
+        if self.weights.ndim == 1:
+            raise PolicyError(
+                f"policy {name!r}, a {type(self).__name__}, has one vector of weights, which candidates share, and "
+                f"this log has no {parameter('candidates')}: give a row of weights for each action"
+            )
+
     def bind(self, log: Log, name: str) -> FixedPolicy:
+        self._refuse_vector(name)
         shape = (log.n_actions, log.n_features)
         if self.weights.shape != shape:
             coded = bool(log.roles.coded)
@@ -125,6 +155,7 @@ class _Scored(FixedPolicy):
         return bound
 
     def probabilities(self, X: Any) -> Floats:
+        self._refuse_vector(self.name)
         out = np.ascontiguousarray(Weights(self.weights).of(X).T)
         self._normalise(out)
         return out.T
@@ -145,12 +176,21 @@ class _Scored(FixedPolicy):
 class Linear(_Scored):
     """Takes the action with the largest score weights @ x + intercept; the first one in a tie.
 
+    weights       (K, d): a row for each action. On a log of candidates one vector, which all share: of the features of
+                  the context, then of those of a candidate.
+    intercept     (K): a number for each action.
+    interactions  On a log of candidates, (d, m): weights of the products of each feature of the context with each
+                  feature of a candidate. Without them, the context changes no choice.
+
     >>> Linear([[1.0], [-1.0]]).probabilities(np.array([[2.0], [-3.0]]))
     array([[1., 0.],
            [0., 1.]])
     """
 
     kind = ARGMAX
+
+    def __init__(self, weights: Any, intercept: Any = None, *, interactions: Any = None) -> None:
+        super().__init__(weights, intercept, interactions)
 
     def _normalise(self, scores: Floats) -> None:
         argmax(scores, self.intercept)
@@ -159,16 +199,22 @@ class Linear(_Scored):
 class Softmax(_Scored):
     """Takes actions with probabilities proportional to exp(score / temperature), score = weights @ x + intercept.
 
+    On a log of candidates, weights and interactions are those of `Linear`.
+
     >>> Softmax([[0.0], [1.0]]).probabilities(np.zeros((1, 1)))
     array([[0.5, 0.5]])
     """
 
-    def __init__(self, weights: Any, intercept: Any = None, temperature: float = 1) -> None:
+    def __init__(
+        self, weights: Any, intercept: Any = None, temperature: float = 1, *, interactions: Any = None
+    ) -> None:
         if not 0 < temperature < np.inf:
             raise PolicyError(f"Softmax: temperature={temperature} must be positive")
-        super().__init__(weights, intercept)
+        super().__init__(weights, intercept, interactions)
         self.weights /= temperature
         self.intercept /= temperature
+        if self.interactions is not None:
+            self.interactions /= temperature
         self.temperature = temperature
 
     kind = SOFTMAX
@@ -193,6 +239,9 @@ class Epsilon(FixedPolicy):
     @property
     def known_labels(self) -> Sequence[Any] | None:
         return self.base.known_labels
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        return Mixed(name, self.base.bind_to(log, name), self.epsilon)
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
@@ -227,9 +276,10 @@ class Epsilon(FixedPolicy):
 class Column(FixedPolicy):
     """A policy that is stored in a column of the log.
 
-    The type of the column decides on its meaning. Lists hold the probabilities of all K actions. Floating-point numbers
-    are probabilities of the logged action, which is enough for IPS and SNIPS. Integers, strings or a dictionary are
-    labels of the action that the policy takes.
+    The type of the column decides on its meaning. Lists hold the probabilities of all K actions, or of the candidates
+    of their event. Floating-point numbers are probabilities of the logged action, which is enough for IPS and SNIPS.
+    Integers, strings or a dictionary are labels of the action that the policy takes; on a log of candidates, ids or
+    positions, as in the column of actions.
     """
 
     uses_context = False
@@ -243,7 +293,13 @@ class Column(FixedPolicy):
         require_column(log.source.schema, self.column, "policy")
         return not pa.types.is_floating(log.source.schema.field(self.column).type)
 
-    def bind(self, log: Log, name: str) -> Self:
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        self._check_type(log, name)
+        bound = copy.copy(self)
+        bound.name = name
+        return from_column(bound, log, name, self.column)
+
+    def _check_type(self, log: Log, name: str) -> pa.DataType:
         require_column(log.source.schema, self.column, f"policy {name!r}")
         kind = log.source.schema.field(self.column).type
         if is_list(kind) and not is_number(kind.value_type):
@@ -255,6 +311,10 @@ class Column(FixedPolicy):
                 "probabilities of all actions. A function can read any column: drs.policies.from_arrow(function, "
                 f"columns=[{self.column!r}])"
             )
+        return kind
+
+    def bind(self, log: Log, name: str) -> Self:
+        kind = self._check_type(log, name)
         if self.needs_actions(log):
             bound: Self = super().bind(log, name)  # type: ignore[assignment]
             bound.labels, bound.direct = log.labels, not is_list(kind)

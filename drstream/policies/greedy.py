@@ -16,6 +16,7 @@ from drstream.log import Block, Log
 from drstream.log.rows import Origin
 from drstream.parameters import check_estimator, number
 from drstream.policies.base import FixedPolicy
+from drstream.policies.candidates import Best, Mixed
 from drstream.storage import save
 from drstream.types import Floats
 
@@ -55,6 +56,15 @@ class Greedy(FixedPolicy):
     @property
     def learned_on(self) -> tuple[Origin, ...]:  # type: ignore[override]
         return () if self.fitted_on is None else (self.fitted_on,)
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        if not hasattr(self.model, "bind_to"):
+            raise PolicyError(
+                f"policy {name!r}: a log of candidates takes a model of drstream.models: wrap a function of (contexts, "
+                "features, starts) with drs.models.from_function"
+            )
+        best = Best(name, self.model.bind_to(log))
+        return Mixed(name, best, self.epsilon) if self.epsilon else best
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]

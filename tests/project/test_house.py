@@ -48,7 +48,7 @@ def room(module):
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
-POLICIES = {*TOOLS, "buffers", "frames"}
+POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "converting": TOOLS,
     "models": MODELS,
     "policies": POLICIES,
+    "shared": {*LOG, "log", "buffers"},
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress"},

@@ -1,0 +1,131 @@
+"""The candidates of a log: how many features they have, what these are called, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from drstream.errors import LogError, parameter
+from drstream.log.batch import ROWS
+from drstream.log.candidates import ID, Piece, describe_features, inner_type, no_labels, pieces_of
+from drstream.log.columns import lengths
+from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.offered import Offers, with_widths
+from drstream.log.pairs import Pairs
+
+BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
+MOST_ROWS, FEWEST_ROWS = 1 << 14, 1 << 10  # of a batch
+PAIR = "the logged candidate"  # the one action of a log of pairs
+
+
+class Offering(Contexts):
+    """The part of a `Log` that is about candidates of its events."""
+
+    _pairs: Pairs | None = None  # the log is seen as one of pairs: see `pairs`
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether each event has candidates of its own. Such a log has no labels of actions."""
+        return self.roles.candidates is not None and self._pairs is None
+
+    def pairs(self, interactions: bool = False) -> Self:
+        """Return the same log as one with a single action, whose contexts are pairs: [x, z] of the logged candidate.
+
+        Models with shared weights are fitted on it.
+        """
+        names = self.candidate_features
+        if not names:
+            raise LogError("the candidates of this log have no features, so no model can tell them apart: name them")
+        if self.is_sparse:
+            raise LogError(
+                "models of candidates are fitted on dense contexts, and those of this log are sparse: name fewer of "
+                f"them with {parameter('context')}"
+            )
+        found = Pairs(self.n_features, tuple(names), interactions)
+        return self._but(_pairs=found, labels=[PAIR], _labels_given=True, n_features=found.width)
+
+    @property
+    def as_pairs(self) -> Pairs | None:
+        """How pairs become contexts, if the log is one of pairs."""
+        return self._pairs
+
+    @property
+    def candidate_ids_type(self) -> pa.DataType | None:
+        """The type of candidates' ids, without a dictionary; None if there are none."""
+        candidates = self.roles.candidates
+        if candidates is None or candidates.ids is None:
+            return None
+        kind = inner_type(self.source.schema, candidates.ids)
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    @cached_property
+    def batch_rows(self) -> int:
+        """Rows of a batch: fewer if the first events have very many candidates. So it depends on the log alone."""
+        offers = self.offers(features=False)
+        if offers is None:
+            return ROWS
+        name, size = offers.counting[0], 1.0
+        for part in self.source.peek(PEEK_ROWS).parts([name]):
+            for batch in part.batches(PEEK_ROWS):
+                size = max(1.0, float(np.mean(lengths(batch.column(0)))) if batch.num_rows else 1.0)
+                break
+            break
+        rows = int(BATCH_BYTES / (size * max(1, offers.width) * offers.kind.itemsize))
+        return 1 << (min(max(rows, FEWEST_ROWS), MOST_ROWS).bit_length() - 1)
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        assert self.roles.candidates is not None
+        return with_widths(pieces_of(self.source.schema, self.roles.candidates), self.source)
+
+    @property
+    def candidate_features(self) -> list[str]:
+        """Names of the features of candidates, in their order: price, item.age, z[0]. None without candidates."""
+        candidates = self.roles.candidates
+        if candidates is None:
+            return []
+        if candidates.items is not None:
+            return list(candidates.items.names)
+        return [name for piece in self._pieces for name in piece.names]
+
+    def offers(self, *, features: bool) -> Offers | None:
+        """How the candidates are read; None if the log has none."""
+        candidates = self.roles.candidates
+        if candidates is None:
+            return None
+        found = Offers.of(self.source.schema, candidates, self._pieces)
+        return found if features else replace(found, with_features=False)
+
+    def refuse_candidates(self, who: str, instead: str = "") -> None:
+        """Raise an error if this is a log of candidates, for who needs one set of actions for all events."""
+        if self.has_candidates:
+            raise LogError(
+                f"{who} needs one set of actions for all events, and this log has {parameter('candidates')}, "
+                f"a set for each{instead and '. '}{instead}"
+            )
+
+    def _check_labels(self) -> None:
+        if self.has_candidates:
+            raise no_labels()
+
+    def _shown_candidates(self) -> str:
+        candidates = self.roles.candidates
+        assert candidates is not None
+        lists = candidates.ids or self._pieces[0].column
+        names = self.candidate_features
+        if candidates.items is not None:
+            return (
+                f"{lists}, looked up among {len(candidates.items.loaded.features):,} items: {describe_features(names)}"
+            )
+        return f"{lists}, with {describe_features(names)}"
+
+    def _shown_choice(self) -> str:
+        candidates = self.roles.candidates
+        assert candidates is not None
+        if candidates.action_is == ID:
+            return "the id of a candidate"
+        return "the position of a candidate, from 0"

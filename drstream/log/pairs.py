@@ -1,0 +1,69 @@
+"""Pairs of a context and a candidate, as one row of numbers: what a model with shared weights is fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.log.batch import Batch, Block
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How contexts x (d) and the features z (m) of candidates become rows [x, z], perhaps with all products x_i z_j."""
+
+    context: int
+    items: tuple[str, ...]  # names of the features of candidates
+    interactions: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of features of a row."""
+        d, m = self.context, len(self.items)
+        return d + m + (d * m if self.interactions else 0)
+
+    def rows(self, X: NDArray[Any], Z: NDArray[Any]) -> NDArray[Any]:
+        """Return a row for each context (n, d) and candidate (n, m)."""
+        n, d = X.shape
+        out = np.empty((n, self.width), np.result_type(X, Z) if d else Z.dtype)
+        out[:, :d] = X
+        out[:, d : d + Z.shape[1]] = Z
+        if self.interactions:
+            np.multiply(X[:, :, None], Z[:, None, :], out=out[:, d + Z.shape[1] :].reshape(n, d, -1))
+        return out
+
+    def logged(self, batch: Batch) -> Batch:
+        """Return the events of a batch with the logged pair as their context, and one action for all."""
+        offered = batch.candidates
+        assert offered is not None
+        action = np.zeros(len(batch), np.int32)
+        if offered.features is None:
+            return replace(batch, action=action, candidates=None)
+        chosen = offered.features.take(offered.starts[:-1] + batch.action).matrix
+        context = self.rows(Block(batch, 0, len(batch)).matrix, chosen)
+        context.flags.writeable = False
+        return replace(batch, action=action, candidates=None, context=context, n_features=self.width, scratch={})
+
+    def all(self, block: Block, first: int, last: int) -> NDArray[Any]:
+        """Return the rows of a block's candidates first..last-1."""
+        offered = block.candidates
+        assert offered.features is not None
+        event = np.searchsorted(offered.starts, np.arange(first, last), side="right") - 1
+        return self.rows(block.matrix[event], offered.features.matrix[first:last])
+
+    def names(self, context: Sequence[str]) -> list[str]:
+        """Return the names of the features of a row."""
+        products = [f"{x} * {z}" for x in context for z in self.items] if self.interactions else []
+        return [*context, *self.items, *products]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        return {"context": self.context, "items": list(self.items), "interactions": self.interactions}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any] | None) -> Pairs | None:
+        return None if found is None else cls(int(found["context"]), tuple(found["items"]), bool(found["interactions"]))

@@ -1,0 +1,73 @@
+"""Scores of candidates by weights that all of them share: b + w_x . x + w_z . z + x' W z, without the pairs (x, z)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from drstream.buffers import Weights
+from drstream.kernels import ragged
+from drstream.log import Block
+from drstream.log.pairs import Pairs
+from drstream.types import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Weights of contexts and of candidates, for each fold; one row of each without folds. It can be pickled.
+
+    context  (folds, d): w_x. No columns if contexts do not count.
+    items    (folds, m): w_z.
+    products (folds, d, m): W, or None.
+    intercept (folds)
+    """
+
+    context: Floats
+    items: Floats
+    products: Floats | None
+    intercept: Floats
+
+    @classmethod
+    def of(cls, coef: Floats, intercept: float, pairs: Pairs) -> Shared:
+        """Return weights that are in the order of a row of pairs."""
+        d, m = pairs.context, len(pairs.items)
+        coef = np.ascontiguousarray(coef, np.float64).reshape(1, -1)
+        products = coef[:, d + m :].reshape(1, d, m) if pairs.interactions else None
+        return cls(coef[:, :d], coef[:, d : d + m], products, np.array([intercept], np.float64))
+
+    @classmethod
+    def folded(cls, each: Sequence[Shared]) -> Shared:
+        """Return the weights of several folds as one."""
+        products = [one.products for one in each if one.products is not None]
+        return cls(
+            np.concatenate([one.context for one in each]),
+            np.concatenate([one.items for one in each]),
+            np.concatenate(products) if products else None,
+            np.concatenate([one.intercept for one in each]),
+        )
+
+    @property
+    def uses_context(self) -> bool:
+        return self.context.shape[1] > 0
+
+    @cached_property
+    def _by_context(self) -> Weights:
+        """What contexts are multiplied with: for each fold w_x and, below it, W'."""
+        parts = [self.context[:, None, :]]
+        if self.products is not None:
+            parts.append(self.products.swapaxes(1, 2))
+        return Weights(np.concatenate(parts, axis=1).reshape(-1, self.context.shape[1]))
+
+    def fill(self, block: Block, out: Floats, fold: Ints | None = None) -> None:
+        """out (M) <- the scores of all candidates of a block. `fold` says which weights each event has."""
+        offered = block.candidates
+        assert offered.features is not None
+        by_event = np.empty((0, len(block)))
+        if self.uses_context:
+            by_event = np.empty((len(self._by_context.matrix), len(block)))
+            self._by_context.fill(block, by_event)
+        fold = np.zeros(len(block), np.int64) if fold is None else fold
+        ragged.score(offered.starts, offered.features.flat, fold, by_event, self.items, self.intercept, out)
