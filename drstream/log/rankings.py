@@ -38,6 +38,7 @@ class Lists:
     joint: Floats  # of each list; empty if the log has no propensities
     reward: Floats  # of each item; empty if a list has one number
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several
+    shown: Ints | None = None  # the position of each item among the candidates of its event, if these are read
 
     def for_reward(self, name: str) -> Lists:
         return replace(self, reward=self.more_rewards[name])
@@ -50,6 +51,7 @@ class Lists:
             self.propensity[first:last],
             self.joint[start:stop],
             self.reward[first:last],
+            shown=None if self.shown is None else self.shown[first:last],
         )
 
 
