@@ -23,8 +23,9 @@ from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
+from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, nulls
-from drstream.log.reader import ROW, exact
+from drstream.log.reader import ROW
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
 from drstream.log.source import Part

@@ -22,7 +22,7 @@ from drstream.converting.writing import CODECS, opened_writer, row_bytes
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Reader
-from drstream.log.reader import exact
+from drstream.log.chunks import exact
 from drstream.log.source import Part
 from drstream.parameters import one_of, whole
 from drstream.progress import reporter

@@ -40,8 +40,8 @@ from drstream.log.rankings import Lists
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels
 from drstream.models.positions import Positions, as_positions
-from drstream.policies.base import FixedPolicy
-from drstream.policies.rankings import RankedColumn, bind_ranked, event_of
+from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.policies.rankings import Ranker, bind_ranked, event_of
 from drstream.types import Floats, Ints
 
 NONE = np.empty(0)
@@ -140,16 +140,25 @@ def make_list_plan(
 ) -> ListPlan:
     """Bind policies and predictions to a log of rankings, and find out what to read from it."""
     check_columns(log.source.schema, gather.by)
+    for name, policy in policies.items():
+        warn_if_learned_here(policy, name, log)
     bound = [bind_ranked(policy, name, log) for name, policy in policies.items()]
     given = as_positions(model)
     needed = given is not None and any(e.needs_model for e in chosen)
     models = BoundModels(given.bind_lists(log, list(policies)) if given and needed else None, None, None, None)
-    columns = [*(policy.column for policy in bound), *models.columns, *gather.by]
-    reader = log.reader(columns=tuple(dict.fromkeys(columns)), cluster=gather.cluster, loggers=True)
+    columns = [*(name for policy in bound for name in policy.columns), *models.columns, *gather.by]
+    reader = log.reader(
+        context=any(policy.uses_context for policy in bound),
+        action=log.has_candidates,
+        candidates=log.has_candidates and any(policy.uses_candidates for policy in bound),
+        columns=tuple(dict.fromkeys(columns)),
+        cluster=gather.cluster,
+        loggers=True,
+    )
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None)
     terms = replace(terms, weighted=tuple(map(_without_centred, terms.weighted)))
     down_sampled = log.roles.sample_rate is not None
-    job = Job([*bound], models, terms, 0, log.pivot, gather.bounds, down_sampled)
+    job = Job([*bound], models, terms, 0, log.pivot, gather.bounds, down_sampled, candidates=log.has_candidates)
     plan = ListPlan(
         job,
         chosen,
@@ -185,9 +194,9 @@ def list_terms(plan: ListPlan, block: Block, space: Workspace, tally: Tally) -> 
         shown = plan.model.of_shown(block, lists.starts)
         tally.calibration.add(shown, lists.reward)
     for j, policy in enumerate(job.policies):
-        assert isinstance(policy, RankedColumn)
+        assert isinstance(policy, Ranker)
         if not plan.listed:
-            space.logged[j] = policy.of_lists(block)
+            space.logged[j] = policy.of_lists(block, lists)
             continue
         weights = _weigh_items(policy, block, lists, space.logged[j], pseudo[j])
         expected = NONE if plan.model is None else plan.model.of_policy(j, block, lists.starts)
@@ -203,9 +212,9 @@ def list_terms(plan: ListPlan, block: Block, space: Workspace, tally: Tally) -> 
     return events_of(job, block, space, block.propensity)
 
 
-def _weigh_items(policy: RankedColumn, block: Block, lists: Lists, whole: Floats, pseudo: Floats) -> dict[str, Floats]:
+def _weigh_items(policy: Ranker, block: Block, lists: Lists, whole: Floats, pseudo: Floats) -> dict[str, Floats]:
     """Return the weights of items, by kind, and fill in the policy's probability and the pseudo-inverse of lists."""
-    pi = policy.of_items(block, lists.starts)
+    pi = policy.of_items(block, lists)
     ratio, product = np.empty((2, len(pi)))
     first_bad = kernels.weigh(lists.starts, pi, lists.propensity, ratio, product, whole, pseudo)
     if first_bad >= 0:

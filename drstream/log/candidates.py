@@ -310,7 +310,8 @@ def with_action(schema: pa.Schema, candidates: Candidates, action: str | None) -
     """Return the candidates with `action_is` decided."""
     if action is None:
         raise LogError(f"{parameter('candidates')} needs the actions: name their column with {parameter('action')}")
-    kind = _plain(schema.field(action).type)
+    kind = schema.field(action).type
+    kind = _plain(kind.value_type if is_list(kind) else kind)  # lists of a log of rankings
     ids = None if candidates.ids is None else _plain(inner_type(schema, candidates.ids))
     can_be_id = ids is not None and is_string(ids) == is_string(kind)
     told = candidates.action_is

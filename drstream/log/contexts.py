@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, parameter
+from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, number_type
 from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Number, encoding_of
 from drstream.log.finding import Found, find_categories
-from drstream.log.reader import exact
 from drstream.log.schema import Roles, is_list
 from drstream.log.source import Source
 from drstream.types import Floats

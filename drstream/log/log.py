@@ -20,6 +20,7 @@ from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
 from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
 from drstream.log.categories import Hashed
+from drstream.log.chunks import exact
 from drstream.log.contexts import PEEK_ROWS
 from drstream.log.eligible import check_eligible
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
@@ -30,7 +31,7 @@ from drstream.log.offering import Offering
 from drstream.log.opening import open_source
 from drstream.log.propensities import width
 from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
-from drstream.log.reader import Reader, describe_labels, exact
+from drstream.log.reader import Reader, describe_labels
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
@@ -521,8 +522,11 @@ class Log(Offering):
         labels = "labels not known before reading"
         if self.has_candidates:
             labels = self._shown_choice()
-        elif known and roles.action:
-            labels = shown_lengths(self.source, roles) if roles.ranking else describe_labels(self.labels)
+        elif known and roles.action and not roles.ranking:
+            labels = describe_labels(self.labels)
+        if known and roles.ranking:
+            lengths = shown_lengths(self.source, roles)
+            labels = f"{lengths}, {labels}" if self.has_candidates else lengths
         lines = [
             f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}",
             f"  context     {self._shown_context()}",

@@ -145,7 +145,7 @@ class Offers:
         starts = self._starts(batch)
         if starts is None:
             return None
-        ids = None if self.ids is None else _inside(batch, *self.ids)
+        ids = None if self.ids is None else inside(batch, *self.ids)
         if ids is not None and has_nulls(ids):
             return None
         keys = None if ids is None else keys_of(ids)
@@ -176,12 +176,12 @@ class Offers:
     def _positions(self, starts: Ints, keys: NDArray[np.uint64] | None, action: pa.Array) -> NDArray[np.int32] | None:
         """The position of each logged candidate. None if one is not there, or candidates are there twice."""
         if keys is not None:
-            out, bad = _located(starts, keys, keys_of(action) if self.by_id else np.empty(0, np.uint64))
+            out, bad = located(starts, keys, keys_of(action) if self.by_id else np.empty(0, np.uint64))
             if bad >= 0:
                 return None
             if self.by_id:
                 return out
-        position = _whole_numbers(action)
+        position = whole_numbers(action)
         if ((position < 0) | (position >= np.diff(starts))).any():
             return None
         return position.astype(np.int32)
@@ -240,7 +240,7 @@ class Offers:
     def _bad_candidates(self, batch: pa.RecordBatch) -> Iterator[tuple[str, str, Bools]]:
         """Yield each reason that is about one candidate, with those candidates."""
         if self.ids is not None:
-            ids = _inside(batch, *self.ids)
+            ids = inside(batch, *self.ids)
             yield NULL_ID, self.ids[0], nulls(ids)
         if not self.with_features:
             return
@@ -249,7 +249,7 @@ class Offers:
             ragged.look_up(keys_of(ids), known.keys, known.places, places)
             yield UNKNOWN, self.ids[0], (places < 0) & ~nulls(ids)
         for piece in self.pieces:
-            values = _inside(batch, piece.column, piece.field)
+            values = inside(batch, piece.column, piece.field)
             null, strange = nulls(values), np.zeros(len(values), bool)
             fields = [values]
             if piece.fields:
@@ -278,10 +278,10 @@ class Offers:
         action = whole.column(name)
         known = ~nulls(action)
         if self.ids is not None:
-            ids = _inside(whole, *self.ids)
+            ids = inside(whole, *self.ids)
             keys = keys_of(ids)
             logged = keys_of(action) if self.by_id else np.empty(0, np.uint64)
-            out, _ = _located(starts, keys, logged)
+            out, _ = located(starts, keys, logged)
             null = np.logical_or.reduceat(nulls(ids), starts[:-1]) if len(good) else np.zeros(0, bool)
             twice[good] = (out == ragged.TWICE) & ~null
             yield TWICE, self.ids[0], twice
@@ -290,7 +290,7 @@ class Offers:
                 absent[good] = ((out == ragged.NOWHERE) | (~same & (out >= 0))) & known
                 yield ABSENT, name, absent
         if not self.by_id:
-            position = np.where(known, _whole_numbers(action.fill_null(0)), 0)
+            position = np.where(known, whole_numbers(action.fill_null(0)), 0)
             absent[good] = (position < 0) | (position >= np.diff(starts))
             yield OUTSIDE, name, absent
 
@@ -315,7 +315,7 @@ class Offers:
         size = sizes[self.needed[0]]
         if reason == OUTSIDE:
             return f"got {one.column(action)[0].as_py()} where there are {size} candidates"
-        ids = None if self.ids is None else _inside(one, *self.ids)
+        ids = None if self.ids is None else inside(one, *self.ids)
         if reason == ABSENT:
             return f"got {one.column(action)[0].as_py()!r} where there are {_abridged(ids)}"
         if reason == TWICE:
@@ -343,7 +343,7 @@ def _abridged(ids: Any) -> str:
     return ", ".join([*shown, *(["..."] if len(ids) > 6 else [])])
 
 
-def _located(starts: Ints, keys: NDArray[np.uint64], logged: NDArray[np.uint64]) -> tuple[NDArray[np.int32], int]:
+def located(starts: Ints, keys: NDArray[np.uint64], logged: NDArray[np.uint64]) -> tuple[NDArray[np.int32], int]:
     out = np.empty(len(starts) - 1, np.int32)
     size = 1 << (2 * int(np.diff(starts).max(initial=1))).bit_length()
     bad = ragged.locate(starts, keys, logged, np.empty(size, np.uint64), np.full(size, -1, np.int64), out)
@@ -356,10 +356,15 @@ def _same(ids: pa.Array, starts: Ints, position: NDArray[np.int32], action: pa.A
 
 
 def _equal(ids: pa.Array, starts: Ints, position: NDArray[np.int32], action: pa.Array) -> Bools:
-    if not len(position):
+    return equal_ids(ids, starts[:-1] + position, action)
+
+
+def equal_ids(ids: pa.Array, places: Ints, items: pa.Array) -> Bools:
+    """Whether the ids at these places are those of the items."""
+    if not len(places):
         return np.zeros(0, bool)
-    chosen = _decoded(ids.take(pa.array(starts[:-1] + position)))
-    same = pc.equal(chosen, _decoded(action).cast(chosen.type, safe=False))
+    chosen = _decoded(ids.take(pa.array(places)))
+    same = pc.equal(chosen, _decoded(items).cast(chosen.type, safe=False))
     return same.fill_null(False).to_numpy(zero_copy_only=False)
 
 
@@ -367,7 +372,7 @@ def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
-def _whole_numbers(column: pa.Array) -> Ints:
+def whole_numbers(column: pa.Array) -> Ints:
     """Return integers as int64. Those that are too large for it become 2^62, which no list is as long as."""
     values = _decoded(column).to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64:
@@ -375,7 +380,7 @@ def _whole_numbers(column: pa.Array) -> Ints:
     return values.astype(np.int64, copy=False)
 
 
-def _inside(batch: pa.RecordBatch, column: str, field: str | None) -> pa.Array:
+def inside(batch: pa.RecordBatch, column: str, field: str | None) -> pa.Array:
     """Return what lists of a column hold for each candidate, or a field of it. Lists are not null."""
     values = flat_lists(batch.column(column))[1]
     if field is None:
@@ -394,7 +399,7 @@ def side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:
 
 def _piece_values(batch: pa.RecordBatch, piece: Piece) -> NDArray[Any] | None:
     """Return the features (M, width) of a piece. None if some are null or of another number."""
-    values = _inside(batch, piece.column, piece.field)
+    values = inside(batch, piece.column, piece.field)
     if has_nulls(values):
         return None
     if piece.fields:
@@ -422,7 +427,7 @@ def _first_width(piece: Piece, source: Source) -> int:
     for part in source.peek(PEEK_ROWS).parts([piece.column]):
         for batch in part.batches(PEEK_ROWS):
             lists = batch.filter(batch.column(0).is_valid())
-            found = _inside(lists, piece.column, piece.field)
+            found = inside(lists, piece.column, piece.field)
             sizes = found.value_lengths().drop_null()
             if len(sizes):
                 return int(sizes[0].as_py())

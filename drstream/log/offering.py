@@ -16,6 +16,7 @@ from drstream.log.columns import lengths
 from drstream.log.contexts import PEEK_ROWS, Contexts
 from drstream.log.offered import Offers, with_widths
 from drstream.log.pairs import Pairs
+from drstream.log.shown import ShownOffers
 
 BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
 MOST_ROWS, FEWEST_ROWS = 1 << 14, 1 << 10  # of a batch
@@ -97,7 +98,8 @@ class Offering(Contexts):
         candidates = self.roles.candidates
         if candidates is None:
             return None
-        found = Offers.of(self.source.schema, candidates, self._pieces)
+        kind = ShownOffers if self.roles.ranking else Offers
+        found = kind.of(self.source.schema, candidates, self._pieces)
         return found if features else replace(found, with_features=False)
 
     def refuse_candidates(self, who: str, instead: str = "") -> None:
@@ -126,6 +128,6 @@ class Offering(Contexts):
     def _shown_choice(self) -> str:
         candidates = self.roles.candidates
         assert candidates is not None
-        if candidates.action_is == ID:
-            return "the id of a candidate"
-        return "the position of a candidate, from 0"
+        one, many = ("the id", "ids") if candidates.action_is == ID else ("the position", "positions")
+        start = "" if candidates.action_is == ID else ", from 0"
+        return f"{many} of candidates{start}" if self.roles.ranking else f"{one} of a candidate{start}"

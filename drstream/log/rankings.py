@@ -24,6 +24,7 @@ from drstream.types import Bools, Floats, Ints
 NONE = np.empty(0)
 NEEDS_ONE = "Replays, audits, plans, models and learners need one action for each event, and so do other policies"
 PEEK_ROWS = 1024  # rows whose lengths are shown
+TABLE = 1 << 20  # integers within such a range are their own numbers
 SHOWN = 8  # items of a list that a message shows
 LENGTHS, REPEATED = "lists have different lengths", "action has an item twice"
 
@@ -37,6 +38,7 @@ class Lists:
     joint: Floats  # of each list; empty if the log has no propensities
     reward: Floats  # of each item; empty if a list has one number
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several
+    shown: Ints | None = None  # the position of each item among the candidates of its event, if these are read
 
     def for_reward(self, name: str) -> Lists:
         return replace(self, reward=self.more_rewards[name])
@@ -49,6 +51,7 @@ class Lists:
             self.propensity[first:last],
             self.joint[start:stop],
             self.reward[first:last],
+            shown=None if self.shown is None else self.shown[first:last],
         )
 
 
@@ -134,7 +137,12 @@ def repeated(starts: Ints, items: pa.Array) -> Bools:
 
 
 def _codes(items: pa.Array) -> tuple[NDArray[np.int32], int]:
-    """Return a number for each item, the same for items that are the same, and how many there are."""
+    """Return a number from 0 on for each item, the same for items that are the same, and a bound on these numbers."""
+    if pa.types.is_integer(items.type) and items.type != pa.uint64() and len(items):
+        values = items.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        low, high = int(values.min()), int(values.max())
+        if high - low < TABLE:
+            return (values - low).astype(np.int32), high - low + 1
     coded = items if isinstance(items, pa.DictionaryArray) else items.dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if isinstance(items, pa.DictionaryArray):  # its dictionary may have a value twice

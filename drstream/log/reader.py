@@ -6,8 +6,8 @@ Both are counted from a part's first row, however the source was cut. So every b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from drstream.errors import LogError, parameter
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
 from drstream.log.batch import ROWS, Batch, Block, Context
+from drstream.log.chunks import exact, multiples
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
 from drstream.log.eligible import Sets, bad_sets, judged, read_sets
 from drstream.log.eligible import problem as problem_with_set
@@ -37,13 +38,13 @@ from drstream.log.rankings import problem as problem_with_ranking
 from drstream.log.rankings import read_rankings
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import UNIFORM, Roles, is_list
+from drstream.log.shown import ShownOffers
 from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
 from drstream.types import Bools, Floats, Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows
 EARLY = "before the first propensity model"  # why an event is left out
-FEW = 16_384  # rows of a batch that are worth the time it takes Python
 NO_ACTIONS = np.empty(0, np.int32)
 NO_NUMBERS = np.empty(0)
 Where = Callable[[int], str]  # returns where an event is stored, for messages
@@ -364,9 +365,12 @@ class Reader:
         assert self.roles.action is not None
         found = offers.read(batch, self._whole(batch, self.roles.action, "action", where))
         if found is None:
-            i, what, name = offers.problem(batch, self.roles.action)
-            raise LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
+            raise self._bad_candidates(batch, offers, self.roles.action, where)
         return found
+
+    def _bad_candidates(self, batch: pa.RecordBatch, offers: Offers, action: str, where: Where) -> LogError:
+        i, what, name = offers.problem(batch, action)
+        return LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
 
     def _rankings(self, batch: pa.RecordBatch, where: Where) -> Events:
         """Return the same of rankings: no action, sums of rewards, smallest propensities; and the lists."""
@@ -374,9 +378,15 @@ class Reader:
         if found is None:
             i, what = problem_with_ranking(batch, self.roles)
             raise LogError(f"{what}, at {where(i)}. {REMEDY}")
-        more = {name: found.rewards[name] for name in self.roles.more_rewards}
-        events = NO_ACTIONS, found.rewards[self.roles.reward], found.least
-        return events, {"more_rewards": more, "lists": found.lists}
+        about: dict[str, Any] = {name: found.rewards[name] for name in self.roles.more_rewards}
+        about = {"more_rewards": about, "lists": found.lists}
+        if isinstance(self.offers, ShownOffers):
+            assert self.roles.action is not None
+            shown = self.offers.read_shown(batch, batch.column(self.roles.action))
+            if shown is None:
+                raise self._bad_candidates(batch, self.offers, self.roles.action, where)
+            about |= {"candidates": shown[0], "lists": replace(found.lists, shown=shown[1])}
+        return (NO_ACTIONS, found.rewards[self.roles.reward], found.least), about
 
     def _reward(self, batch: pa.RecordBatch, name: str, where: Where) -> Floats:
         reward = floats(self._whole(batch, name, "reward", where))
@@ -501,57 +511,6 @@ class Reader:
 def _flat(column: pa.Array) -> pa.Array:
     """Return the numbers of all lists. Unlike .values, .flatten() respects the offset of a sliced batch."""
     return column.flatten() if is_list(column.type) else column
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
-
-
-def multiples(batches: Iterator[pa.RecordBatch], unit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of a multiple of `unit`, a divisor of FEW. The last may have any number.
-
-    Copies small batches only.
-    """
-    held: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        if held and count + batch.num_rows >= FEW:
-            missing = -count % unit
-            held.append(batch.slice(0, missing))
-            yield joined(held)
-            batch = batch.slice(missing)
-            held, count = [], 0
-        whole = batch.num_rows // unit * unit
-        if not held and whole >= FEW:
-            yield batch.slice(0, whole)
-            batch = batch.slice(whole)
-        if batch.num_rows:
-            held.append(batch)
-            count += batch.num_rows
-    if held:
-        yield joined(held)
-
-
-def exact(batches: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] = joined) -> Iterator[Any]:
-    """Yield the same rows in batches, or tables, of exactly `rows`; the last may be shorter.
-
-    Copies only if batches do not fit.
-    """
-    held: list[Any] = []
-    count = 0
-    for batch in batches:
-        while count + batch.num_rows >= rows:
-            held.append(batch.slice(0, rows - count))
-            yield join(held)
-            batch = batch.slice(rows - count)
-            held, count = [], 0
-        if batch.num_rows:
-            held.append(batch)
-            count += batch.num_rows
-    if held:
-        yield join(held)
 
 
 def describe_labels(labels: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from drstream import execution, sampling
 from drstream.execution import Workers
 from drstream.frames import record_batch
 from drstream.log import Block, Log, Reader
-from drstream.log.reader import joined
+from drstream.log.chunks import joined
 from drstream.log.source import Part
 from drstream.types import Floats, Ints
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 import drstream as drs
 from drstream.evaluation import fused, plan
-from drstream.log.reader import FEW, multiples
+from drstream.log.chunks import FEW, multiples
 from tests.helpers.evaluations import WORLD, M
 from tests.helpers.passes import PLAIN
 

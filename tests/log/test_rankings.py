@@ -102,12 +102,18 @@ def test_positions_that_were_filled_independently_may_have_an_item_twice():
 
 @given(
     lists=st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=9),
-    kind=st.sampled_from(["numbers", "text", "dictionary"]),
+    kind=st.sampled_from(["numbers", "bytes", "large", "huge", "text", "dictionary"]),
 )
 def test_repeats_are_found(lists, kind):
     starts = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
     items = pa.array(list(itertools.chain(*lists)), pa.int64())
-    if kind != "numbers":
+    if kind == "bytes":
+        items = pa.array([50 * x - 128 for x in itertools.chain(*lists)], pa.int8())
+    elif kind == "large":
+        items = pa.array([2**40 * x for x in itertools.chain(*lists)], pa.int64())
+    elif kind == "huge":
+        items = pa.array([2**64 - 1 - x for x in itertools.chain(*lists)], pa.uint64())
+    elif kind == "text":
         items = items.cast(pa.string())
     if kind == "dictionary":  # that has a value twice
         codes = [5 - x if x % 2 else 10 - x for x in itertools.chain(*lists)]
