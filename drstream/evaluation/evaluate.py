@@ -27,7 +27,7 @@ from drstream.evaluation.lists import (
     make_list_plan,
 )
 from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
-from drstream.evaluation.ragged import RaggedSpace
+from drstream.evaluation.ragged import space_for
 from drstream.evaluation.rankings import refuse_for_events
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled, segments_of
@@ -315,7 +315,7 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
 def _space(plan: Plan) -> Fused | Workspace:
     if plan.fused:
         return Fused(plan)
-    return (RaggedSpace if plan.job.candidates else Workspace)(plan.job, plan.block_rows)
+    return space_for(plan.job, plan.block_rows)
 
 
 def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:

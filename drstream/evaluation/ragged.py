@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from drstream.buffers import invalid_probabilities
-from drstream.evaluation.terms import Tally, Workspace
+from drstream.evaluation.terms import Job, Tally, Workspace
 from drstream.kernels import ragged
 from drstream.log import Block
 from drstream.types import Floats
@@ -47,6 +47,11 @@ class RaggedSpace(Workspace):
             if bad >= 0:
                 of_event = pi[starts[bad] : starts[bad + 1]]
                 raise invalid_probabilities(f"policy {policy.name!r}", of_event, block.where(bad))
+
+
+def space_for(job: Job, rows: int) -> Workspace:
+    """Return buffers for blocks of at most so many rows, of a log of either kind."""
+    return (RaggedSpace if job.candidates else Workspace)(job, rows)
 
 
 def _of_size(space: Floats, size: int) -> Floats:

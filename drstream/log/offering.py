@@ -64,18 +64,22 @@ class Offering(Contexts):
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
     @cached_property
+    def usual_candidates(self) -> float:
+        """Number of candidates that the first events have, on average, and at least 1."""
+        offers = self.offers(features=False)
+        assert offers is not None
+        for part in self.source.peek(PEEK_ROWS).parts(offers.counting):
+            for batch in part.batches(PEEK_ROWS):
+                return max(1.0, float(np.mean(lengths(batch.column(0)))) if batch.num_rows else 1.0)
+        return 1.0
+
+    @cached_property
     def batch_rows(self) -> int:
         """Rows of a batch: fewer if the first events have very many candidates. So it depends on the log alone."""
         offers = self.offers(features=False)
         if offers is None:
             return ROWS
-        name, size = offers.counting[0], 1.0
-        for part in self.source.peek(PEEK_ROWS).parts([name]):
-            for batch in part.batches(PEEK_ROWS):
-                size = max(1.0, float(np.mean(lengths(batch.column(0)))) if batch.num_rows else 1.0)
-                break
-            break
-        rows = int(BATCH_BYTES / (size * max(1, offers.width) * offers.kind.itemsize))
+        rows = int(BATCH_BYTES / (self.usual_candidates * max(1, offers.width) * offers.kind.itemsize))
         return 1 << (min(max(rows, FEWEST_ROWS), MOST_ROWS).bit_length() - 1)
 
     @cached_property

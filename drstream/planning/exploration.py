@@ -6,7 +6,8 @@ eligible sets, K is the size of the set)
 
     E_μ'[(A + (π/μ') B)²] = E_μ[A² + 2 A w B] + E_μ[(w B)² μ/μ']
 
-because E_μ'[A²] = E_μ[A²] and E_μ'[A w' B] = E_μ[A w B]. All of it can be measured on the log as it is.
+because E_μ'[A²] = E_μ[A²] and E_μ'[A w' B] = E_μ[A w B]. All of it can be measured on the log as it is. K is the number
+of actions or, in a log of candidates, that of an event's candidates.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import numpy as np
 from drstream import execution
 from drstream.evaluation.estimators import ALL, PREDICTED, Estimator
 from drstream.evaluation.plan import Plan
+from drstream.evaluation.ragged import space_for
 from drstream.evaluation.sums import Sums
-from drstream.evaluation.terms import Workspace, block_terms
+from drstream.evaluation.terms import block_terms
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.source import Part
@@ -123,7 +125,7 @@ def for_pass(chosen: Sequence[Estimator]) -> list[Estimator]:
 def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) -> dict[tuple[str, str], Explored]:
     """Measure the variance with each share of exploration, by policy and estimator."""
     total = Spread.create(len(found))
-    task = partial(_consume, plan, list(found), log.n_actions)
+    task = partial(_consume, plan, list(found), 0 if log.has_candidates else log.n_actions)
     for spread in execution.run(task, log, plan.reader.columns, workers):
         total.merge(spread)
     known = log.roles.eligible is None or plan.reader.with_sets  # how many actions an event could choose from
@@ -132,15 +134,17 @@ def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) 
 
 def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Spread:
     spread, tally = Spread.create(len(found)), plan.create()
-    space = Workspace(plan.job, plan.block_rows)
+    space = space_for(plan.job, plan.block_rows)
     weighted, context = (np.array([getattr(one, name) for one in found]) for name in ("weighted", "context"))
     constants = np.array([[one.constant] for one in found])
     for batch in plan.reader.batches(part, Counter()):
-        for block in batch.blocks(plan.block_rows):
+        for block in batch.blocks(plan.block_rows, plan.block_candidates):
             execution.raise_if_stopped()
             events = block_terms(plan.job, block, space, tally)
             p = np.asarray(events.propensity)[:, None]
             choices = actions if block.eligible is None else block.eligible.sizes[:, None]
+            if block.batch.candidates is not None:
+                choices = np.diff(block.candidates.starts)[:, None]
             ratio = p / ((1 - SHARES) * p + SHARES / choices)
             spread.add(context @ events.terms + constants, weighted @ events.terms, ratio)
     return spread

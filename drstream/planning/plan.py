@@ -99,7 +99,6 @@ def plan(
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
     log = log.for_reward(log.roles.reward) if log.roles.more_rewards else log
     log.check_cluster(cluster)
-    log.refuse_candidates("drs.plan", "Evaluate one part of a split instead: log.split(0.02)[0]")
     fixed, learning = _sorted(policies)
     replayed = {**fixed, **learning} if horizon is not None else learning
     levels = Levels.of("dr-ns", bias, q, c_max)

@@ -62,7 +62,7 @@ def take_sample(log: Log, sample: Any = None) -> Sample:
         raise LogError(
             f"the log is empty{', after its filter' if log.source_rows else ''}: there is nothing to plan with"
         )
-    log.labels, log.encoding  # noqa: B018  # of the whole log: the sample may lack an action or a category
+    log.encoding, log.has_candidates or log.labels  # noqa: B018  # of the whole log: the sample may lack some of them
     rows = share * total if share is not None else min(max(SHARE * total, LEAST_ROWS), MOST_ROWS)
     runs = choose_runs([part.rows for part in parts], max(math.ceil(rows), 1))
     chosen = {part.first_row: found for part, found in zip(parts, runs, strict=True) if found}

@@ -73,7 +73,7 @@ def _size(chunks: Sequence[Chunk]) -> int:
 
 def _that_fits(sample: Sample, plan: Plan) -> Sample:
     """A smaller sample, if the events of this one would take too much memory."""
-    most = CHUNKS_BYTES // plan.preparation.event_bytes
+    most = CHUNKS_BYTES // plan.preparation.usual_bytes
     if sample.rows * sample.log.share <= most:
         return sample
     inner = sample.log.source

@@ -96,6 +96,11 @@ class Preparation:
         matrices = (self.models.model is not None) + len(self.fixed)
         return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
 
+    @property
+    def usual_bytes(self) -> int:
+        """Memory for an event like the first ones."""
+        return self.event_bytes
+
     def chunk_bytes(self, rows: int) -> int:
         """Memory for a chunk of so many rows."""
         return rows * self.event_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,7 @@ class OfferedPreparation(Preparation):
 
     item_features: int  # number of features of a candidate that are read
     for_features: bool  # some policy is compiled, and so looks at them
+    usual_candidates: float  # number of candidates of the first events, on average
 
     @property
     def event_bytes(self) -> int:
@@ -56,6 +58,10 @@ class OfferedPreparation(Preparation):
     def candidate_bytes(self) -> int:
         """Memory for a candidate of a prepared event."""
         return 8 * (self.item_features + (self.models.model is not None) + len(self.fixed)) + 1
+
+    @property
+    def usual_bytes(self) -> int:
+        return self.event_bytes + math.ceil(self.candidate_bytes * self.usual_candidates)
 
     def chunk_bytes(self, rows: int) -> int:
         return rows * self.event_bytes + FLAT_BYTES

@@ -157,9 +157,8 @@ def make_plan(
     preparation: Preparation
     if log.has_candidates:
         width = len(log.candidate_features) if features else 0
-        preparation = OfferedPreparation(
-            **about, n_actions=0, single=False, item_features=width, for_features=bool(compiled)
-        )
+        about |= {"item_features": width, "for_features": bool(compiled), "usual_candidates": log.usual_candidates}
+        preparation = OfferedPreparation(**about, n_actions=0, single=False)
     else:
         single = precision is None and reader.with_context and log.context_type.itemsize == 4
         preparation = Preparation(**about, n_actions=log.n_actions, single=single)

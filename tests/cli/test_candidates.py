@@ -74,6 +74,22 @@ def test_fit_and_greedy(folder):
     assert set(got) == {("new", name) for name in ("dm", "ips", "snips", "dr")}
 
 
+def test_replay_and_plan_are_those_of_python(folder):
+    learner = "--policy", "new=epsilon-greedy:epsilon=0.2,interactions=true", "--horizon", "10"
+    model = "--model", "ridge", "--crossfit", "3"
+    found = done("replay", "log.parquet", *LISTS, *learner, *model, "--bias", "0.1", "--json", cwd=folder).stdout
+    (run,) = json.loads(found)["runs"]
+    policy = drs.policies.EpsilonGreedy(0.2, interactions=True)
+    log = log_of(events(rows=400))
+    wanted = drs.replay(log, policy, 10, drs.models.Ridge(), crossfit=3, bias=0.1)
+    assert (run["policy"], run["value"], run["replicates"]) == ("new", wanted.value, wanted.complete)
+    shown = done("plan", "ids.parquet", *ITEMS, *learner, "--bias", "0.1", cwd=folder).stdout
+    assert "new" in shown
+    for word in ("ucb1", "exp3"):
+        known = "--policy", word, "--horizon", "10"
+        fails("all events share, and this log has --candidates", "replay", "log.parquet", *LISTS, *known, cwd=folder)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

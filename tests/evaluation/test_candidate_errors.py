@@ -79,7 +79,6 @@ def test_fits_that_are_not_for_candidates():
         (lambda: M.Ridge(weights="mrdr", policy=P.Uniform()).fit(LOG), 'weights="mrdr" is for logs with one set'),
         (lambda: M.Ridge(interactions=True).fit(world().table(100)), "interactions=True is about contexts and candi"),
         (lambda: drs.optimize.impute(LOG, M.Constant(1)), "this log has candidates=, a set for each event"),
-        (lambda: drs.plan(LOG, P.Uniform()), "drs.plan needs one set of actions"),
         (lambda: drs.evaluate(LOG, P.Uniform(), M.Constant(1), BY_TIME[:1]), "propensities"),
     ]
     for run, message in cases:

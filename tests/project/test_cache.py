@@ -288,6 +288,53 @@ def test_a_users_policy_comes_from_the_cache_until_what_it_uses_is_edited(full, 
     assert counts == [hits + 1, 1]  # update
 
 
+OFFERED = """
+import numpy as np
+import pyarrow as pa
+import drstream as drs
+{policy}
+rng = np.random.default_rng(0)
+n = 2000
+table = pa.table({{"x": rng.normal(size=n), "z": [rng.normal(size=(3, 2)).tolist() for _ in range(n)],
+    "action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": np.full(n, 1 / 3)}})
+log = drs.Log(table, candidates=drs.Candidates(features="z"))
+value = drs.replay(log, policy, 20, q=0.1).value
+"""
+SHARED = """
+import numpy as np
+import drstream as drs
+
+class Mine(drs.policies.CompiledShared):
+    def initial_state(self, n_context, n_item_features):
+        return np.zeros(n_item_features)
+
+    @staticmethod
+    def probabilities(state, x, Z, out):
+        total = 0.0
+        for k in range(out.shape[0]):
+            out[k] = np.exp(Z[k, 0] * state[0])
+            total += out[k]
+        for k in range(out.shape[0]):
+            out[k] /= total
+
+    @staticmethod
+    def update(state, x, z, reward):
+        state[0] += reward * z[0]
+"""
+
+
+def test_a_users_policy_on_candidates_compiles_its_two_functions_once(full, tmp_path):
+    """The loop over events with candidates is there already, from another policy."""
+    (tmp_path / "mine.py").write_text(SHARED)
+    run(tmp_path, full, OFFERED.format(policy="policy = drs.policies.EpsilonGreedy()"))
+    program = OFFERED.format(policy="from mine import Mine\npolicy = Mine()")
+    hits, misses, value = run(tmp_path, full, program)
+    assert (hits > 2, misses) == (True, 2)
+    first = files(full)
+    assert run(tmp_path, full, program) == (hits + 2, 0, value)
+    assert files(full) == first
+
+
 def test_a_policy_that_closes_over_a_compiled_function_leaves_no_files():
     import numba
 
