@@ -23,7 +23,7 @@ from typing import Any
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation import estimators
-from drstream.evaluation.estimators import Available, Estimator, Sample, Weight
+from drstream.evaluation.estimators import CAPPED, IMPORTANCE, Available, Estimator, Sample, Weight
 from drstream.findings import LOOK, Finding
 
 MARGINAL, CONDITIONAL, INDEPENDENT = "marginal", "conditional", "independent"  # as in `Log(..., positions=)`
@@ -207,6 +207,11 @@ def _fits(estimator: Estimator) -> tuple[str, ...]:
     return estimator.weight.fits if isinstance(estimator.weight, ListWeight) else WHOLE
 
 
+def _takes_lists(weight: Weight) -> bool:
+    """Whether a weight of events is one of whole lists, too: ν / p, a limited one, or one of the user's own."""
+    return weight in (IMPORTANCE, CAPPED) or (callable(weight.kernel) and not weight.power and not weight.balanced)
+
+
 def assumption(estimator: Estimator) -> str:
     return estimator.assumes if isinstance(estimator, Ranked) else ANY_USERS
 
@@ -233,7 +238,7 @@ class AvailableLists(Available):
     def lacks(self, estimator: Estimator) -> str | None:
         weight = estimator.weight
         of_lists = isinstance(weight, ListWeight)
-        if not of_lists and (weight is None or estimator.needs_model or weight.power or weight.balanced):
+        if not of_lists and (weight is None or estimator.needs_model or not _takes_lists(weight)):
             return "one action"
         if not self.propensities:
             return "propensities"

@@ -140,10 +140,8 @@ class Log(Offering):
         if sets is not None:
             self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
             _check_beside_candidates(actions, propensities, eligible)
-        if self.roles.ranking and (candidates is not None or eligible is not None):
-            given = parameter("eligible" if candidates is None else "candidates")
-            raise LogError(f"{given} is for logs of one action an event, and this one has rankings: leave it out")
         if eligible is not None:
+            self.refuse_rankings(f"{parameter('eligible')} is about events with one action: leave it out")
             check_eligible(schema, eligible, self.roles.action)
         self.missing = check_missing(missing)
         if self.roles.sparse is not None and self.missing != ERROR:

@@ -228,6 +228,18 @@ def test_limits_of_weights_are_those_of_whole_lists():
     assert chosen["ips-capped"].value in chosen.grid["value"].to_pylist()
 
 
+def test_weights_of_ones_own_are_those_of_whole_lists():
+    def tempered(pi, p, out):
+        out[:] = pi / p**0.5
+
+    weight = drs.estimators.Weight("tempered", tempered)
+    about = ("reward",), weight, lambda sample: sample.mean[0], lambda sample: [1.0]
+    lists = many(200)
+    found = drs.evaluate(log_of(lists), NEW, estimators=[drs.estimators.Estimator("own", *about)])["own"]
+    scores = [np.prod(one["pi"]) / np.prod(one["p"]) ** 0.5 * sum(one["r"]) for one in lists]
+    assert found.value == pytest.approx(np.mean(scores), rel=1e-12)
+
+
 def test_long_lists_neither_become_0_nor_infinite():
     """The propensity of 200 items at 1e-3 is no number of float64, but its ratio to the policy's is."""
     lists = [{"items": list(range(200)), "p": [1e-3] * 200, "pi": [1e-3] * 200, "r": [1.0] * 200}] * 3

@@ -157,6 +157,7 @@ def test_what_a_log_shows():
     [
         ({"action": "day"}, "column 'r' holds lists, and action column 'day' does not"),
         ({"actions": 9}, "column 'items' holds lists, so this is a log of rankings.*actions= is about events with one"),
+        ({"eligible": "items2"}, "eligible= is about events with one action: leave it out"),
         ({"positions": "other"}, "positions='other': it must be one of marginal, conditional, independent"),
         ({"propensity": "uniform"}, "propensity='uniform' is about events with one action"),
         ({"propensities": "new"}, "propensities= is about events with one action"),
@@ -171,7 +172,14 @@ def test_what_a_log_shows():
     ],
 )
 def test_columns_that_do_not_fit_are_refused(options, message):
-    more = {"day": [1, 2], "share": [0.5, 0.5], "other": [0.5, 0.5], "name": ["a", "b"], "names": [["a"], ["b"]]}
+    more = {
+        "day": [1, 2],
+        "share": [0.5, 0.5],
+        "other": [0.5, 0.5],
+        "name": ["a", "b"],
+        "names": [["a"], ["b"]],
+        "items2": [[1], [2]],
+    }
     table = table_of([GOOD, SHORT], **{name: pa.array(values) for name, values in more.items()})
     options = {**ROLES, **options}
     with pytest.raises(drs.LogError, match=message):
