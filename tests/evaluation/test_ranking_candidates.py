@@ -6,51 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from tests.helpers.command import drstream, fails
 from tests.helpers.passes import PLAIN
+from tests.helpers.ranked_candidates import INTERACTIONS, W, draw, softmax
 
 P = drs.policies
-W = np.array([0.0, 0.0, 0.5, -1.0])  # of a context of 2 features, then of a candidate of 2
-INTERACTIONS = np.array([[0.4, -0.2], [0.1, 0.3]])
 ROLES = {"action": "shown", "propensity": "p", "reward": "r", "context": ["x0", "x1"], "positions": "independent"}
 SETS = drs.Candidates("offered", "z")
 ESTIMATORS = ["rips", "iips", "pi", "ips", "snrips"]
-
-
-def softmax(scores):
-    exps = np.exp(scores - scores.max())
-    return exps / exps.sum()
-
-
-def draw(rows, seed=0, text=False):
-    """A table of rankings of candidates, and the probabilities of two policies, in plain Python."""
-    rng = np.random.default_rng(seed)
-    columns = {
-        name: [] for name in ("shown", "place", "p", "r", "x0", "x1", "offered", "z", "soft", "even", "all", "whole")
-    }
-    for _ in range(rows):
-        count, length = int(rng.integers(2, 7)), int(rng.integers(1, 4))
-        ids, z, x = rng.permutation(50)[:count], rng.normal(size=(count, 2)).round(2), rng.normal(size=2).round(2)
-        place = rng.integers(0, count, length)  # drawn evenly for each position
-        soft = softmax(z @ (W[2:] + x @ INTERACTIONS))
-        names = [f"item {i}" for i in ids] if text else ids.tolist()
-        row = {
-            "shown": [names[k] for k in place],
-            "place": place,
-            "p": np.full(length, 1 / count),
-            "whole": count**-length,
-        }
-        row |= {
-            "r": rng.integers(0, 2, length).astype(float),
-            "x0": x[0],
-            "x1": x[1],
-            "offered": names,
-            "z": z.tolist(),
-        }
-        row |= {"soft": soft[place], "even": np.full(length, 1 / count), "all": soft}
-        for name, value in row.items():
-            columns[name].append(value)
-    return pa.table(columns)
 
 
 ROWS = 60 if PLAIN else 30_000
@@ -207,15 +169,3 @@ def test_factorised_policies_are_for_rankings_of_candidates():
             drs.PolicyError, match="fills the positions of rankings, and this log has one action for each"
         ):
             drs.evaluate(drs.Log(events, candidates=candidates), P.Factorised(P.Uniform()))
-
-
-def test_command_line(tmp_path):
-    pq.write_table(draw(50), tmp_path / "log.parquet")
-    opened = ["--action", "shown", "--propensity", "p", "--reward", "r", "--positions", "independent"]
-    opened += ["--candidates", "offered,z"]
-    words = ["evaluate", "log.parquet", *opened, "--policy", "new=factorised:uniform", "--estimator", "ips"]
-    done = drstream(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "50 rankings of 1 to 3 items" in done.stdout
-    words = ["evaluate", "log.parquet", *opened, "--policy", "new=factorised:unifrom"]
-    fails("did you mean 'uniform'?", *words, cwd=tmp_path)
