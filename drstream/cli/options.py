@@ -42,7 +42,7 @@ Propensity = Annotated[
     str | None,
     typer.Option(
         help="Column with the logged action's probability; a number, such as 0.25 or 1/3, that holds for every row; "
-        "'uniform' for 1 / the number of actions; or 'none'."
+        "'uniform' for 1 / the number of actions, or of eligible ones; or 'none'."
     ),
 ]
 Propensities = Annotated[
@@ -61,6 +61,10 @@ LoggerPropensities = Annotated[
         help="Columns with each logger's probability of the logged action, as LOGGER=COLUMN,LOGGER=COLUMN, or as "
         "columns in the order of the sorted loggers. For the balanced estimators."
     ),
+]
+Eligible = Annotated[
+    str | None,
+    typer.Option(help="Column with lists of the actions that each event could choose from. By default, all actions."),
 ]
 SparseContext = Annotated[
     str | None,
@@ -130,7 +134,7 @@ Precision = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
 
 
-ROLES = ("context", "sparse", "action", "reward", "propensity", "actions", "sample_rate", "propensities")
+ROLES = ("context", "sparse", "action", "reward", "propensity", "actions", "sample_rate", "propensities", "eligible")
 
 
 def open_log(options: Mapping[str, Any], **more: Any) -> Log:
@@ -174,6 +178,7 @@ def log_options(
     actions: str | None,
     sample_rate: str | None = None,
     propensities: str | None = None,
+    eligible: str | None = None,
     *,
     coded: Coded = (None, None, None),
 ) -> dict[str, Any]:
@@ -182,6 +187,7 @@ def log_options(
     coded  The options --categorical, --hashed and --missing.
     """
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
+    named["eligible"] = eligible
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
     of_all = [name.strip() for name in propensities.split(",")] if propensities else []

@@ -165,7 +165,7 @@ def test_probabilities_of_given_sets(name):
     bound = policy.bind(opened(table, 4), name)
     np.testing.assert_allclose(bound.probabilities(X, mask), pi_of(X, mask), rtol=1e-12, atol=1e-15)
     for bad, message in ((mask[:-1], "booleans of shape"), (mask * 1, "eligible is int64"), (mask & False, "event 0")):
-        with pytest.raises(drs.errors.PolicyError, match=message):
+        with pytest.raises(drs.PolicyError, match=message):
             bound.probabilities(X, bad)
 
 
