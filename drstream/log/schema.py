@@ -108,7 +108,7 @@ def assign_roles(
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
     if eligible is not None:
-        require_column(schema, eligible, "eligible")
+        require_column(schema, eligible, "eligible sets")
     more = *of_all, *(name for name in (logger, eligible) if name is not None), *logger_propensities
     roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
     roles = replace(roles, constant=constant)
