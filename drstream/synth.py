@@ -156,6 +156,9 @@ class World:
         floor = self.floor * self.n_actions  # of all items together, which those that are eligible share
         return np.where(eligible, floor / eligible.sum(axis=1, keepdims=True) + (1 - floor) * chosen, 0.0)
 
+    def _logging(self, X: NDArray[Any], eligible: Bools | None) -> Floats:
+        return self.logging(X) if eligible is None else self.logging(X, eligible)  # a subclass may know no sets
+
     def value(self, policy: Any) -> float:
         """Return the true value of a fixed policy."""
         frequency, X, _ = self._users()
@@ -204,7 +207,7 @@ class World:
 
     def _event(self, policy: Any, model: Any, propensity: Any, cap: float | None, floor: float) -> _Event:
         frequency, X, eligible = self._users()
-        nu, mu, r = self._probabilities(policy), self.logging(X, eligible), self.reward(X)
+        nu, mu, r = self._probabilities(policy), self._logging(X, eligible), self.reward(X)
         rhat = np.broadcast_to(np.asarray(_predicted(model, X), np.float64), r.shape)
         used = np.asarray(propensity, np.float64)
         used = np.broadcast_to(used * mu if used.ndim == 0 else used, mu.shape)
@@ -240,7 +243,7 @@ class World:
         if self.eligible is not None:
             drawn = self.sets is None
             eligible = self._draw_sets(rng, rows) if drawn else self.sets[rng.integers(0, SETS, rows)]  # type: ignore[index]
-        mu = self.logging(X, eligible)
+        mu = self._logging(X, eligible)
         action = np.minimum((mu.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1), self.n_actions - 1)
         chosen = np.arange(rows), action
         reward = (rng.random(rows) < self.reward(X)[chosen]).astype(np.float64)

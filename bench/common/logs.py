@@ -32,6 +32,7 @@ class LogFile:
     actions: int = ACTIONS
     features: int = FEATURES
     row_group_rows: int = ROW_GROUP_ROWS
+    eligible: float | None = None  # share of the actions in the eligible sets; None: there are none
 
     def __str__(self) -> str:
         return f"{self.layout} {'mapped' if self.codec == MAPPED else self.codec}"
@@ -41,6 +42,7 @@ class LogFile:
         sizes = (self.actions, self.features, self.row_group_rows)
         usual = (ACTIONS, FEATURES, ROW_GROUP_ROWS)
         other = "".join(f"-{name}{size}" for name, size, most in zip("Kdg", sizes, usual, strict=True) if size != most)
+        other += "" if self.eligible is None else f"-e{self.eligible:g}"
         return LOGS / f"{self.layout}-{self.codec}-{self.rows}{other}.{'arrow' if self.codec == MAPPED else 'parquet'}"
 
     @property
@@ -55,7 +57,8 @@ class LogFile:
             sizes = ["--rows", self.rows, "--actions", self.actions, "--features", self.features]
             form = ["--layout", self.layout, "--row-group-rows", self.row_group_rows]
             codec = [] if self.codec == MAPPED else ["--codec", self.codec]
-            command = [sys.executable, ROOT / "scripts" / "make_log", self.path, *sizes, *form, *codec]
+            sets = [] if self.eligible is None else ["--eligible", self.eligible]
+            command = [sys.executable, ROOT / "scripts" / "make_log", self.path, *sizes, *form, *codec, *sets]
             subprocess.run([str(word) for word in command], check=True)
         return self.path
 

@@ -18,6 +18,8 @@ from bench.categories import cases as category_cases
 from bench.categories import report as category_report
 from bench.common import history, main_table, plots
 from bench.common.markdown import Info
+from bench.eligible import cases as eligible_cases
+from bench.eligible import report as eligible_report
 from bench.evaluation import cases as evaluation_cases
 from bench.evaluation import report as evaluation_report
 from bench.labels import cases as label_cases
@@ -50,6 +52,7 @@ TOPICS = [  # in the order of the page
     (candidate_cases, candidate_report),
     (category_cases, category_report),
     (ranking_cases, ranking_report),
+    (eligible_cases, eligible_report),
     (label_cases, label_report),
     (profile_cases, profile_report),
     (lock_cases, lock_report),

@@ -13,6 +13,7 @@ from drstream.cli.options import (
     Actions,
     Categorical,
     Context,
+    Eligible,
     Exclude,
     Filter,
     HashedColumns,
@@ -85,6 +86,7 @@ def convert(
     propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
+    eligible: Eligible = None,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
@@ -102,6 +104,7 @@ def convert(
         actions,
         sample_rate,
         propensities,
+        eligible,
         coded=(categorical, hashed, missing),
     )
     started = time.perf_counter()

@@ -42,7 +42,7 @@ Propensity = Annotated[
     str | None,
     typer.Option(
         help="Column with the logged action's probability; a number, such as 0.25 or 1/3, that holds for every row; "
-        "'uniform' for 1 / the number of actions; or 'none'."
+        "'uniform' for 1 / the number of actions, or of eligible ones; or 'none'."
     ),
 ]
 Propensities = Annotated[
@@ -68,6 +68,10 @@ Positions = Annotated[
         help="For a log of rankings: what propensities by position are. 'marginal' (of an item at its position), "
         "'conditional' (given the items above), or 'independent' (positions were filled independently)."
     ),
+]
+Eligible = Annotated[
+    str | None,
+    typer.Option(help="Column with lists of the actions that each event could choose from. By default, all actions."),
 ]
 SparseContext = Annotated[
     str | None,
@@ -158,7 +162,7 @@ Precision = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of threads. All cores by default.")]
 
 
-ROLES = ("context", "sparse", "action", "reward", "propensity", "actions", "sample_rate", "propensities")
+ROLES = ("context", "sparse", "action", "reward", "propensity", "actions", "sample_rate", "propensities", "eligible")
 
 
 def open_log(options: Mapping[str, Any], **more: Any) -> Log:
@@ -203,6 +207,7 @@ def log_options(
     actions: str | None,
     sample_rate: str | None = None,
     propensities: str | None = None,
+    eligible: str | None = None,
     *,
     coded: Coded = (None, None, None),
 ) -> dict[str, Any]:
@@ -211,6 +216,7 @@ def log_options(
     coded  The options --categorical, --hashed and --missing.
     """
     named = {"context": context, "action": action, "propensity": propensity, "sample_rate": sample_rate}
+    named["eligible"] = eligible
     rewards = reward.split(",") if reward else []
     named["reward"] = [name.strip() for name in rewards] if len(rewards) > 1 else reward
     of_all = [name.strip() for name in propensities.split(",")] if propensities else []

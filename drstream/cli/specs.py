@@ -28,6 +28,7 @@ from drstream.storage import NOT_OURS
 POLICIES = (
     "uniform",
     "constant:LABEL",
+    "constant:LABEL,otherwise=POLICY",
     "column:NAME",
     "softmax:FILE.npz",
     "linear:FILE.npz",
@@ -161,7 +162,7 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
     kind, _, rest = spec.partition(":")
     made: dict[str, Callable[[], Any]] = {
         "uniform": kinds.Uniform,
-        "constant": lambda: kinds.Constant(_label(rest, labels)),
+        "constant": lambda: _constant(rest, labels),
         "column": lambda: kinds.Column(rest),
         "softmax": lambda: kinds.Softmax(**_weights(rest, ("temperature",))),
         "linear": lambda: kinds.Linear(**_weights(rest)),
@@ -177,6 +178,12 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
             raise PolicyError(f"--policy {spec!r} learns while it runs: drstream replay is for such policies")
         raise _unknown("policy", spec, all_forms)
     return made[kind]()
+
+
+def _constant(text: str, labels: Log | Sequence[Any]) -> Any:
+    """Make a policy of a label, e.g. `a`, or `a,otherwise=uniform` for a log with eligible sets."""
+    label, otherwise, policy = text.partition(",otherwise=")
+    return kinds.Constant(_label(label, labels), _policy(policy, labels) if otherwise else None)
 
 
 def _greedy(text: str, spec: str) -> Any:

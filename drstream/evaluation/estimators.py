@@ -284,11 +284,12 @@ def _control(s: Sample) -> float:
     return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else -s.pivot
 
 
+SELF_NORMALISED = "snips"  # estimators of rankings have its form, too
 ALL: dict[str, Estimator] = {
     e.name: e
     for e in (
         _ips("ips", IMPORTANCE),
-        _snips("snips", IMPORTANCE),
+        _snips(SELF_NORMALISED, IMPORTANCE),
         _second("dr", "robust", IMPORTANCE, "robust", headline=True),
         Estimator(
             "sndr",

@@ -135,7 +135,7 @@ ALL: dict[str, Ranked] = {
         _like("ips", "pi", PSEUDO, ADDITIVE_USERS),  # Swaminathan et al. 2017
         _normalised("snrips", CASCADE, CASCADE_USERS),
         _normalised("sniips", POSITIONS, INDEPENDENT_USERS),
-        _like("snips", "snpi", PSEUDO, ADDITIVE_USERS, default=False),
+        _like(estimators.SELF_NORMALISED, "snpi", PSEUDO, ADDITIVE_USERS, default=False),
     )
 }
 

@@ -126,7 +126,7 @@ def assign_roles(
     constant = constant_propensity(schema, propensity)
     column: Any = propensity if constant is None else None
     if eligible is not None:
-        require_column(schema, eligible, "eligible")
+        require_column(schema, eligible, "eligible sets")
     alone = [name for name in (logger, eligible) if name is not None]
     more = *of_all, *alone, *logger_propensities, *candidates
     roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.buffers import Rule, Weights
-from drstream.errors import PolicyError, parameter
+from drstream.errors import PolicyError, parameter, phrase
 from drstream.inheritance import older
 from drstream.kernels.policies import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
@@ -160,9 +160,11 @@ class Constant(FixedPolicy):
         return found
 
     def _lacking(self, where: str) -> PolicyError:
+        otherwise = "drs.policies.Constant(action, otherwise=drs.policies.Uniform())"
+        remedy = phrase(otherwise, f"constant:{self.action},otherwise=uniform")
         return PolicyError(
             f"policy {self.name!r} always takes action {self.action!r}, which is not in the eligible set of {where}. "
-            "Say what it does there, e.g. drs.policies.Constant(action, otherwise=drs.policies.Uniform())"
+            f"Say what it does there, e.g. {remedy}"
         )
 
 

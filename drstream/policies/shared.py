@@ -104,9 +104,13 @@ class SharedForm(CompiledShared):
         each = n_context + 1 if self.policy.interactions else 1
         return n_context + 1 + n_item_features * each
 
-    def _state(self, weights: int, space: int) -> Floats:
+    def state_size(self, n_context: int, n_item_features: int) -> int:
+        """Number of numbers in the state."""
+        return learners.HEADER + self.features(n_context, n_item_features) + n_item_features
+
+    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
         """Return a header, weights of 0, and space to compute in."""
-        state = np.zeros(learners.HEADER + weights + space)
+        state = np.zeros(self.state_size(n_context, n_item_features))
         for place, value in self.policy.header().items():
             state[place] = value
         state[shared.INTERACTIONS] = float(self.policy.interactions)
@@ -119,9 +123,6 @@ class SharedLinear(SharedForm):
     probabilities = staticmethod(shared.shared_linear)
     update = staticmethod(shared.shared_descend)
 
-    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
-        return self._state(self.features(n_context, n_item_features), n_item_features)
-
 
 class SharedLinUCB(SharedForm):
     """Upper confidence bounds of one ridge regression."""
@@ -129,10 +130,13 @@ class SharedLinUCB(SharedForm):
     probabilities = staticmethod(shared.shared_lin_ucb)
     update = staticmethod(shared.shared_lin_ucb_update)
 
-    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
+    def state_size(self, n_context: int, n_item_features: int) -> int:
         size = self.features(n_context, n_item_features)
         space = max(n_item_features + (n_item_features + 1) ** 2, size)
-        state = self._state(size, size * size + space)
+        return learners.HEADER + size + size * size + space
+
+    def initial_state(self, n_context: int, n_item_features: int) -> Floats:
+        size, state = self.features(n_context, n_item_features), super().initial_state(n_context, n_item_features)
         inverse = state[learners.HEADER + size : learners.HEADER + size + size * size].reshape(size, size)
         np.fill_diagonal(inverse, 1 / self.policy.ridge)
         return state

@@ -20,6 +20,7 @@ from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_candidates
+from drstream.policies.shared import SharedForm
 from drstream.replaying import lanes as plain
 from drstream.replaying import offered_lanes
 from drstream.replaying.chunks import Chunk, Preparation, Spaces
@@ -74,14 +75,25 @@ class Plan:
 
     def check_memory(self, threads: int) -> None:
         """Raise an error if the chunks that wait at the same time need more memory than the machine has."""
-        if isinstance(self.preparation, OfferedPreparation):
-            return  # chunks have a bound on their candidates
+        if isinstance(self.preparation, OfferedPreparation):  # chunks have a bound on their candidates
+            self._check_states(self.preparation)
+            return
         event, actions = self.preparation.event_bytes, self.preparation.n_actions
         execution.check_memory(
             WAITING * threads * self.chunk_rows * event,
             f"{actions:,} actions need about {event / 1e6:.3g} MB for each event, with {parameter('model')} and each "
             "policy that does not learn; chunks of events that are ready to be replayed",
             f"take fewer {parameter('threads')} or fewer such policies, or leave {parameter('model')} out",
+        )
+
+    def _check_states(self, preparation: OfferedPreparation) -> None:
+        """Raise an error if what built-in policies learn on candidates needs more memory than the machine has."""
+        of_lanes = [self.policies[options.policy] for options in self.lane_options]
+        sizes = preparation.n_features, preparation.item_features
+        execution.check_memory(
+            16 * self.shards * sum(policy.state_size(*sizes) for policy in of_lanes if isinstance(policy, SharedForm)),
+            f"policies that learn from {sizes[0]} features of contexts and {sizes[1]} of candidates",
+            "leave interactions out, name fewer features, or use EpsilonGreedy instead of LinUCB",
         )
 
     def chunks(self, spaces: Spaces, part: Part) -> Iterator[Chunk | Counter[str]]:

@@ -79,7 +79,7 @@ class Reversed(drs.policies.Softmax):
 
 
 class Flat(drs.policies.Softmax):
-    def _normalise(self, scores):
+    def _normalise(self, scores, bits):
         scores[:] = 1 / len(scores)
 
 

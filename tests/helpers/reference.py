@@ -291,8 +291,9 @@ def explored_variance(p, weights, residuals, predicted, share, n_actions):
     """
     value = np.mean(predicted + weights * residuals)
     total = 0.0
-    for p_k, w, residual, r in zip(p, weights, residuals, predicted, strict=True):
-        other = (1 - share) * p_k + share / n_actions
+    sizes = np.broadcast_to(n_actions, len(p))  # of eligible sets, or K
+    for p_k, w, residual, r, size in zip(p, weights, residuals, predicted, sizes, strict=True):
+        other = (1 - share) * p_k + share / size
         context = r - value
         weighted = w * p_k / other * residual  # π/p' (r - r̂)
         total += context**2 + (other / p_k) * (2 * context * weighted + weighted**2)

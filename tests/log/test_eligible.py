@@ -253,7 +253,7 @@ def test_a_bad_set_in_parquet_names_file_and_row_group(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eligible": "itens"}, "the log has no column 'itens' for the eligible: .*items"),
+        ({"eligible": "itens"}, "the log has no column 'itens' for the eligible sets: .*items"),
         ({"eligible": "x0"}, "eligible column 'x0' has type double: it must hold lists of the actions"),
         ({"eligible": "words"}, "both must hold the same labels"),
         ({"eligible": "numbers"}, "both must hold the same labels"),

@@ -112,6 +112,22 @@ def test_exploration_equals_the_naive_form(log):
     assert math.isnan(found.exploration) == (best > now / 4)
 
 
+def test_exploration_within_eligible_sets():
+    """Where random actions are those of the set, 1/K is 1 / its size."""
+    table = world(eligible=0.5).table(3000, seed=1)
+    size = np.array([len(row) for row in table["items"].to_pylist()])
+    r, p = table["reward"].to_numpy(), table["propensity"].to_numpy()
+    parts = p, 1 / size / p, r, np.zeros(3000)
+    log = drs.Log(table, eligible="items", actions=4)
+    found = drs.plan(log, drs.policies.Uniform(), sample=1.0, estimators="ips")["ips"]
+    now, best = (reference.explored_variance(*parts, share, size) for share in (0.0, found.best_exploration))
+    assert found.narrowest / found.width == pytest.approx(math.sqrt(best / now), rel=1e-6)
+    logged = drs.Log(table.append_column("pi", pa.array(1 / size)), eligible="items", actions=4)
+    unknown = drs.plan(logged, drs.policies.Column("pi"), sample=1.0, estimators="ips")["ips"]
+    assert unknown.width == pytest.approx(found.width)
+    assert math.isnan(unknown.best_exploration)  # the sets are not read
+
+
 def test_the_error_of_a_width_is_its_spread():
     """Over 40 logs, the forecast widths of IPS spread as the plan says, within 40 %."""
     found = [

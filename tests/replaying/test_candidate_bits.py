@@ -133,6 +133,13 @@ def test_constant_multipliers_models_by_fold_clamps_and_propensities_of_a_policy
     known = table.set_column(table.column_names.index("propensity"), "propensity", pa.array([1 / n for n in sizes]))
     wanted = drs.replay(few(open_log(known)), POLICIES["greedy"], HORIZON, q=0.05)
     assert bits(uniform) == bits(wanted)
+    estimated = {"propensity": drs.models.Propensity(), "crossfit": 2}
+    for method in ("dr-ns", "dr-ns-wc"):
+        run = drs.replay(log.without_propensities(), POLICIES["greedy"], 10, method=method, **estimated)
+        assert run.models.estimated_propensities
+        assert 0 < run.models.least_propensity < 1
+    forward = drs.replay(log, POLICIES["greedy"], 10, model, crossfit="forward:100")
+    assert forward.models.unpredicted == 100
 
 
 # Logs with known actions

@@ -93,6 +93,31 @@ def test_policies_of_candidates_are_refused_on_other_logs(policy, message):
         drs.replay(log, policy, 5)
 
 
+def test_what_takes_too_much_memory_is_refused_before_the_pass(log, monkeypatch):
+    from drstream import execution
+
+    monkeypatch.setattr(execution, "physical_memory", lambda: 10_000.0)
+    assert drs.replay(log, P.LinUCB(), 5, q=0.1).complete
+    with pytest.raises(drs.DrstreamError, match=r"2 features of contexts and 3 of candidates need about .* GB in all"):
+        drs.replay(log, P.LinUCB(interactions=True), 5)
+
+
+def test_rows_whose_candidates_are_bad_are_skipped_and_counted():
+    columns = TABLE.to_pydict()
+    columns["action"][3] = 99
+    bad = open_log(pa.table(columns, schema=TABLE.schema))
+    with pytest.raises(drs.LogError, match=r"got 99 where there are \d candidates, at row 3"):
+        drs.replay(bad, P.EpsilonGreedy(), 5)
+    run = drs.replay(bad, P.EpsilonGreedy(), 5, q=0.1, on_bad_row="skip")
+    assert run.skipped == {"action is not a position among its candidates": 1}
+    assert run.events == 299
+
+
+def test_a_progressive_policy_needs_known_actions(log):
+    with pytest.raises(drs.LogError, match=r"ProgressivePolicy needs one set of actions.*Replay the learner itself"):
+        drs.optimize.ProgressivePolicy(P.EpsilonGreedy()).fit(log)
+
+
 def test_interactions_are_true_or_false():
     with pytest.raises(drs.PolicyError, match="LinUCB: interactions=2 must be True or False"):
         P.LinUCB(interactions=2)
