@@ -76,6 +76,7 @@ def _of_log(log: Log) -> dict[str, Any]:
         "sparse": roles.sparse,
         "candidates": roles.candidates,
         "negated": roles.negated or None,
+        "positions": roles.positions,
     }
     return {
         "log": without_secrets(log.source.name),

@@ -214,6 +214,7 @@ def test_what_a_result_says():
     assert "  assumed by ips: nothing about users" in repr(result)
     assert result.to_dict()["rankings"]["assumptions"] == result.assumptions
     assert result.headline == "rips"
+    assert result.provenance["columns"]["positions"] == "conditional"
     assert drs.evaluate(log_of([TWO] * 9), NEW, estimators=["ips"]).lists.__str__() == "1 item"
     with pytest.raises(drs.DrstreamError, match="explain: it is about events with one action"):
         result.explain()
