@@ -18,6 +18,7 @@ from drstream import policies as kinds
 from drstream.cli.options import int_or_text, numbers
 from drstream.errors import DrstreamError, ModelError, PolicyError, closest, suggest
 from drstream.log import Log
+from drstream.log.schema import is_string
 from drstream.models.crossfit import to_be_fitted
 from drstream.models.propensity import PropensityModel
 from drstream.models.trained import Trained
@@ -220,6 +221,9 @@ def _learned(path: str) -> Any:
 
 def _label(text: str, labels: Log | Sequence[Any]) -> Any:
     """Return the label that this text stands for. Only here does a log have to find its labels."""
+    if isinstance(labels, Log) and labels.has_candidates:
+        ids = labels.candidate_ids_type
+        return text if ids is not None and is_string(ids) else int_or_text(text)
     labels = labels.labels if isinstance(labels, Log) else labels
     for label in labels if not isinstance(labels, range) else ():
         if str(label) == text:

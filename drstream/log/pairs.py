@@ -29,11 +29,13 @@ class Pairs:
     def rows(self, X: NDArray[Any], Z: NDArray[Any]) -> NDArray[Any]:
         """Return a row for each context (n, d) and candidate (n, m)."""
         n, d = X.shape
-        out = np.empty((n, self.width), np.result_type(X, Z) if d else Z.dtype)
+        kind = np.result_type(X, Z) if d else Z.dtype
+        out = np.empty((n, self.width), np.float64 if self.interactions else kind)  # float32 would round products
         out[:, :d] = X
         out[:, d : d + Z.shape[1]] = Z
         if self.interactions:
-            np.multiply(X[:, :, None], Z[:, None, :], out=out[:, d + Z.shape[1] :].reshape(n, d, -1))
+            products = out[:, d + Z.shape[1] :].reshape(n, d, -1)
+            np.multiply(X[:, :, None], Z[:, None, :], out=products, dtype=np.float64)
         return out
 
     def logged(self, batch: Batch) -> Batch:

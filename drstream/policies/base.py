@@ -111,8 +111,8 @@ class FixedPolicy:
 def not_for_candidates(policy: FixedPolicy, name: str) -> PolicyError:
     return PolicyError(
         f"policy {name!r}, a {type(policy).__name__}, chooses among actions that all events share, and this log has "
-        f"{parameter('candidates')}, a set for each event: use Uniform, Linear, Softmax, Epsilon, Greedy, Column or "
-        "from_function"
+        f"{parameter('candidates')}, a set for each event: use Uniform, Constant, Linear, Softmax, Epsilon, Greedy, "
+        "Column or from_function"
     )
 
 

@@ -5,10 +5,12 @@ A policy fills in the probabilities of all candidates of a block, one event's af
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from drstream.buffers import flat_numbers
 from drstream.errors import DrstreamError, PolicyError
@@ -146,6 +148,39 @@ class Target(CandidatePolicy):
             raise PolicyError(f"{who} holds {column[i].as_py()!r} at {block.where(i)}, which is not {among}")
 
 
+class One(CandidatePolicy):
+    """Takes one candidate wherever it is there, and else follows another policy."""
+
+    uses_candidates = False
+
+    def __init__(self, name: str, action: Any, key: NDArray[np.uint64] | None, otherwise: FixedPolicy | None) -> None:
+        super().__init__(name)
+        self.action, self.key, self.otherwise = action, key, otherwise  # without a key, the action is a position
+        if otherwise is not None:
+            self.uses_context, self.uses_candidates = otherwise.uses_context, otherwise.uses_candidates
+            self.columns = otherwise.columns
+
+    def fill_flat(self, block: Block, out: Floats) -> None:
+        offered = block.candidates
+        if self.key is None:
+            ragged.one_hot(offered.starts, np.full(len(block), self.action), out)
+        else:
+            assert offered.ids is not None
+            out[:] = keys_of(offered.ids) == self.key
+        lacking = np.flatnonzero(np.add.reduceat(out, offered.starts[:-1]) == 0)
+        if not len(lacking):
+            return
+        if self.otherwise is None:
+            raise PolicyError(
+                f"policy {self.name!r} takes {self.action!r}, which is not among the candidates at "
+                f"{block.where(int(lacking[0]))}: say what it does there, Constant({self.action!r}, otherwise=policy)"
+            )
+        places = np.repeat(np.isin(np.arange(len(block)), lacking), np.diff(offered.starts))
+        found = np.empty(int(places.sum()))
+        self.otherwise.fill_flat(block.take(lacking), found)
+        out[places] = found
+
+
 class Logged(CandidatePolicy):
     """Probabilities of the logged candidates that are stored in a column of numbers."""
 
@@ -161,6 +196,28 @@ class Logged(CandidatePolicy):
 
 
 # What columns and weights mean
+
+
+def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: str) -> CandidatePolicy:
+    """Return the policy that takes one candidate, given by its id, or by its position if the log has no ids."""
+    kind, key = log.candidate_ids_type, None
+    if kind is not None:
+        fits = isinstance(action, str) == is_string(kind) and not isinstance(action, float)
+        try:
+            key = keys_of(pa.array([action], kind)) if fits else None
+        except (pa.ArrowException, OverflowError):
+            key = None
+        if key is None:
+            raise PolicyError(f"policy {name!r} takes {action!r}, and ids of candidates are {kind}")
+    elif not isinstance(action, Integral) or int(action) < 0:
+        raise PolicyError(f"policy {name!r} takes {action!r}: this log has no ids, so it must be a position, from 0")
+    bound = None if otherwise is None else otherwise.bind_to(log, name)
+    if bound is not None and bound.only_logged:
+        raise PolicyError(
+            f"policy {name!r}: what Constant does otherwise must know the probabilities of all candidates, and it "
+            "gives that of the logged one only: give a column of lists"
+        )
+    return One(name, action if key is not None else int(action), key, bound)
 
 
 def from_column(policy: Any, log: Log, name: str, column: str) -> CandidatePolicy:

@@ -22,7 +22,7 @@ from drstream.log.labels import encode
 from drstream.log.reader import describe_labels
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
 from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
-from drstream.policies.candidates import Even, Mixed, Scored, from_column, shared_weights
+from drstream.policies.candidates import Even, Mixed, Scored, from_column, one_candidate, shared_weights
 from drstream.policies.sets import given_bits, given_mask, spread, spread_over
 from drstream.types import Floats, Ints
 
@@ -41,6 +41,11 @@ class Uniform(FixedPolicy):
         self.n_actions = n_actions
 
     def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        if self.n_actions is not None:
+            raise PolicyError(
+                f"policy {name!r}: Uniform(n_actions={self.n_actions}) is for one set of actions for all events, and "
+                f"this log has {parameter('candidates')}, a set for each: write Uniform()"
+            )
         return Even(name)
 
     def probabilities(self, X: NDArray[Any], eligible: Any = None) -> Floats:
@@ -71,8 +76,9 @@ class Uniform(FixedPolicy):
 class Constant(FixedPolicy):
     """Always takes the same action, given by its label.
 
-    otherwise  The policy for events whose eligible set lacks the action. Without it, such an event is an error. In a
-               log without eligible sets, it has nothing to do.
+    action     Its label. On a log of candidates, the id of a candidate or, without ids, its position.
+    otherwise  The policy for events whose eligible set, or candidates, lack the action. Without it, such an event is an
+               error. In a log without eligible sets or candidates, it has nothing to do.
     """
 
     uses_context = False
@@ -92,6 +98,9 @@ class Constant(FixedPolicy):
     @property
     def known_labels(self) -> Sequence[Any] | None:
         return None if self.otherwise is None else self.otherwise.known_labels
+
+    def for_candidates(self, log: Log, name: str) -> FixedPolicy:
+        return one_candidate(self.action, self.otherwise, log, name)
 
     def bind(self, log: Log, name: str) -> Self:
         bound: Self = super().bind(log, name)  # type: ignore[assignment]

@@ -68,6 +68,14 @@ def test_evaluate_is_that_of_python(folder):
     assert estimates("positions.parquet", *no_ids, *policies, *model, cwd=folder) == got
 
 
+def test_constants_are_ids_or_positions(folder):
+    got = estimates("positions.parquet", "--candidates", "none,z", "--policy", "first=constant:0", cwd=folder)
+    first = drs.Log(folder / "positions.parquet", candidates=drs.Candidates(features="z"))
+    assert got["first", "ips"] == drs.evaluate(first, drs.policies.Constant(0))["ips"].value
+    words = "evaluate", "log.parquet", *LISTS, "--policy", "constant:item-1"
+    fails("takes 'item-1', which is not among the candidates at row", *words, cwd=folder)
+
+
 def test_fit_and_greedy(folder):
     done("fit", "log.parquet", *LISTS, "--model", "logistic:interactions", "--share", "0.5", "-o", "m.npz", cwd=folder)
     got = estimates("log.parquet", *LISTS, "--policy", "new=greedy:m.npz,epsilon=0.1", "--model", "m.npz", cwd=folder)

@@ -35,14 +35,20 @@ class Bent(P.Softmax):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (P.Constant(1), "policy 'policy', a Constant, chooses among actions that all events share, and this log has "),
+        (P.Constant(1), "policy 'policy' takes 1, and ids of candidates are string"),
+        (P.Constant("item-1"), "takes 'item-1', which is not among the candidates at row 1: say what it does there"),
+        (P.Constant("item-1", P.Column("x0")), "must know the probabilities of all candidates"),
+        (
+            P.Uniform(4),
+            r"Uniform\(n_actions=4\) is for one set of actions for all events, and this log has candidates=",
+        ),
         (Own(), "a Own, chooses among actions that all events share"),
         (Bent(np.zeros(D + DZ)), "a Bent, chooses among actions that all events share"),
         (P.Softmax(np.zeros((3, D))), "a Softmax, has a row of weights for each action, and this log has candidates="),
         (P.Softmax(np.zeros(DZ)), r"has 3 weights; on this log, they are 5: 2 of the context, then 3 of a candidate"),
         (P.Linear(np.zeros(D + DZ), interactions=np.zeros((DZ, D))), r"shape \(3, 2\); .* so they must be \(2, 3\)"),
         (P.from_arrow(lambda b: b, columns=["x0"]), "a from_arrow, chooses among actions that all events share"),
-        (P.Epsilon(P.Constant(1), 0.1), "a Constant, chooses among actions"),
+        (P.Epsilon(Own(), 0.1), "a Own, chooses among actions"),
         (P.Column("nothing"), "no column 'nothing'"),
         (P.Column("items"), "lists must hold numbers"),
         (P.Greedy(type("O", (), {"predict": lambda self, X: X})()), "a log of candidates takes a model of drstream.m"),
@@ -94,6 +100,17 @@ def test_fits_that_are_not_for_candidates():
         drs.evaluate(LOG, P.Uniform(), M.from_sklearn(fitted, prefit=True))
     with pytest.raises(drs.ModelError, match="got a mapping of estimators"):
         drs.evaluate(LOG, P.Uniform(), M.from_sklearn({0: fitted}, prefit=True))
+
+
+def test_constants_that_cannot_be_ids_or_positions():
+    for found, action, message in (
+        (log_of(FOUND, position=True, features_only=True), "item-1", "this log has no ids, so it must be a position"),
+        (log_of(FOUND, position=True, features_only=True), -1, "must be a position, from 0"),
+        (log_of(events(text=False)), 2**70, "ids of candidates are int64"),
+        (log_of(events(text=False)), 1.5, "ids of candidates are int64"),
+    ):
+        with pytest.raises(drs.PolicyError, match=message):
+            drs.evaluate(found, P.Constant(action))
 
 
 def test_policies_and_models_of_candidates_on_other_logs():

@@ -114,6 +114,28 @@ POLICIES = {
 }
 
 
+@pytest.mark.parametrize("otherwise", ["uniform", "cold"])
+@pytest.mark.parametrize("text", [True, False])
+def test_one_candidate_and_otherwise_another_policy(otherwise, text):
+    found = events(rows=200, seed=1, text=text)
+    policy, pi = POLICIES[otherwise]
+    wanted = pi(found)
+    for k, s in enumerate(found["sets"]):
+        if 4 in s:
+            wanted[k] = [float(i == 4) for i in s]
+    assert {4 in s for s in found["sets"]} == {True, False}
+    result = drs.evaluate(log_of(found), P.Constant(found["ids"][4], policy), M.Constant(0.5), FOUR)
+    agree(result, naive_values(found, wanted, [[0.5] * len(s) for s in found["sets"]]))
+    first = drs.evaluate(log_of(found, position=True, features_only=True), P.Constant(0), estimators=["ips"])
+    best = [[float(j == 0) for j in range(len(s))] for s in found["sets"]]
+    agree(first, naive_values(found, best, best, ("ips",)))
+    third = P.Constant(2, P.Epsilon(P.Constant(0), 0.1))
+    got = drs.evaluate(log_of(found, position=True, features_only=True), third, estimators=["ips"])
+    mixed = naive.mixed(best, 0.1)
+    wanted = [[0.0, 0, 1, 0, 0][: len(s)] if len(s) > 2 else m for s, m in zip(found["sets"], mixed, strict=True)]
+    agree(got, naive_values(found, wanted, wanted, ("ips",)))
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_equal_plain_python(name):
     policy, pi = POLICIES[name]

@@ -74,8 +74,10 @@ def table_of(found, form="lists", position=False):
     return pa.table({**roles, **columns}), candidates
 
 
-def log_of(found, form="lists", position=False, **options):
+def log_of(found, form="lists", position=False, features_only=False, **options):
     table, candidates = table_of(found, form, position)
-    if position:
+    if features_only:
+        candidates = drs.Candidates(features=candidates.features)
+    elif position:
         candidates = drs.Candidates(candidates.ids, candidates.features, "position")
     return drs.Log(table, candidates=candidates, **options)

@@ -168,6 +168,17 @@ def test_whole_numbers_and_mixed_types_are_features():
     assert read(one)[0][0].candidates.features.matrix.tolist() == [[0.5], [1.5], [2.5]]
 
 
+def test_lists_of_a_fixed_number_of_candidates():
+    kind = pa.list_(pa.list_(pa.float32(), 2), 3)
+    z = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+    table = pa.table({"z": pa.array(z.tolist(), kind), "action": [0, 2, 1, 1], "reward": [0.0, 1.0, 1.0, 0.0]})
+    for part, rows in ((table, slice(0, 4)), (table.slice(1, 2), slice(1, 3))):
+        log = drs.Log(part, propensity=None, candidates=drs.Candidates(features="z"))
+        (batch,), _ = read(log)
+        assert (batch.candidates.features.matrix == z[rows].reshape(-1, 2)).all()
+        assert batch.candidates.starts.tolist() == (3 * np.arange(len(batch) + 1)).tolist()
+
+
 def test_uniform_propensities_are_one_over_the_number_of_candidates():
     found = events()
     table, candidates = table_of(found)
