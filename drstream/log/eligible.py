@@ -144,16 +144,17 @@ def judged(lists: Ragged, labels: Any, action: NDArray[np.int32]) -> tuple[Sets,
     return Sets(lists, labels, words), wrong if bad else None
 
 
-def bad_sets(column: pa.Array, labels: Any, action: NDArray[np.int32]) -> list[tuple[str, Bools]]:
-    """Return each reason to leave events out, with those events. The column may have nulls."""
+def bad_sets(column: pa.Array, labels: Any, action: NDArray[np.int32]) -> tuple[Ragged, list[tuple[str, Bools]]]:
+    """Return the sets, and each reason to leave events out, with those events. A set that is null is empty."""
     null = nulls(column)
-    wrong = np.zeros(len(column), np.uint8)
     usable = ~null
-    lists = read_sets(column.filter(pa.array(usable)), labels)
-    there = judged(lists, labels, action[usable] if len(action) else action)[1]
-    if there is not None:
-        wrong[usable] = there
-    return [(NULL_SET, null), *((reason, wrong == code) for code, reason in REASONS.items())]
+    found = read_sets(column.filter(pa.array(usable)), labels)
+    sizes = np.zeros(len(column), np.int64)
+    sizes[usable] = np.diff(found.starts)
+    lists = Ragged(np.concatenate([[0], np.cumsum(sizes)]), found.values)
+    wrong = judged(lists, labels, action)[1]
+    wrong = np.zeros(len(column), np.uint8) if wrong is None else np.where(null, 0, wrong)
+    return lists, [(NULL_SET, null), *((reason, wrong == code) for code, reason in REASONS.items())]
 
 
 def problem(column: pa.Array, wrong: NDArray[np.uint8]) -> tuple[int, str, str]:

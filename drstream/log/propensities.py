@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from drstream.errors import LogError, parameter
 from drstream.log.columns import floats_or_nan, lengths, nulls
+from drstream.log.ragged import Ragged
 from drstream.log.schema import is_list
 from drstream.types import Bools, Floats
 
@@ -16,6 +17,7 @@ SUM = 0.01  # tolerance on their sum: they may be rounded
 LOGGED = 1e-3  # relative tolerance between the logged action's propensity and its place in the list
 NULL, LENGTH = "propensities are null", "propensities have another length"
 IMPROPER, DIFFERENT = "propensities do not sum to 1", "propensity differs from the propensities of all actions"
+OUTSIDE = "propensities do not sum to 1 over the eligible set"
 
 
 def read_propensities(batch: pa.RecordBatch, names: Sequence[str], n_actions: int) -> tuple[Floats, dict[str, Bools]]:
@@ -44,6 +46,16 @@ def read_propensities(batch: pa.RecordBatch, names: Sequence[str], n_actions: in
     with np.errstate(invalid="ignore"):
         proper = (out >= 0).all(axis=1) & (np.abs(out.sum(axis=1) - 1) <= SUM)
     return out, {NULL: null, LENGTH: short, IMPROPER: ~(proper | null | short)}
+
+
+def outside(propensities: Floats, lists: Ragged) -> Bools:
+    """Return the rows whose propensities (n, K) do not sum to 1 over the eligible set."""
+    n, actions = propensities.shape
+    rows = np.repeat(np.arange(n), np.diff(lists.starts))
+    known = (lists.flat >= 0) & (lists.flat < actions)
+    inside = np.bincount(rows[known], propensities[rows[known], lists.flat[known]], n)
+    with np.errstate(invalid="ignore"):
+        return np.abs(inside - 1) > SUM
 
 
 def width(schema: pa.Schema, names: Sequence[str]) -> int:

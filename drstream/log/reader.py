@@ -31,7 +31,7 @@ from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
 from drstream.log.pairs import Pairs
-from drstream.log.propensities import DIFFERENT, differ, read_propensities
+from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities
 from drstream.log.ragged import Ragged
 from drstream.log.rankings import bad_rows as bad_rankings
 from drstream.log.rankings import problem as problem_with_ranking
@@ -270,8 +270,10 @@ class Reader:
                 yield from ((reason, roles.propensities[0], rows) for reason, rows in found.items())
         if self.with_sets and roles.eligible is not None:
             logged = index if self.with_action else NO_ACTIONS
-            for reason, bad in bad_sets(batch.column(roles.eligible), self.labels, logged):
-                yield reason, roles.eligible, bad
+            lists, reasons = bad_sets(batch.column(roles.eligible), self.labels, logged)
+            yield from ((reason, roles.eligible, bad) for reason, bad in reasons)
+            if self.all_propensities:
+                yield OUTSIDE, roles.propensities[0], outside(listed, lists)
         if self.with_context and roles.sparse is not None:
             for reason, bad in bad_rows(batch, roles.sparse):
                 yield reason, roles.sparse.indices, bad
@@ -354,7 +356,7 @@ class Reader:
             propensity = 1 / np.maximum(np.diff(lists.starts), 1)
         self._check(NO_ACTIONS if offered else action, reward, propensity, batch, where)
         eligible = None if lists is None else self._sets(lists, action, batch, where)
-        listed = self._propensities(batch, action, propensity, where) if self.all_propensities else None
+        listed = self._propensities(batch, action, propensity, lists, where) if self.all_propensities else None
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
         sets = {"candidates": offered, "eligible": eligible}
@@ -430,12 +432,16 @@ class Reader:
             raise LogError(f"{found[0]}, at {where(found[1])}. {REMEDY}")
         return self.loggers.mixture(batch) if self.loggers.shares else None
 
-    def _propensities(self, batch: pa.RecordBatch, action: Any, propensity: Floats, where: Where) -> Floats:
+    def _propensities(
+        self, batch: pa.RecordBatch, action: Any, propensity: Floats, lists: Ragged | None, where: Where
+    ) -> Floats:
         """Return the propensities of all actions (n, K), or raise an error at the first bad row."""
         names = self.roles.propensities
         found, bad = read_propensities(batch, names, len(self.labels))
         if len(propensity):
             bad[DIFFERENT] = differ(found, action, propensity)
+        if lists is not None:
+            bad[OUTSIDE] = outside(found, lists)
         for reason, rows in bad.items():
             if rows.any():
                 i = int(np.argmax(rows))

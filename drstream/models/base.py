@@ -21,7 +21,7 @@ from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy
-from drstream.types import Floats
+from drstream.types import Bools, Floats
 
 WORDS = {  # the names of models on the command line
     "ridge": "drs.models.Ridge()",
@@ -177,6 +177,7 @@ class Column(RewardModel):
     """Predictions that are stored in the log: one column with lists of K numbers, or K columns of numbers.
 
     On a log of candidates, it is one column with lists that are as long as the candidates.
+    In a log with eligible sets, predictions for other actions may be null.
     """
 
     uses_context = False
@@ -213,8 +214,11 @@ class Column(RewardModel):
         return super().bind(log)
 
     def fill(self, block: Block, out: Floats) -> None:
-        columns = [self._whole(block, name) for name in self.columns]
+        columns = [block.column(name) for name in self.columns]
         if is_list(columns[0].type):
+            if has_nulls(columns[0]):
+                i = int(np.argmax(nulls(columns[0])))
+                raise ModelError(f"the reward model's column {self.columns[0]!r} is null at {block.where(i)}")
             found = lengths(columns[0])
             if (found != len(out)).any():
                 i = int(np.argmax(found != len(out)))
@@ -226,19 +230,22 @@ class Column(RewardModel):
                 raise problem
             values = columns[0].flatten()
             if has_nulls(values):
-                i = int(np.argmax(nulls(values))) // len(out)
-                raise ModelError(f"the reward model's column {self.columns[0]!r} holds a null at {block.where(i)}")
+                self._refuse_nulls(nulls(values).reshape(out.shape[::-1]), block, "holds a null")
             out[:] = values.to_numpy(zero_copy_only=False).reshape(out.shape[::-1]).T
         else:
+            if any(map(has_nulls, columns)):
+                self._refuse_nulls(np.column_stack(list(map(nulls, columns))), block, "is null")
             for row, column in zip(out, columns, strict=True):
                 row[:] = column.to_numpy(zero_copy_only=False)
 
-    def _whole(self, block: Block, name: str) -> pa.Array:
-        column = block.column(name)
-        if has_nulls(column):
-            i = int(np.argmax(nulls(column)))
-            raise ModelError(f"the reward model's column {name!r} is null at {block.where(i)}")
-        return column
+    def _refuse_nulls(self, missing: Bools, block: Block, what: str) -> None:
+        """Raise an error if a prediction (n, K) is null, unless its action is not eligible."""
+        if block.eligible_mask is not None:
+            missing = missing & block.eligible_mask
+        if missing.any():
+            i, k = map(int, np.argwhere(missing)[0])
+            name = self.columns[k if len(self.columns) > 1 else 0]
+            raise ModelError(f"the reward model's column {name!r} {what} at {block.where(i)}")
 
 
 class from_function(RewardModel):  # noqa: N801  # reads as a function: drs.models.from_function(f)

@@ -165,6 +165,37 @@ def test_predictions_for_eligible_actions_must_be_finite():
         drs.evaluate(log(), P.Greedy(model), estimators=["ips"])
 
 
+def test_a_column_of_predictions_may_be_null_where_the_action_is_not_eligible():
+    lists = [[0.5 if able else None for able in row] for row in MASK]
+    table = TABLE.append_column("rhat", pa.array(lists))
+    for k, label in enumerate(LABELS):
+        table = table.append_column(f"of {label}", pa.array([row[k] for row in lists]))
+    models = M.Column("rhat"), M.Column(*(f"of {label}" for label in LABELS))
+    for model in models:
+        found = drs.evaluate(drs.Log(table, eligible="items"), P.Uniform(), model, ["dm", "dr"])
+        assert found["dm"].value == 0.5
+    for model, message in zip(models, ("'rhat' holds a null at row 0", "'of c' is null at row 0"), strict=True):
+        with pytest.raises(ModelError, match=message):
+            drs.evaluate(drs.Log(table), P.Uniform(), model, ["dm"])
+    lists[3] = [0.5, None, 0.5]
+    table = TABLE.append_column("rhat", pa.array(lists))
+    with pytest.raises(ModelError, match="'rhat' holds a null at row 3"):
+        drs.evaluate(drs.Log(table, eligible="items"), P.Uniform(), M.Column("rhat"), ["dm"])
+
+
+def test_several_rewards_and_sampled_rows_keep_to_the_sets():
+    table = TABLE.append_column("spend", pa.array([3.0, 1.0, 2.0, 5.0]))
+    table = table.append_column("rate", pa.array([0.5, 1.0, 0.25, 1.0]))
+    both = drs.Log(table, reward=["reward", "spend"], eligible="items")
+    found = drs.evaluate(both, P.Uniform(), M.Constant(0.5), ["dm", "ips"])
+    w = np.array([0.5, 1.0, 1 / 3, 1.0]) / np.array([0.5, 1.0, 0.25, 1.0])
+    assert found.rewards["spend"]["ips"].value == pytest.approx((w * [3, 1, 2, 5]).mean())
+    assert found.rewards["spend"]["dm"].value == pytest.approx(0.5)
+    sampled = drs.evaluate(drs.Log(table, sample_rate="rate", eligible="items"), P.Uniform(), estimators=["ips"])
+    rows = np.array([2, 1, 4, 1])
+    assert sampled["ips"].value == pytest.approx((rows * w * [1, 0, 1, 0]).sum() / rows.sum())
+
+
 def test_predictions_outside_of_a_range_count_where_they_are_eligible():
     outside = np.where(MASK, 0.5, 7.0)
     options = {"reward_range": (0.25, 1), "interval": "freedman", "max_weight_bound": 4.0}

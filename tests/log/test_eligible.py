@@ -59,7 +59,7 @@ def places(log, labels):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stored", ["table", "parquet", "chunks", "polars", "ipc"])
+@pytest.mark.parametrize("stored", ["table", "parquet", "chunks", "polars", "ipc", "stream"])
 def test_sets_are_read_from_all_sources(kind, stored, tmp_path):
     table, mask, action = made(kind)
     labels = KINDS[kind][0]
@@ -72,6 +72,8 @@ def test_sets_are_read_from_all_sources(kind, stored, tmp_path):
         source = pa.concat_tables([table.slice(0, 17), table.slice(17, 60), table.slice(77)])
     elif stored == "polars":
         source = pytest.importorskip("polars").from_arrow(table)
+    elif stored == "stream":
+        source = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=29))
     elif stored == "ipc":
         source = str(tmp_path / "log.arrow")
         with pa.ipc.new_file(source, table.schema) as file:
@@ -240,6 +242,20 @@ def test_bad_sets_of_a_fixed_size_are_skipped():
     _, action, _, skipped = everything(drs.Log(table, eligible="items", on_bad_row="skip"))
     assert action.tolist() == [0, 1]
     assert dict(skipped) == {"eligible set is null": 1, "eligible set holds an action twice": 1}
+
+
+def test_propensities_of_all_actions_keep_to_the_sets():
+    lists = [[0, 1], [1], [2, 0]]
+    mu = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
+    table = pa.table({"action": [0, 1, 2], "reward": [1.0] * 3, "propensity": [0.5] * 3, "items": lists, "mu": mu})
+    message = r"do not sum to 1 over the eligible set: got \[0.5, 0.5, 0.0\] at row 1, column 'mu'; there are 3 actions"
+    with pytest.raises(LogError, match=message):
+        everything(drs.Log(table, eligible="items", propensities="mu"), propensities=True)
+    _, action, _, skipped = everything(
+        drs.Log(table, eligible="items", propensities="mu", on_bad_row="skip"), propensities=True
+    )
+    assert action.tolist() == [0]
+    assert dict(skipped) == {"propensities do not sum to 1 over the eligible set": 2}
 
 
 def test_a_bad_set_in_parquet_names_file_and_row_group(tmp_path):
