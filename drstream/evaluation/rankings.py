@@ -222,6 +222,11 @@ def refuse_for_events(names: Any) -> None:
             )
 
 
+def _of_whole_lists(weight: Weight) -> bool:
+    """Whether a weight can be one of whole lists, which have one probability as actions have."""
+    return not (weight.power or weight.balanced or weight.marginal)
+
+
 @dataclass(frozen=True)
 class AvailableLists(Available):
     """The inputs that estimators of rankings can use."""
@@ -233,7 +238,7 @@ class AvailableLists(Available):
     def lacks(self, estimator: Estimator) -> str | None:
         weight = estimator.weight
         of_lists = isinstance(weight, ListWeight)
-        if not of_lists and (weight is None or estimator.needs_model or weight.power or weight.balanced):
+        if not of_lists and (weight is None or estimator.needs_model or not _of_whole_lists(weight)):
             return "one action"
         if not self.propensities:
             return "propensities"
