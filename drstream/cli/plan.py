@@ -19,6 +19,7 @@ from drstream.cli.options import (
     Cluster,
     Context,
     Crossfit,
+    EmbeddingOption,
     Exclude,
     Filter,
     FoldSeed,
@@ -28,6 +29,7 @@ from drstream.cli.options import (
     LogPath,
     Missing,
     OnBadRow,
+    Propensities,
     Propensity,
     PropensityFloor,
     PropensityModel,
@@ -39,6 +41,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_embedding,
     write_table,
 )
 
@@ -76,6 +79,7 @@ def plan(
         float | None,
         typer.Option("--lambda", help="Limit of the estimators that shrink weights, or drop those above it."),
     ] = None,
+    embedding: EmbeddingOption = None,
     interval: Annotated[
         str | None, typer.Option(help="Method of the intervals. By default, one that suits the log.")
     ] = None,
@@ -120,6 +124,7 @@ def plan(
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
+    propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
     filter: Filter = None,
@@ -136,6 +141,7 @@ def plan(
     whole = opened = open_log(locals())
     if output is not None:
         check_output(output, opened)
+    categories = parse_embedding(embedding)
     policies = specs.online_policies(policy, opened, {})
     opened = specs.without_training_rows(policies.values(), opened)
     share = fit if fit is not None else 0.5 if horizon is None else 0.2
@@ -153,6 +159,7 @@ def plan(
         cap=cap,
         floor=floor,
         lambda_=lambda_,
+        embedding=categories,
         interval=interval,
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,
