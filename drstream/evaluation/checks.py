@@ -330,7 +330,7 @@ def direct_effect(facts: Facts) -> Finding | None:
         facts,
         worst.bias,
         f"{seen}, because {what} differ between the actions of a category, or because propensities are wrong.",
-        "Weights of categories assume that they do not.",
+        "Weights of categories assume that all actions of a category are alike.",
         "Use finer categories, weights of categories beside a good reward model, or estimators without categories.",
     )
 
