@@ -205,7 +205,7 @@ def copy_to_tiles(values: Floats, out: Floats) -> None:
 def call_flat(function: Callable[..., Any], block: Block, who: str, error: type[DrstreamError], out: Floats) -> None:
     """Call a user's function (X, Z, starts) -> (M,) for a block, and store what it returns."""
     offered = block.candidates
-    Z = None if offered.features is None else offered.features.matrix
+    Z = None if offered.features is None else offered.features.array()
     try:
         values = function(block.matrix, Z, offered.starts)
     except Exception as problem:

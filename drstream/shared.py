@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from drstream.buffers import Weights
-from drstream.kernels import ragged
-from drstream.log import Block
-from drstream.log.pairs import Pairs
+from drstream.kernels import ragged, sparse
+from drstream.log import Block, Csr
+from drstream.log.pairs import Pairs, contexts_of
 from drstream.types import Floats, Ints
 
 
@@ -61,13 +61,34 @@ class Shared:
             parts.append(self.products.swapaxes(1, 2))
         return Weights(np.concatenate(parts, axis=1).reshape(-1, self.context.shape[1]))
 
+    @cached_property
+    def _of_context(self) -> Weights:
+        """w_x for each fold."""
+        return Weights(self.context)
+
     def fill(self, block: Block, out: Floats, fold: Ints | None = None) -> None:
         """out (M) <- the scores of all candidates of a block. `fold` says which weights each event has."""
         offered = block.candidates
         assert offered.features is not None
         fold = np.zeros(len(block), np.int64) if fold is None else fold
+        if isinstance(offered.features, Csr):
+            self._fill_sparse(block, offered.features, fold, out)
+            return
         by_event = self._of_contexts(block, fold) if self.uses_context else np.empty((len(block), 0))
         ragged.score(offered.starts, offered.features.flat, fold, by_event, self.items, self.intercept, out)
+
+    def _fill_sparse(self, block: Block, rows: Csr, fold: Ints, out: Floats) -> None:
+        """The same for candidates with sparse features."""
+        starts, of_rows = block.candidates.starts, (rows.indptr, rows.indices, rows.values)
+        by_event = np.empty((0, len(block)))
+        if self.uses_context:
+            by_event = np.empty((len(self.intercept), len(block)))
+            self._of_context.fill(block, by_event)
+        sparse.score(starts, *of_rows, fold, by_event, self.items, self.intercept, out)
+        if self.products is not None:
+            x = contexts_of(block)
+            of_x = x.indptr, x.indices, x.values.astype(np.float64, copy=False)
+            sparse.add_products(starts, *of_rows, *of_x, fold, self.products, out)
 
     def _of_contexts(self, block: Block, fold: Ints) -> Floats:
         """What contexts add to the intercept and, with products, to each weight of a candidate: (n, 1 + m)."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from drstream.kernels import audit as kernels
 from drstream.log import Batch, Coded, Csr
+from drstream.log.offered import Offered
 from drstream.log.rows import keys_of
 from drstream.types import Floats, Ints
 
@@ -102,11 +103,22 @@ def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
     else:
         for column in context.columns if isinstance(context, Coded) else context:
             yield None, float_keys(column)
-    offered = batch.candidates
-    if offered is not None and offered.ids is not None:
-        yield offered.starts, keys_of(offered.ids)
-    elif offered is not None and offered.features is not None:
-        yield offered.starts * offered.features.dim, float_keys(offered.features.matrix.reshape(-1))
+    if batch.candidates is not None:
+        yield from _candidate_keys(batch.candidates)
+
+
+def _candidate_keys(offered: Offered) -> Iterator[tuple[Ints | None, Hashes]]:
+    """Yield the features of candidates if they are sparse, as ids may be positions then; else ids, if there are any."""
+    rows, starts = offered.features, offered.starts
+    if isinstance(rows, Csr):
+        first, last = int(rows.indptr[0]), int(rows.indptr[-1])
+        of_events = (rows.indptr - first)[starts]
+        yield of_events, rows.indices[first:last].astype(np.uint64)
+        yield of_events, float_keys(rows.values[first:last])
+    elif offered.ids is not None:
+        yield starts, keys_of(offered.ids)
+    elif rows is not None:
+        yield starts * rows.dim, float_keys(rows.matrix.reshape(-1))
 
 
 def float_keys(values: NDArray[np.generic]) -> Hashes:

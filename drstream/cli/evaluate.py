@@ -23,6 +23,7 @@ from drstream.cli.options import (
     Context,
     Crossfit,
     Eligible,
+    EmbeddingOption,
     Exclude,
     Filter,
     FoldSeed,
@@ -47,6 +48,7 @@ from drstream.cli.options import (
     numbers,
     open_log,
     parse_crossfit,
+    parse_embedding,
     parse_logger_propensities,
     write_table,
 )
@@ -112,6 +114,7 @@ def evaluate(
             help="Limit of the estimators that shrink weights, or drop those above it. 'auto' chooses from a grid.",
         ),
     ] = None,
+    embedding: EmbeddingOption = None,
     interval: Annotated[
         str | None,
         typer.Option(
@@ -198,7 +201,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Column with lists of the probabilities of all actions, or a column for each action, separated by "
-            f"commas. For {' and '.join(name for name, e in ESTIMATORS.items() if e.weight and e.weight.power)}."
+            f"commas. For {', '.join(name for name, e in ESTIMATORS.items() if e.needs_all_propensities)}."
         ),
     ] = None,
     sample_rate: SampleRate = None,
@@ -222,6 +225,7 @@ def evaluate(
     whole = opened = open_log(locals(), logger=logger, logger_propensities=of_loggers)
     if output is not None:
         check_output(output, opened)
+    categories = parse_embedding(embedding)
     policies = specs.policies(policy, opened)
     compared = parse_pairs(compare, policies)
     opened = specs.without_training_rows(policies.values(), opened)
@@ -242,6 +246,7 @@ def evaluate(
         floor=_limit(floor, "--floor"),
         inflation=inflation if propensity_model is None else None,
         lambda_=_limit(lambda_, "--lambda"),
+        embedding=categories,
         interval=_words(interval),
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drstream.errors import DrstreamError, LogError
+from drstream.errors import DrstreamError, LogError, suggest
 
 if TYPE_CHECKING:
     from drstream.log import Hashed, Log, Sparse
@@ -82,7 +82,7 @@ CandidateColumns = Annotated[
     typer.Option(
         "--candidates",
         help="For a log whose events have candidates of their own, as IDS[,FEATURES...]: a column with lists of ids, "
-        "or 'none', and columns with lists of their features.",
+        "or 'none', and columns with lists of their features. FEATURES:DIM is a column of sparse features.",
     ),
 ]
 ItemsFile = Annotated[
@@ -96,6 +96,15 @@ ItemsFile = Annotated[
 ActionIs = Annotated[
     str | None,
     typer.Option(help="With --candidates: whether the action is the 'id' of a candidate, or its 'position', from 0."),
+]
+EmbeddingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--embedding",
+        help="Categories of actions, for estimators that weigh by category: the column with the category of the logged "
+        "action; for candidates, a column with lists of categories, or a column of --items; or FILE:ID,CATEGORY, a "
+        "file with a row for each action or item.",
+    ),
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -251,17 +260,43 @@ def candidate_options(candidates: str | None, items: str | None, action_is: str 
             if value is not None:
                 raise LogError(f"--{option} {value} is about candidates: name the column of ids with --candidates")
         return {}
-    from drstream.log import Candidates, Items
+    from drstream.log import Candidates, Items, Sparse
 
     ids, *names = [name.strip() for name in candidates.split(",")]
     if not ids or not all(names):
         raise LogError(f"--candidates {candidates!r}: write IDS or IDS,FEATURE,..., with 'none' if there are no ids")
     features: Any = names[0] if len(names) == 1 else names or None
+    if len(names) == 1 and names[0].rpartition(":")[2].isdigit():
+        features = Sparse(names[0].rpartition(":")[0], dim=int(names[0].rpartition(":")[2]))
     if items is not None:
         file, colon, id = items.rpartition(":")
         known = bool(colon) and not id.startswith("//") and "/" not in id
         features = Items(file, id, features) if known else Items(items, features=features)
     return {"candidates": Candidates(None if ids == "none" else ids, features, action_is)}
+
+
+def parse_embedding(text: str | None) -> Any:
+    """Parse --embedding: a column, or a mapping from a file with columns of ids and of categories."""
+    file, colon, names = (text or "").rpartition(":")
+    if not colon or "," not in names:
+        return text
+    import pyarrow as pa
+    import pyarrow.csv
+
+    from drstream.log.opening import open_source
+
+    id, _, category = (name.strip() for name in names.partition(","))
+    try:
+        source = open_source(pyarrow.csv.read_csv(file) if file.endswith(".csv") else file)
+    except (pa.ArrowException, OSError) as error:
+        raise DrstreamError(f"--embedding {text}: cannot read {file}: {error}") from None
+    for name in (id, category):
+        if name not in source.schema.names:
+            raise DrstreamError(
+                f"--embedding {text}: {file} has no column {name!r}: {suggest(name, source.schema.names)}"
+            )
+    rows = [batch.to_pydict() for part in source.parts((id, category)) for batch in part.batches()]
+    return {key: value for found in rows for key, value in zip(found[id], found[category], strict=True)}
 
 
 def row_options(filter: str | None, exclude: list[str] | None, positions: str | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from drstream.cli.options import (
     Context,
     Crossfit,
     Eligible,
+    EmbeddingOption,
     Exclude,
     Filter,
     FoldSeed,
@@ -29,6 +30,7 @@ from drstream.cli.options import (
     LogPath,
     Missing,
     OnBadRow,
+    Propensities,
     Propensity,
     PropensityFloor,
     PropensityModel,
@@ -40,6 +42,7 @@ from drstream.cli.options import (
     check_output,
     numbers,
     open_log,
+    parse_embedding,
     write_table,
 )
 
@@ -77,6 +80,7 @@ def plan(
         float | None,
         typer.Option("--lambda", help="Limit of the estimators that shrink weights, or drop those above it."),
     ] = None,
+    embedding: EmbeddingOption = None,
     interval: Annotated[
         str | None, typer.Option(help="Method of the intervals. By default, one that suits the log.")
     ] = None,
@@ -121,6 +125,7 @@ def plan(
     action: Action = None,
     reward: Reward = None,
     propensity: Propensity = None,
+    propensities: Propensities = None,
     sample_rate: SampleRate = None,
     actions: Actions = None,
     eligible: Eligible = None,
@@ -138,6 +143,7 @@ def plan(
     whole = opened = open_log(locals())
     if output is not None:
         check_output(output, opened)
+    categories = parse_embedding(embedding)
     policies = specs.online_policies(policy, opened, {})
     opened = specs.without_training_rows(policies.values(), opened)
     share = fit if fit is not None else 0.5 if horizon is None else 0.2
@@ -155,6 +161,7 @@ def plan(
         cap=cap,
         floor=floor,
         lambda_=lambda_,
+        embedding=categories,
         interval=interval,
         confidence=confidence,
         reward_range=numbers(reward_range, "--reward-range") if reward_range else None,

@@ -176,7 +176,7 @@ def _default_rows(schema: pa.Schema) -> int:
 def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers: Workers) -> Conversion:
     log = log.without_categories()  # a copy needs no features
     with_actions = log.roles.action is not None
-    of_all = with_actions and bool(log.roles.propensities)
+    of_all = with_actions and bool(log.roles.propensities) and not log.propensities_are_found
     features = log.has_candidates  # every row is checked
     reader = log.reader(
         context=True, action=with_actions, columns=layout.kept, propensities=of_all, candidates=features

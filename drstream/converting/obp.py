@@ -22,7 +22,7 @@ from drstream.log.files import arrow_says
 ITEM_CONTEXT = "item_context.csv"
 HEADER = {"item_id", "position", "click", "propensity_score"}
 LOGGERS = ("random", "bts")  # the folders of the data set: {logger}/{campaign}/{campaign}.csv
-AFFINITY = "user-item_affinity_"
+AFFINITY, USER = "user-item_affinity_", "user_feature_"  # how columns of contexts begin
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,20 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from drstream.converting.features import BITS, INDICES, VALUES, check_bits
 from drstream.converting.inputs import FORMATS, open_text
 from drstream.converting.numbers import check_numbers
-from drstream.converting.obp import AFFINITY, describe_items, read_items
+from drstream.converting.obp import AFFINITY, USER, describe_items, read_items
 from drstream.converting.text import TextSource
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Sparse
+from drstream.log.candidates import candidates_metadata
 from drstream.log.categories import Hashed
 from drstream.log.labels import MOST
+from drstream.log.schema import FIND, is_label
 from drstream.log.sparse import sparse_metadata
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -92,6 +96,8 @@ def read_obp(
     threads, progress, options
              As in `read_csv`.
 
+    Contexts are the features of users, which are categories, and the affinities.
+
     Folders of both loggers may be given: the column `policy` says which one, "random" or "bts", logged an event.
     """
     return _read(path, "obp", threads, progress, options, items=items)
@@ -150,17 +156,25 @@ def _roles(form: str, text: TextSource, options: dict[str, Any], bits: int, item
     found: dict[str, Any] = {}
     if form in ("vw", "dsjson"):
         found = {"action": "action", "reward": "reward", "propensity": "propensity"}
-        text.schema = text.schema.with_metadata(sparse_metadata(Sparse(INDICES, VALUES, 2**bits)))
+        metadata = sparse_metadata(Sparse(INDICES, VALUES, 2**bits))
+        sets = "items" in text.schema.names
+        if sets:
+            more = {name: name for name in ("propensities", "sample_rate") if name in text.schema.names}
+            metadata |= candidates_metadata("action", "items", Sparse("item_features", dim=2**bits), **more)
+        text.schema = text.schema.with_metadata(metadata)
         if "sample_rate" in text.schema.names:
             found["sample_rate"] = "sample_rate"
-        if "action" not in given:
+        as_actions = not sets or "actions" in given or options.get("candidates", FIND) is None
+        if "action" not in given and as_actions and "candidates" not in given:
             found["actions"] = (_vw_labels if form == "vw" else _positions)(text, options.get("actions"))
             given -= {"actions"}
     elif form == "obp":
         found = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
-        affinities = [name for name in text.schema.names if name.startswith(AFFINITY)]
-        if affinities:
-            found["context"] = affinities
+        users = [one for one in text.schema if one.name.startswith(USER) and is_label(one.type)]
+        contexts = [one.name for one in users] + [name for name in text.schema.names if name.startswith(AFFINITY)]
+        if contexts and "context" not in given:
+            whole = [one.name for one in users if pa.types.is_integer(one.type)]  # codes that happen to have no letter
+            found |= {"context": contexts, "categorical": whole or None}
         table = read_items(text.paths, items)
         if table is not None:
             text.schema = text.schema.with_metadata(describe_items(table))

@@ -27,6 +27,17 @@ FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or
 FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
 FEW_LARGE_CLUSTERS = 10.0  # Σ W² / max W², with W the sum of the weights in a cluster
 FEW_CLUSTERS, VERY_FEW_CLUSTERS = 20.0, 5.0  # effective number of clusters
+SERIOUS = 2.0  # standard errors of an estimate: a larger bias leads out of its interval
+
+
+@dataclass(frozen=True)
+class Direct:
+    """What actions do to an estimate beside their category, whose weights assume that it is 0."""
+
+    bias: float
+    stderr: float
+    of_estimate: float  # standard error of the estimate
+    given_the_model: bool  # whether it is about rewards minus predictions
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Facts:
     propensity_bias: Mapping[str, float] = field(default_factory=dict)  # what this can do to each estimate
     weight: str = "weight"  # what the weights are called
     by: str = ""  # the estimators that use them, in a log of rankings
+    of: str = "actions"  # what has weight, and what `unlogged` is about
+    direct: Mapping[str, Direct] = field(default_factory=dict)  # by estimator with weights of categories
 
     @property
     def who(self) -> str:
@@ -107,20 +120,21 @@ def _finding(level: str, check: str, facts: Facts, value: float, *sentences: str
 
 
 def unlogged_mass(facts: Facts) -> Finding | None:
-    """Mass on actions that were never logged: nothing is known about their rewards."""
+    """Mass on actions, or categories, that were never logged: nothing is known about their rewards."""
     if math.isnan(facts.unlogged):
         return None
+    check = "unlogged" if facts.of == "actions" else "unlogged categories"
     if facts.unlogged <= UNLOGGED:
         return _finding(
-            OK, "unlogged", facts, facts.unlogged, f"{facts.policy} puts its mass on actions that the log has."
+            OK, check, facts, facts.unlogged, f"{facts.policy} puts its mass on {facts.of} that the log has."
         )
     shown = ", ".join(map(repr, facts.unlogged_actions[:5])) + (", ..." if len(facts.unlogged_actions) > 5 else "")
     return _finding(
         STOP if facts.unlogged > MOSTLY_UNLOGGED else LOOK,
-        "unlogged",
+        check,
         facts,
         facts.unlogged,
-        f"{facts.policy} puts {facts.unlogged:.2%} of its mass on actions that were never logged ({shown}).",
+        f"{facts.policy} puts {facts.unlogged:.2%} of its mass on {facts.of} that were never logged ({shown}).",
         "The log says nothing about their rewards.",
         "Evaluate a policy that leaves them out, or log them first.",
     )
@@ -144,14 +158,21 @@ def mean_weight(facts: Facts) -> Finding | None:
         facts,
         facts.mean_weight,
         f"The mean {facts.weight} of {facts.who} is {facts.mean_weight:.4g} ± {facts.stderr:.2g}, but it should be 1.",
-        f"Either {whose} wrong, or the policy's probabilities are, or the policy takes actions that the log lacks, or "
-        "rare events with large weights are missing.",
+        f"Either {whose} wrong, or the policy's probabilities are, or the policy takes {facts.of} that the log lacks, "
+        "or rare events with large weights are missing.",
         "Use logged propensities, or a better model of them."
         if facts.estimated_propensities
         else "Check the propensities, and that the policy's probabilities of all items sum to 1 at each position."
         if facts.by
         else "Check the propensities with an audit of the log, and that the policy's probabilities sum to 1.",
     )
+
+
+def _what_it_does(facts: Facts) -> str:
+    """What a policy never does if no event has weight for it."""
+    if facts.by:
+        return "shows the items that were shown"
+    return "takes the logged action" if facts.of == "actions" else "takes an action of the logged one's category"
 
 
 def effective_sample(facts: Facts) -> Finding | None:
@@ -162,10 +183,9 @@ def effective_sample(facts: Facts) -> Finding | None:
             "ess",
             facts,
             0.0,
-            f"No event of the log has weight for {facts.who}: it never "
-            f"{'shows the items that were shown' if facts.by else 'takes the logged action'}.",
+            f"No event of the log has weight for {facts.who}: it never {_what_it_does(facts)}.",
             "The log says nothing about this policy, and estimates that weigh events are undefined.",
-            "Evaluate a policy that takes the logged actions at least sometimes.",
+            f"Evaluate a policy that takes the logged {facts.of} at least sometimes.",
         )
     if math.isnan(facts.ess):
         return None
@@ -288,6 +308,33 @@ def propensity_error(facts: Facts) -> Finding | None:
     return _finding(LOOK, "propensity error", facts, max(known.values(), default=math.nan), *said)
 
 
+def direct_effect(facts: Facts) -> Finding | None:
+    """Weights of categories are right only if actions matter through their category alone."""
+    known = {name: one for name, one in facts.direct.items() if one.stderr > 0}
+    if not known:
+        return None
+    name, worst = max(known.items(), key=lambda item: abs(item[1].bias / item[1].stderr))
+    what = "rewards, beyond what the model predicts," if worst.given_the_model else "rewards"
+    seen = f"{name} of {facts.policy} is off by about {worst.bias:.3g} ± {worst.stderr:.2g}"
+    if not abs(worst.bias) > facts.far * worst.stderr:
+        return _finding(
+            OK,
+            "embedding",
+            facts,
+            worst.bias,
+            f"{seen}, which agrees with 0: no sign that {what} depend on more than the category of an action.",
+        )
+    return _finding(
+        STOP if abs(worst.bias) > SERIOUS * worst.of_estimate else LOOK,
+        "embedding",
+        facts,
+        worst.bias,
+        f"{seen}, because {what} differ between the actions of a category, or because propensities are wrong.",
+        "Weights of categories assume that all actions of a category are alike.",
+        "Use finer categories, weights of categories beside a good reward model, or estimators without categories.",
+    )
+
+
 def reward_model(r2: float) -> Finding | None:
     """A model that predicts worse than the mean reward: DR gains nothing from it."""
     if math.isnan(r2):
@@ -334,8 +381,10 @@ ALL: tuple[Check, ...] = (
     clusters,
     estimated_propensities,
     propensity_error,
+    direct_effect,
 )
+BESIDE: tuple[Check, ...] = (unlogged_mass, mean_weight, direct_effect)  # about marginal weights, beside others
 
 
-def findings_of(facts: Facts) -> list[Finding]:
-    return [found for check in ALL if (found := check(facts)) is not None]
+def findings_of(facts: Facts, checks: Sequence[Check] = ALL) -> list[Finding]:
+    return [found for check in checks if (found := check(facts)) is not None]

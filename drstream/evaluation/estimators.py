@@ -8,7 +8,8 @@ policy ν and event k, with weight w, the terms are
     centred    w (r - r₀), r₀ the pivot       predicted r̂(x, ν), which has no weight
     share      1, or h if stretches of time are weighed; then all terms with this weight are multiplied by h
 
-and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p. SNIPS is a ratio of means, and its
+and w is the importance weight ν(a_k|x_k) / p_k, or another `Weight` made of ν and p, perhaps of all actions that are in
+one category with a_k. SNIPS is a ratio of means, and its
 standard error is a difference of co-moments. If rewards are far from 0, co-moments of w r would cancel. So SNIPS uses
 rewards about the pivot: a typical reward if rewards are far from 0, else 0. IPS uses the same terms, so the two share
 their sums.
@@ -56,6 +57,8 @@ EXTRA = (
     "squared",
     "absolute_reward",
     "squared_reward",
+    "direct",  # filled by kernels.marginal
+    "direct_residual",
 )
 KERNELS = {"importance": 0, "capped": 3, "shrunk": 1, "switched": 1}  # number of parameters, in the order of codes
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
@@ -74,6 +77,7 @@ class Weight:
                 by this factor or less. Then it is known what wrong propensities can do.
     power       Weighs stretches of time: h = (mean of Σ_a ν(a|x)²/μ(a|x) over the stretch before)^-power.
     balanced    Whether p is the propensity of all loggers of the log together, Σ_j (n_j / n) p_j(a|x).
+    marginal    Whether ν and p are those of the logged action's category: sums over all actions that are in it.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Weight:
     gradual: bool = False
     power: float = 0.0
     balanced: bool = False
+    marginal: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, str):
@@ -97,7 +102,7 @@ class Weight:
     @property
     def reduced(self) -> bool:
         """Whether some weights are made smaller than ν / p."""
-        return not self.plain and not self.balanced
+        return not self.plain and not self.balanced and not self.marginal
 
     @property
     def plain(self) -> bool:
@@ -112,6 +117,7 @@ SWITCHED = Weight("ws", "switched", (("lambda_", math.inf),))
 STABLE = Weight("wv", "importance", power=0.5)
 LEAST = Weight("wm", "importance", power=1.0)
 BALANCED = Weight("wb", "importance", balanced=True)
+MARGINAL = Weight("we", "importance", gradual=True, marginal=True)
 
 # What the score of an event is. Its expectation is the policy's value, if the weight is the importance weight.
 SCORES: dict[str, dict[str, float | None]] = {
@@ -176,6 +182,11 @@ class Estimator:
         return not WITH_MODEL.isdisjoint(self.terms)
 
     @property
+    def needs_all_propensities(self) -> bool:
+        """Whether it needs the propensities of all actions, not of the logged one alone."""
+        return self.weight is not None and (self.weight.power > 0 or self.weight.marginal)
+
+    @property
     def given_the_model(self) -> bool:
         """Whether it trusts the reward model: its interval leaves out the error of the model."""
         return self.weight is None
@@ -186,7 +197,7 @@ class Estimator:
 
         With balanced weights, only the mean of all events has that expectation: those of one logger have another.
         """
-        return self.score is not None and (self.weight is None or self.weight.plain)
+        return self.score is not None and (self.weight is None or self.weight.plain or self.weight.marginal)
 
     def score_coefficients(self, pivot: float) -> list[float] | None:
         """The score of an event as a sum of its terms; None if it has no score whose expectation is the value."""
@@ -322,6 +333,9 @@ ALL: dict[str, Estimator] = {
         _ips("balanced-ips", BALANCED, is_mean=False),
         _snips("balanced-snips", BALANCED, is_ratio=False),
         _second("balanced-dr", "robust", BALANCED, "robust", is_mean=False),
+        _ips("mips", MARGINAL),  # Saito, Joachims 2022
+        _snips("snmips", MARGINAL),
+        _second("offcem", "robust", MARGINAL, "robust"),  # Saito, Ren, Joachims 2023
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
         Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
     )
@@ -348,6 +362,9 @@ class Available:
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
     balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `MESSAGES`
+    embedding: bool = False  # the categories of actions
+    distribution: bool = False  # what all actions' propensities are: logged, uniform, or by a model
+    candidates: bool = False  # each event has candidates of its own
 
     def lacks(self, estimator: Estimator) -> str | None:
         """What an estimator needs that was not given, as a key of `MESSAGES`, or None."""
@@ -357,10 +374,12 @@ class Available:
             return "predictions" if self.forward else None
         if not self.propensities:
             return "propensities"
-        if estimator.weight.power and not self.all_propensities:
-            return "all propensities"
+        if estimator.weight.power and (self.candidates or not self.all_propensities):
+            return "one set of actions" if self.candidates else "all propensities"
         if estimator.weight.balanced and self.balance is not None:
             return self.balance
+        if estimator.weight.marginal and not (self.embedding and self.distribution):
+            return "distribution" if self.embedding else "embedding"
         names = [name for name, _ in estimator.weight.parameters]
         given = any(name in self.grid or self.parameters.get(name) is not None for name in names)
         return PARAMETERS if names and not given else None
@@ -375,7 +394,11 @@ def choose(
     known            The estimators that can be named.
     """
     if names is None:
-        possible = [e for e in known.values() if e.default and available.lacks(e) is None]
+        usual = {e: available.lacks(e) for e in known.values() if e.default}
+        for e, what in usual.items():
+            if available.embedding and e.weight is not None and e.weight.marginal and what not in (None, "model"):
+                raise MESSAGES[what](e.name, no_propensities)  # who gives categories wants them to be used
+        possible = [e for e, what in usual.items() if what is None]
         if not possible:
             raise DrstreamError(f"estimators without a reward model need propensities, {no_propensities}")
         return possible

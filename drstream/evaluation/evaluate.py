@@ -15,6 +15,7 @@ from drstream import parameters as checked
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
+from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
@@ -42,6 +43,7 @@ from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.loggers import check_number as check_loggers
 from drstream.log.rows import Folds
+from drstream.log.schema import UNIFORM
 from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities, others_of
@@ -68,6 +70,7 @@ def evaluate(
     floor: float | str | None = None,
     inflation: float | None = None,
     lambda_: float | str | None = None,
+    embedding: Any = None,
     interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     reward_range: Sequence[float] | None = None,
@@ -107,6 +110,11 @@ def evaluate(
                 the floor, tries a grid of limits in one pass and chooses by the measured bias and variance.
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
                 also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
+    embedding   Categories of the actions: a mapping of labels to categories, or the column with the category of the
+                logged action. In a log of candidates: a mapping of ids to categories, a column with lists of
+                categories, or a column of the table of items. Estimators that weigh by category (mips, snmips, offcem)
+                need it, and the propensities of all actions. They assume that actions of one category have the same
+                rewards.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",
                 "freedman", "anytime", "likelihood", "gamma". The first one is shown. By default, "cluster" if cluster=
                 is given, else "normal", or "gamma" where these would be too narrow. DM has an interval only on request.
@@ -156,13 +164,15 @@ def evaluate(
     of_all = bool(log.roles.propensities)
     by_grid = grids.chosen_by(auto)
     inputs_given = model is not None, with_propensities, parameters, by_grid, of_all, forward, _balance(log, by)
+    distribution = of_all or propensity is not None or log.roles.constant == UNIFORM
     told = Explain.of(explain)
     if ranking:
         check_options(log, given, told)
         chosen = choose_for_lists(log, estimators, inputs_given)
     else:
         refuse_for_events(estimators)
-        chosen = registry.choose(estimators, registry.Available(*inputs_given), no_propensities())
+        available = registry.Available(*inputs_given, embedding is not None, distribution, log.has_candidates)
+        chosen = registry.choose(estimators, available, no_propensities())
     log.check_cluster(cluster)
     about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
     settings = Settings.of(interval, confidence, *about)
@@ -194,7 +204,8 @@ def evaluate(
         if ranking:
             plans.append(make_list_plan(log.for_reward(reward), named, given_models.model, *about_pass, pairs))
         else:
-            plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass, scored_in, pairs))
+            how = scored_in, pairs, embedding
+            plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass, *how))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     totals = [plan.create() for plan in plans]
     reader = count_loggers(_reader(plans, log), log, workers)
@@ -387,6 +398,7 @@ def finish(
         others=others_of(job.policies, job.models),
         provenance=made_from or {},
         lists=plan.about(tally) if isinstance(plan, ListPlan) else None,
+        embedding=job.embedding if isinstance(job.embedding, Embedding) else None,
     )
     segments = {}
     if tally.segments is not None:

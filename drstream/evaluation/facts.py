@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from drstream.evaluation.checks import Facts
-from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Weight
+import numpy as np
+
+from drstream.evaluation.checks import Direct, Facts
+from drstream.evaluation.embedding import Embedding
+from drstream.evaluation.estimators import BALANCED, IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.sums import Overlap, Sums
 from drstream.intervals.resampling import effective_number
@@ -27,22 +30,29 @@ class Seen:
     propensity_error: float = 0.0
     estimators: Sequence[Estimator] = ()
     rankings: bool = False
+    embedding: Embedding | None = None
 
 
 def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Facts:
-    """The facts about policy j, and a weight; without one, the weight ν / p."""
+    """The facts about policy j, and its weights of one kind: by default, `weight_of` the estimators."""
     sums = seen.sums
     weight = weight_of(seen.estimators) if weight is None else weight
     kind = next((k for k, column in enumerate(sums.weights) if column == f"{weight.name}.weight"), None)
-    unlogged, actions = _unlogged(sums.overlap, seen.labels, j)
+    overlap, labels = sums.overlap, seen.labels
+    if weight.marginal and seen.embedding is not None:
+        overlap, labels = _by_category(overlap, seen.embedding), seen.embedding.categories
+    unlogged, actions = _unlogged(overlap, labels, j)
+    of_kind = [e for e in seen.estimators if e.weight is not None and e.weight.marginal == weight.marginal]
     known: dict[str, Any] = {
         "unlogged": unlogged,
         "unlogged_actions": actions,
         "estimated_propensities": seen.estimated_propensities,
         "propensity_error": seen.propensity_error,
         "propensity_bias": _propensity_bias(seen, j),
-        "no_overlap": any(e.weight is not None and sums.without_overlap(j, e) for e in seen.estimators),
-        "weight": "balanced weight" if weight.balanced else "weight",
+        "no_overlap": any(sums.without_overlap(j, e) for e in of_kind),
+        "weight": "balanced weight" if weight.balanced else "marginal weight" if weight.marginal else "weight",
+        "of": "categories" if weight.marginal else "actions",
+        "direct": _direct(seen, j, of_kind) if weight.marginal else {},
     }
     if seen.rankings:
         used = [e for e in seen.estimators if e.weight == weight or (weight == IMPORTANCE and not _of_lists(e))]
@@ -68,7 +78,7 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
         stderr=seen.stderr(mean),
         ess=sums.ess(j, kind),
         largest_share=largest / total if total > 0 else math.nan,
-        thin=float(found.thin[j, kind]) / total if total > 0 else math.nan,
+        thin=float(found.thin[j, kind]) / total if total > 0 and not weight.marginal else math.nan,
         rewarded=effective(rewarded, rewarded_squares),
         unrewarded=effective(*kinds[1]) if clicks else math.nan,
         large=squares / largest / largest if largest > 0 else math.nan,
@@ -89,9 +99,31 @@ def list_weights(estimators: Sequence[Estimator]) -> list[Weight]:
 
 
 def weight_of(estimators: Sequence[Estimator]) -> Weight:
-    """The weight that facts are about: ν / p, unless only balanced weights are used."""
+    """The weight that facts are about: ν / p, unless only balanced weights, or only those of categories, are used."""
     used = {e.weight.name for e in estimators if e.weight is not None}
+    if used == {MARGINAL.name}:
+        return MARGINAL
     return BALANCED if BALANCED.name in used and IMPORTANCE.name not in used else IMPORTANCE
+
+
+def _direct(seen: Seen, j: int, estimators: Sequence[Estimator]) -> dict[str, Direct]:
+    """By estimator, the effect of actions beside that of their category."""
+    found = {}
+    for estimator in estimators:
+        effect = seen.sums.mean_of(j, estimator.column("direct_residual" if estimator.needs_model else "direct"))
+        own = seen.sums.value(j, estimator)
+        found[estimator.name] = Direct(effect.value, seen.stderr(effect), seen.stderr(own), estimator.needs_model)
+    return found
+
+
+def _by_category(overlap: Overlap, embedding: Embedding) -> Overlap:
+    """The overlap of a policy with the log by category, not by action."""
+    count = len(embedding.categories)
+
+    def summed(values: Any) -> Any:
+        return np.bincount(embedding.codes, values, count).astype(values.dtype) if len(values) else values
+
+    return replace(overlap, mass=np.array([summed(row) for row in overlap.mass]), logged=summed(overlap.logged))
 
 
 def balanced_facts(seen: Seen, j: int, name: str) -> Facts | None:

@@ -99,6 +99,32 @@ def _other_propensities(needed: str, logged: str) -> Callable[[str, str], Drstre
     return error
 
 
+def _no_set_of_actions(estimator: str, _: str) -> DrstreamError:
+    return DrstreamError(
+        f"estimator {estimator!r} weighs stretches of time by how a policy overlaps with the logging policy, which is "
+        f"known for logs with one set of actions for all events only, and this log has {parameter('candidates')}: use "
+        "other estimators"
+    )
+
+
+def _no_embedding(estimator: str, _: str) -> DrstreamError:
+    mapping = phrase(
+        '{"tea": "drinks", "cake": "food"}, or the column of the log that has them', " with the column that has them"
+    )
+    return DrstreamError(
+        f"estimator {estimator!r} needs the categories of actions: pass {parameter('embedding')}{mapping}"
+    )
+
+
+def _no_distribution(estimator: str, _: str) -> DrstreamError:
+    where = phrase(" where you open the log", "")
+    return DrstreamError(
+        f"estimator {estimator!r} needs the logging policy's propensities of all actions, not of the logged one alone: "
+        f"name their column of lists with {parameter('propensities')}{where}, or give the logging policy, or a model "
+        f"of it, with {parameter('propensity', option='propensity-model')}"
+    )
+
+
 PARAMETERS = "parameters"  # what is lacking: a limit of the weights
 LIMITS = {
     "cap": "the largest weight",
@@ -128,4 +154,7 @@ MESSAGES: dict[str, Callable[[str, str], DrstreamError]] = {
     "marginal propensities": _other_propensities("of an item at its position", "given the items above"),
     "conditional propensities": _other_propensities("given the items above", "of an item at its position"),
     "independent propensities": _other_propensities("of positions that were filled independently", "others"),
+    "one set of actions": _no_set_of_actions,
+    "embedding": _no_embedding,
+    "distribution": _no_distribution,
 }

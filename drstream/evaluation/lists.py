@@ -87,7 +87,7 @@ class ListPlan(Plan):
 
 def check_options(log: Log, given: Mapping[str, Any], told: Explain | None) -> None:
     """Refuse the parameters of `evaluate` that are about events with one action."""
-    for name in ("propensity", "crossfit", "clamp", "propensity_error"):
+    for name in ("propensity", "crossfit", "clamp", "propensity_error", "embedding"):
         if given[name] is not None:
             log.refuse_rankings(f"Leave out {parameter(name)}, which is about events with one action")
     if told is not None:
@@ -101,8 +101,10 @@ def choose_for_lists(log: Log, names: Any, inputs_given: tuple[Any, ...]) -> lis
     """
     roles = log.roles
     by_position = set(roles.rewards) <= set(roles.lists)
-    of_lists = by_position, roles.propensity in roles.lists, roles.positions
-    available = AvailableLists(*inputs_given, *of_lists)  # type: ignore[call-arg]
+    listed = roles.propensity in roles.lists
+    available = AvailableLists(  # type: ignore[misc]
+        *inputs_given, by_position=by_position, listed=listed, positions=roles.positions
+    )
     return choose(names, available, NO_PROPENSITIES, KNOWN)
 
 

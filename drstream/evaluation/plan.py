@@ -13,6 +13,7 @@ import numpy as np
 from drstream import execution
 from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
+from drstream.evaluation.embedding import Categories, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
@@ -154,8 +155,12 @@ def make_plan(
     gather: Gather | None = None,
     precision: str | None = None,
     pairs: bool | None = None,
+    embedding: Any = None,
 ) -> Plan:
-    """Bind policies and models to the log, and find out what to read from it."""
+    """Bind policies and models to the log, and find out what to read from it.
+
+    embedding  The categories of actions, as the caller gave them, for estimators that need them.
+    """
     gather = gather or Gather()
     check_columns(log.source.schema, gather.by)
     inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
@@ -164,19 +169,22 @@ def make_plan(
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]
-    if inputs.model is not None:
-        _require_all_probabilities(bound)
+    by_category = any(e.weight is not None and e.weight.marginal for e in chosen)
+    if inputs.model is not None or by_category:
+        _require_all_probabilities(bound, "categories" if inputs.model is None else "a reward model")
+    categories = embedding_of(log, embedding) if by_category else None
+    of_categories = categories.columns if isinstance(categories, Categories) else ()
     models = bind_models(log, inputs, workers)
     users: list[FixedPolicy | BoundModels] = [*bound, models]
     by_time = any(e.weight is not None and e.weight.power for e in chosen)
     reader = log.reader(
         context=any(u.uses_context for u in users),
         action=with_actions,
-        columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by])),
+        columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by, *of_categories])),
         folds=models.folds,
         cluster=gather.cluster,
         start=models.start,
-        propensities=by_time,
+        propensities=by_time or (by_category and models.logger is None and bool(log.roles.propensities)),
         loggers=True,
         logger_propensities=any(e.weight is not None and e.weight.balanced for e in chosen),
         candidates=log.has_candidates and any(u.uses_candidates for u in users),
@@ -185,6 +193,7 @@ def make_plan(
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
+    job = replace(job, embedding=categories, typical_reward=log.typical_reward)
     if reader.with_context and not job.candidates:
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
@@ -274,11 +283,11 @@ def groups_of(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...
     return tuple(map(tuple, groups.values()))
 
 
-def _require_all_probabilities(policies: Sequence[FixedPolicy]) -> None:
+def _require_all_probabilities(policies: Sequence[FixedPolicy], what: str) -> None:
     for policy in policies:
         if policy.only_logged:
             raise PolicyError(
                 f"policy {policy.name!r} gives the probability of the logged action only, which is enough for "
-                "estimators without a reward model. Those with one need the probabilities of all actions: give a "
-                "column of lists"
+                f"estimators without {what}. Those with {'them' if what == 'categories' else 'one'} need the "
+                "probabilities of all actions: give a column of lists"
             )

@@ -47,6 +47,8 @@ class RaggedSpace(Workspace):
             if bad >= 0:
                 of_event = pi[starts[bad] : starts[bad + 1]]
                 raise invalid_probabilities(f"policy {policy.name!r}", of_event, block.where(bad))
+            if self.marginals is not None:
+                self.marginals.add(j, pi, block, self.logged[j])
 
 
 def space_for(job: Job, rows: int) -> Workspace:

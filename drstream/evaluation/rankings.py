@@ -209,7 +209,9 @@ def _fits(estimator: Estimator) -> tuple[str, ...]:
 
 def _takes_lists(weight: Weight) -> bool:
     """Whether a weight of events is one of whole lists, too: ν / p, a limited one, or one of the user's own."""
-    return weight in (IMPORTANCE, CAPPED) or (callable(weight.kernel) and not weight.power and not weight.balanced)
+    return weight in (IMPORTANCE, CAPPED) or (
+        callable(weight.kernel) and not (weight.power or weight.balanced or weight.marginal)
+    )
 
 
 def assumption(estimator: Estimator) -> str:

@@ -16,6 +16,8 @@ from drstream.errors import DrstreamError, suggest
 from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import (
+    ALL,
+    BESIDE,
     FEW_REWARDS,
     Facts,
     findings_of,
@@ -23,8 +25,10 @@ from drstream.evaluation.checks import (
     reward_model,
     sampled_model,
     unknown_categories,
+    unlogged_mass,
 )
-from drstream.evaluation.estimators import IMPORTANCE, Estimator, Weight
+from drstream.evaluation.embedding import Embedding
+from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
@@ -66,6 +70,7 @@ class About:
     others: dict[str, dict[str, int]] = field(default_factory=dict)  # events of unknown categories, by user and column
     provenance: dict[str, Any] = field(default_factory=dict)
     lists: Lists | None = None  # of a log of rankings
+    embedding: Embedding | None = None  # categories of the actions, if estimators used them
 
 
 class Evaluation(WithModels):
@@ -254,8 +259,13 @@ class Evaluation(WithModels):
 
     @cached_property
     def _facts(self) -> list[dict[Weight | None, Facts]]:
-        """The facts about each policy; in a log of rankings, for each kind of weights that estimators use."""
+        """The facts about each policy, and those about weights of categories beside others.
+
+        In a log of rankings, facts for each kind of weights that estimators use.
+        """
         weights: list[Weight | None] = [None] if self.lists is None else [*list_weights(self._forms())]
+        if f"{MARGINAL.name}.weight" in self._sums.weights and not weight_of(self._forms()).marginal:
+            weights.append(MARGINAL)
         return [{w: facts_of(self._seen, j, name, w) for w in weights} for j, name in enumerate(self.policies)]
 
     def _facts_of(self, j: int, estimator: Estimator) -> Facts:
@@ -267,12 +277,17 @@ class Evaluation(WithModels):
     def _seen(self) -> Seen:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        return Seen(self._sums, self.labels, self._stderr, *about, self.lists is not None)
+        return Seen(self._sums, self.labels, self._stderr, *about, self.lists is not None, self._about.embedding)
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What the result found out about itself: for each policy, findings with a level, "ok", "look" or "stop"."""
-        found = [finding for by_weight in self._facts for facts in by_weight.values() for finding in findings_of(facts)]
+        found = [
+            finding
+            for by_weight in self._facts
+            for weight, facts in by_weight.items()
+            for finding in findings_of(facts, BESIDE if weight == MARGINAL else ALL)
+        ]
         if self.lists is not None and (about := self.lists.about_propensities(self._forms())):
             found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
@@ -350,11 +365,11 @@ class Evaluation(WithModels):
         return [self._form(name) for name in self.estimators]
 
     def _warning(self, j: int, estimator: Estimator) -> str:
-        """What stands beside the number of a policy whose mass lies on actions that were never logged."""
+        """What stands beside the number of a policy whose mass lies on actions, or categories, never logged."""
         facts = self._facts_of(j, estimator)
-        unlogged = facts.unlogged
-        if any(f.check == "unlogged" and f.level == STOP for f in findings_of(facts)):
-            return f"{unlogged:.0%} of its mass on actions that were never logged"
+        found = unlogged_mass(facts)
+        if found is not None and found.level == STOP:
+            return f"{facts.unlogged:.0%} of its mass on {facts.of} that were never logged"
         return ""
 
     # Grids of limits

@@ -331,15 +331,18 @@ class Sums:
         """The index of the estimator's weight."""
         return self.weights.index(estimator.column("weight"))
 
-    def _weight(self, j: int, kind: int) -> tuple[Group, int]:
-        """The group that has a weight of policy j, and its place there."""
-        column = self.weights[kind]
+    def _term(self, j: int, column: str) -> tuple[Group, int]:
+        """The group that has a term of policy j, and its place there."""
         terms = next(terms for terms in self.groups if column in terms)
         return self.groups[terms], self.first + j * len(terms) + terms.index(column)
 
     def mean_weight(self, j: int, kind: int) -> Statistic:
         """The mean of the weights of policy j, of one kind."""
-        group, place = self._weight(j, kind)
+        return self.mean_of(j, self.weights[kind])
+
+    def mean_of(self, j: int, column: str) -> Statistic:
+        """The mean of a term of policy j."""
+        group, place = self._term(j, column)
         gradient = np.zeros(len(group.means))
         scale = float(group.means[1]) if self.down_sampled else 1.0
         mean = float(group.means[place]) / scale
@@ -367,7 +370,7 @@ class Sums:
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
         """The sum of the weights of policy j, of one kind, and of their squares."""
-        group, place = self._weight(j, kind)
+        group, place = self._term(j, self.weights[kind])
         mean = float(group.means[place])
         with np.errstate(all="ignore"):
             return self.n * mean, float(group.comoment[place, place]) + self.n * mean * mean

@@ -13,7 +13,9 @@ import numpy as np
 from drstream.buffers import invalid_prediction, invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.evaluation.adaptive import Overlaps
+from drstream.evaluation.embedding import Categories, Embedding
 from drstream.evaluation.estimators import EXTRA, IMPORTANCE, PREDICTED, WITH_WEIGHT, Estimator, Weight
+from drstream.evaluation.marginals import Marginals, OfActions, OfCandidates
 from drstream.evaluation.scoring import Group, Stack
 from drstream.evaluation.totals import Events, Lengths, Segments, Totals
 from drstream.kernels import policies as observing
@@ -93,6 +95,8 @@ class Terms:
                 terms = wanted.setdefault(estimator.weight, {"weight": None})
                 if not estimator.weight.reduced:
                     terms["centred"] = None  # intervals are made from it, whatever the estimator
+                if estimator.weight.marginal:  # tells whether actions matter beside their category
+                    terms["direct_residual" if estimator.needs_model else "direct"] = None
                 terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
                 terms |= dict.fromkeys(estimator.explained_by(extra))
         weighted = []
@@ -210,6 +214,10 @@ class Job:
     stack: Stack | None = None  # what is linear in the contexts
     candidates: bool = False  # each event has candidates of its own, so there is no number of actions: n_actions is 0
     with_sets: bool = False  # whether events have eligible sets
+    embedding: Embedding | Categories | None = (
+        None  # for weights of categories, which need the probabilities of all actions
+    )
+    typical_reward: float = 0.0
 
     @property
     def first(self) -> int:
@@ -237,9 +245,9 @@ class Job:
     @cached_property
     def direct(self) -> list[bool]:
         """For each policy, whether it gives ν of the logged actions alone: it knows no other, or none is needed."""
-        without_model = self.models.model is None
+        enough = self.models.model is None and self.embedding is None
         return [
-            j not in self.stacked and (policy.only_logged or (policy.direct and without_model))
+            j not in self.stacked and (policy.only_logged or (policy.direct and enough))
             for j, policy in enumerate(self.policies)
         ]
 
@@ -293,7 +301,7 @@ class Job:
     def bytes_an_event(self) -> int:
         """Bytes that the (K, n) buffers have for each event; of the terms, if there are no such buffers."""
         scores = 0 if self.stack is None else self.stack.rows * self.stack.kind.itemsize
-        own = 8 * self.n_actions * sum(self.own_buffers)
+        own = 8 * self.n_actions * (sum(self.own_buffers) + 2 * (self.embedding is not None))
         return scores + own or 8 * self.variables
 
     @property
@@ -313,6 +321,11 @@ class Workspace:
         self._own = [np.empty(job.n_actions * rows if needed else 0) for needed in job.own_buffers]
         self._logged = np.empty(policies * rows)
         self._vectors = np.empty((4, rows))
+        self.marginals: Marginals | None = None
+        if isinstance(job.embedding, Embedding):
+            self.marginals = OfActions(job.embedding, job.n_actions, policies, rows)
+        elif job.embedding is not None:
+            self.marginals = OfCandidates(job.embedding, policies, rows)
         self.n = -1
 
     def fit(self, n: int) -> Workspace:
@@ -365,6 +378,8 @@ def block_terms(job: Job, block: Block, space: Workspace, tally: Tally) -> Event
     p = models.propensities(block, space.pi, space.p) if job.terms.weighted else space.ones
     if models.logger is not None:
         tally.calibration.least_propensity = min(tally.calibration.least_propensity, float(p.min()))
+    if space.marginals is not None:
+        space.marginals.begin(block, models.logger, space.pi, p)
     space.terms[0] = r
     space.see(block, tally)
     for k, group in enumerate(job.terms.weighted):
@@ -454,13 +469,18 @@ def _observe(job: Job, block: Block, space: Workspace, tally: Tally, rhat: Any) 
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) of all policies."""
     if job.stack is not None and job.stack.split:
         assert space.scores is not None
-        _observe_group(job, job.stack.policies, space.scores[: job.stack.split], block, space, tally, rhat)
+        scores = space.scores[: job.stack.split]
+        _observe_group(job, job.stack.policies, scores, block, space, tally, rhat)
+        if isinstance(space.marginals, OfActions):
+            space.marginals.add_stacked(job.stack.policies, scores, block, space.logged)
     for j, (policy, group) in enumerate(zip(job.policies, job.others, strict=True)):
         if job.direct[j]:
             space.logged[j] = policy.logged(block, tally.mass[j])
         elif group is not None:
             policy.fill(block, space.pi)
             _observe_group(job, group, space.pi, block, space, tally, rhat)
+            if space.marginals is not None:
+                space.marginals.add(j, space.pi, block, space.logged[j])
 
 
 def _observe_group(
@@ -494,18 +514,21 @@ def _observe_group(
 
 def _weigh(job: Job, group: WeightTerms, places: Ints, block: Block, space: Workspace, p: Floats) -> None:
     """Fill in the terms of one kind of weight, for all policies."""
-    terms, r = space.all_terms, block.reward
+    terms, r, logged = space.all_terms, block.reward, space.logged
+    if group.weight.marginal:
+        assert space.marginals is not None
+        logged, p = space.marginals.whole, space.marginals.propensity
     if group.code == kernels.GIVEN:
         assert callable(group.weight.kernel)
         for j, place in enumerate(places):
-            group.weight.kernel(space.logged[j], p, *group.parameters, terms[place])
+            group.weight.kernel(logged[j], p, *group.parameters, terms[place])
     kernels.weigh(
         group.code,
         group.values,
         group.codes,
         places,
         job.predicted,
-        space.logged,
+        logged,
         p,
         r,
         space.logged_rhat,
@@ -535,6 +558,10 @@ def _finish_terms(job: Job, group: WeightTerms, places: Ints, block: Block, spac
         if group.with_extra:
             models_of = space.logged_rhat, space.logged_second
             kernels.fill_extra_terms(group.codes, space.logged[j], p, r, *models_of, out)
+        if group.weight.marginal:
+            assert space.marginals is not None
+            of_event = space.logged[j], p, r, space.logged_rhat
+            space.marginals.fill_direct(j, group.terms, *of_event, job.typical_reward, out)
         if group.weight.power:
             assert job.overlaps is not None
             out *= job.overlaps.shares(j, block.rows, group.weight.power)

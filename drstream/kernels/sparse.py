@@ -5,7 +5,21 @@ that the K weights that one entry needs are contiguous.
 """
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4, I4_IN, I8, I8_IN, SINGLE, int64, void
+from drstream.kernels._types import (
+    DOUBLE,
+    F8,
+    F8_2,
+    F8_IN,
+    F8_IN2,
+    F8_IN3,
+    I4,
+    I4_IN,
+    I8,
+    I8_IN,
+    SINGLE,
+    int64,
+    void,
+)
 
 
 @inlined
@@ -56,6 +70,46 @@ def add_outer(factor, indptr, indices, values, out):
             total = out[indices[j]]
             for k in range(row.shape[0]):
                 total[k] += values[j] * row[k]
+
+
+_SCORED = I8_IN, F8_IN2, F8_IN2, F8_IN, F8  # fold, by_event, weights, intercepts, out
+
+
+@kernel(void(I8_IN, *SINGLE, *_SCORED), void(I8_IN, *DOUBLE, *_SCORED))
+def score(starts, indptr, indices, values, fold, by_event, weights, intercepts, out):
+    """out[c] <- intercept + w . z_c, plus what the context of its event adds, for candidates with sparse features.
+
+    starts    Those of event i are the rows starts[i]..starts[i + 1].
+    fold      Which weights (folds, d) and intercepts (folds) an event has.
+    by_event  What contexts add (folds, n); no rows if they add nothing.
+    """
+    for i in range(starts.shape[0] - 1):
+        base = intercepts[fold[i]]
+        if by_event.shape[0] > 0:
+            base += by_event[fold[i], i]
+        w = weights[fold[i]]
+        for c in range(starts[i], starts[i + 1]):
+            total = base
+            for j in range(indptr[c], indptr[c + 1]):
+                total += values[j] * w[indices[j]]
+            out[c] = total
+
+
+@kernel(void(I8_IN, *SINGLE, *DOUBLE, I8_IN, F8_IN3, F8), void(I8_IN, *DOUBLE, *DOUBLE, I8_IN, F8_IN3, F8))
+def add_products(starts, indptr, indices, values, x_indptr, x_indices, x_values, fold, weights, out):
+    """out[c] += x' W z_c, for candidates with sparse features, and the contexts x of their events as sparse rows.
+
+    weights  W (folds, contexts' features, candidates' features)
+    """
+    for i in range(starts.shape[0] - 1):
+        w = weights[fold[i]]
+        for c in range(starts[i], starts[i + 1]):
+            total = 0.0
+            for k in range(x_indptr[i], x_indptr[i + 1]):
+                row = w[x_indices[k]]
+                for j in range(indptr[c], indptr[c + 1]):
+                    total += x_values[k] * values[j] * row[indices[j]]
+            out[c] += total
 
 
 @kernel(int64(I8_IN, I4_IN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +18,12 @@ from drstream.kernels.ragged import index_keys
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, number_type, numbers
 from drstream.log.opening import open_source
 from drstream.log.rows import keys_of
-from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
+from drstream.log.schema import FIND, is_label, is_list, is_number, is_string, require_column
+from drstream.log.sparse import Sparse, check_sparse
 from drstream.types import Ints
 
 ID, POSITION = "id", "position"
+STORED = b"drstream.candidates"  # metadata of a schema that says which columns are about candidates
 SHOWN = 6  # most names of features that a line shows
 
 
@@ -32,7 +35,8 @@ class Candidates:
                 structs. It may be left out if features tell how many candidates there are.
     features    Features of the candidates. One column holds, for each candidate, a list of numbers or a struct of
                 numbers. Several columns, or fields such as `"items.price"`, hold one number for each candidate.
-                `Items(...)` looks features up by id. Without features, policies and models are columns, or uniform.
+                `Items(...)` looks features up by id. `Sparse(...)` names columns in which each candidate has a list of
+                indices and values. Without features, policies and models are columns, or uniform.
     action_is   "id" or "position": whether the action is an id, or counts the candidates of its event from 0. By
                 default, it is an id if it can be one.
 
@@ -51,13 +55,13 @@ class Candidates:
     """
 
     ids: str | None = None
-    features: str | Sequence[str] | Items | None = None
+    features: str | Sequence[str] | Items | Sparse | None = None
     action_is: str | None = None
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The columns of features, or fields of them."""
-        if self.features is None or isinstance(self.features, Items):
+        if self.features is None or isinstance(self.features, Items | Sparse):
             return ()
         return (self.features,) if isinstance(self.features, str) else tuple(self.features)
 
@@ -65,8 +69,12 @@ class Candidates:
     def items(self) -> Items | None:
         return self.features if isinstance(self.features, Items) else None
 
+    @property
+    def sparse(self) -> Sparse | None:
+        return self.features if isinstance(self.features, Sparse) else None
+
     def __hash__(self) -> int:
-        return hash((self.ids, self.pieces, self.action_is))
+        return hash((self.ids, self.pieces, self.sparse, self.action_is))
 
 
 class Items:
@@ -98,6 +106,17 @@ class Items:
     def names(self) -> tuple[str, ...]:
         """Names of the features."""
         return self.loaded.names
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns of the table, also those that are no features."""
+        return list(open_source(self.table).schema.names)
+
+    def column(self, name: str) -> tuple[pa.Array, pa.Array]:
+        """Return the ids and another column of the table, e.g. categories of the items."""
+        batches = [batch for part in open_source(self.table).parts((self.id, name)) for batch in part.batches()]
+        whole = pa.Table.from_batches(batches)
+        return _one_array(whole[self.id]), _one_array(whole[name])
 
     def __getstate__(self) -> dict[str, Any]:
         if isinstance(self.table, str | os.PathLike):  # another process reads the file, once
@@ -245,6 +264,41 @@ def inner_type(schema: pa.Schema, path: str) -> pa.DataType:
     return kind.field(field).type
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What the metadata of a schema says about candidates."""
+
+    candidates: Candidates
+    propensities: str | None  # of all candidates
+    sample_rate: str | None
+
+
+def stored_candidates(schema: pa.Schema, action: Any) -> Stored | None:
+    """Return the candidates that the metadata of a schema names, if their columns are there.
+
+    action  The column of the action, if it was named. The metadata may be about another.
+    """
+    try:
+        found = json.loads((schema.metadata or {})[STORED])
+        candidates = Candidates(found["ids"], Sparse(*found["sparse"]), POSITION)
+        columns = {found["action"], *candidate_columns(schema, candidates)}
+        more = [found.get(role) for role in ("propensities", "sample_rate")]
+    except (KeyError, ValueError, TypeError, AttributeError, LogError):
+        return None
+    if not columns <= set(schema.names) or action not in (FIND, found["action"]):
+        return None
+    return Stored(candidates, *(name if name in schema.names else None for name in more))
+
+
+def candidates_metadata(action: str, ids: str, sparse: Sparse, **more: str) -> dict[bytes, bytes]:
+    """Return metadata from which a log finds its candidates by itself. Its actions are positions.
+
+    more  Columns for `propensities`, of all candidates, and `sample_rate`, if there are any.
+    """
+    form = [sparse.indices, sparse.values, int(sparse.dim)]
+    return {STORED: json.dumps({"action": action, "ids": ids, "sparse": form, **more}).encode()}
+
+
 def check_candidates(schema: pa.Schema, given: Any) -> Candidates:
     """Check candidates= of a log, except for the action."""
     if not isinstance(given, Candidates):
@@ -253,7 +307,7 @@ def check_candidates(schema: pa.Schema, given: Any) -> Candidates:
         )
     if given.action_is not in (None, ID, POSITION):
         raise LogError(f'Candidates: action_is={given.action_is!r}: it must be "id" or "position"')
-    if given.ids is None and not given.pieces:
+    if given.ids is None and not given.pieces and given.sparse is None:
         lookup = " to look features up with" if given.items else ""
         raise LogError(f"Candidates: name the column with the lists of ids{lookup}, ids=...")
     if given.ids is not None:
@@ -268,6 +322,9 @@ def check_candidates(schema: pa.Schema, given: Any) -> Candidates:
     if len(set(given.pieces)) < len(given.pieces):
         raise LogError(f"Candidates: features={list(given.pieces)}: name each column once")
     pieces_of(schema, given)
+    if given.sparse is not None:
+        inner = pa.schema([(name, inner_type(schema, name)) for name in dict.fromkeys(given.sparse.columns)])
+        check_sparse(inner, given.sparse, "candidate")
     return given
 
 
@@ -331,6 +388,7 @@ def with_action(schema: pa.Schema, candidates: Candidates, action: str | None) -
 def candidate_columns(schema: pa.Schema, candidates: Candidates) -> tuple[str, ...]:
     """Return the columns that hold candidates."""
     paths = [*([] if candidates.ids is None else [candidates.ids]), *candidates.pieces]
+    paths += [] if candidates.sparse is None else candidates.sparse.columns
     return tuple(dict.fromkeys(split_path(schema, path)[0] for path in paths))
 
 
@@ -338,7 +396,30 @@ def feature_type(schema: pa.Schema, candidates: Candidates) -> np.dtype[Any]:
     """Return the type that features have in memory: float32 if that holds them all, else float64."""
     if candidates.items is not None:
         return candidates.items.loaded.features.dtype
+    if candidates.sparse is not None:
+        return np.dtype(np.float64)
     return number_type([kind for piece in pieces_of(schema, candidates) for kind in piece.types])
+
+
+class Numbered(Sequence[str]):
+    """Names of sparse features, z[0], z[1], ..., without all of these texts in memory. What counts is their number."""
+
+    def __init__(self, column: str, dim: int) -> None:
+        self.column, self.dim = column, dim
+
+    def __len__(self) -> int:
+        return self.dim
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[j] for j in range(*place.indices(self.dim))]
+        return f"{self.column}[{range(self.dim)[place]}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numbered) and self.dim == other.dim
+
+    def __hash__(self) -> int:
+        return hash(self.dim)
 
 
 def no_labels() -> LogError:
@@ -354,4 +435,6 @@ def _abridged(names: Sequence[str]) -> list[str]:
 
 def describe_features(names: Sequence[str]) -> str:
     count = len(names)
+    if isinstance(names, Numbered):
+        return f"{count:,} sparse features each: {names.column}"
     return f"{count} feature{'s' * (count != 1)} each: {', '.join(_abridged(names))}" if count else "no features"

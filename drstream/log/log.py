@@ -18,7 +18,13 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter
 from drstream.log import labels as action_labels
-from drstream.log.candidates import Candidates, candidate_columns, check_candidates, with_action
+from drstream.log.candidates import (
+    Candidates,
+    candidate_columns,
+    check_candidates,
+    stored_candidates,
+    with_action,
+)
 from drstream.log.categories import Hashed
 from drstream.log.chunks import exact
 from drstream.log.contexts import PEEK_ROWS
@@ -70,7 +76,8 @@ class Log(Offering):
                 then counts as 1 / sample_rate rows.
     propensities
                 The propensities of all actions: a column of lists, or a column for each action, in the order of the
-                labels. Only the estimators that weigh stretches of time need them.
+                labels. In a log of candidates, a column of lists that are as long as the candidates. The estimators
+                that weigh stretches of time, or by category, need them.
     categorical Columns of the context whose integers or booleans are categories, too.
     missing     What to do with nulls and NaN in the context. "error" makes them bad rows. "keep" hands NaN to functions
                 and models that take it. A number is put in their place. With "keep" or a number, null is a category.
@@ -84,7 +91,8 @@ class Log(Offering):
                 Policies and propensity models then act on these only. An action that is in a list, but was never
                 logged, is an action, too.
     candidates  For a log whose events have candidates of their own, e.g. the items that a page could show:
-                `Candidates(...)` names the columns with their ids and features.
+                `Candidates(...)` names the columns with their ids and features. A log that `convert` wrote from events
+                with candidates knows them by itself, unless you pass None, or actions=.
     positions   For a log of rankings, whose action is a column of lists of shown items: what the propensities by
                 position are. "marginal": those of an item at its position. "conditional": given the items above it.
                 "independent": positions were filled independently of each other, so both are the same, and a list
@@ -121,7 +129,7 @@ class Log(Offering):
         logger: str | None = None,
         logger_propensities: Sequence[str] | Mapping[Any, str] | None = None,
         eligible: str | None = None,
-        candidates: Candidates | None = None,
+        candidates: Candidates | Find | None = FIND,
         positions: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
@@ -129,17 +137,25 @@ class Log(Offering):
         _check_on_bad_row(on_bad_row)
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
+        self._propensities_found = False
         self.source = open_source(source)
         schema = self.source.schema
-        named = context, action, reward, propensity, sample_rate, propensities, categorical
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
+        if candidates is FIND:
+            stored = stored_candidates(schema, action) if actions is None and eligible is None else None
+            candidates = None if stored is None else stored.candidates
+            if stored is not None:
+                self._propensities_found = propensities is None and stored.propensities is not None
+                propensities = stored.propensities if propensities is None else propensities
+                sample_rate = stored.sample_rate if sample_rate is None else sample_rate
+        named = context, action, reward, propensity, sample_rate, propensities, categorical
         sets = None if candidates is None else check_candidates(schema, candidates)
         of_candidates = () if sets is None else candidate_columns(schema, sets)
         about = of_loggers, of_candidates, positions, eligible
         self.roles = assign_roles(schema, *named, exclude, logger, *about)
         if sets is not None:
             self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
-            _check_beside_candidates(actions, propensities, eligible)
+            _check_beside_candidates(actions, self.roles.propensities, eligible)
         if eligible is not None:
             self.refuse_rankings(f"{parameter('eligible')} is about events with one action: leave it out")
             check_eligible(schema, eligible, self.roles.action)
@@ -245,6 +261,11 @@ class Log(Offering):
     def share(self) -> float:
         """Expected share of the rows that splits leave."""
         return math.prod(split.share for split in self._splits)
+
+    @property
+    def propensities_are_found(self) -> bool:
+        """Whether the log itself knew the column of all candidates' propensities: then only who needs them reads it."""
+        return self._propensities_found
 
     @property
     def labels_are_given(self) -> bool:
@@ -543,7 +564,8 @@ class Log(Offering):
         if roles.more_rewards:
             lines[-2] += f"; also {', '.join(roles.more_rewards)}"
         if roles.propensities:
-            lines[-1] += f"; of all actions: {', '.join(_abridged(roles.propensities))}"
+            what = "candidates" if self.has_candidates else "actions"
+            lines[-1] += f"; of all {what}: {', '.join(_abridged(roles.propensities))}"
         if roles.eligible is not None:
             lines.append(f"  eligible    {roles.eligible}: the actions that an event could choose from")
         if roles.sample_rate is not None:
@@ -626,7 +648,7 @@ def _check_on_bad_row(on_bad_row: str) -> None:
         raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
 
 
-def _check_beside_candidates(actions: Any, propensities: Any, eligible: Any) -> None:
+def _check_beside_candidates(actions: Any, propensities: Sequence[str], eligible: Any) -> None:
     if eligible is not None:
         raise LogError(
             f"{parameter('eligible')} is a set of known actions for each event, {parameter('candidates')} one of "
@@ -637,10 +659,10 @@ def _check_beside_candidates(actions: Any, propensities: Any, eligible: Any) -> 
             f"{parameter('actions')} are labels for all events, and {parameter('candidates')} are a set for each: "
             "leave out one of them"
         )
-    if propensities is not None:
+    if len(propensities) > 1:
         raise LogError(
-            f"{parameter('propensities')} are for logs with one set of actions for all events: leave it out beside "
-            f"{parameter('candidates')}"
+            f"{parameter('propensities')} names {len(propensities)} columns, and {parameter('candidates')} are a set "
+            "for each event: name one column of lists, as long as the candidates"
         )
 
 

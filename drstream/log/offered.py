@@ -20,7 +20,9 @@ from drstream.log.ragged import flat_lists, places_of
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_list
 from drstream.log.source import Source
-from drstream.types import Bools, Ints
+from drstream.log.sparse import Csr, Sparse, read_sparse
+from drstream.log.sparse import bad_rows as bad_sparse_rows
+from drstream.types import Bools, Floats, Ints
 
 PEEK_ROWS = 1024
 NULL, EMPTY = "candidates are null", "there are no candidates"
@@ -28,6 +30,7 @@ LENGTHS = "candidates have lists of different lengths"
 NULL_ID, TWICE, UNKNOWN = "a candidate has no id", "a candidate is there twice", "a candidate is not among the items"
 WIDTH, NULL_FEATURE = "a candidate has another number of features", "a candidate's features hold a null"
 INFINITE = "a candidate's features are not finite"
+SPARSE = ("a candidate's features are", "a candidate's features hold", "a candidate's features have")
 ABSENT, OUTSIDE = "action is not among its candidates", "action is not a position among its candidates"
 
 
@@ -50,6 +53,14 @@ class Dense:
     def nbytes(self) -> int:
         return self.matrix.nbytes
 
+    def array(self) -> NDArray[Any]:
+        """Return the matrix, for the user's code. Sparse features have a method of this name, too."""
+        return self.matrix
+
+    def row(self, place: int) -> NDArray[Any]:
+        """Return the features of one candidate, for the user's code; (1, d) if they are sparse."""
+        return self.matrix[place]
+
     def rows(self, start: int, stop: int) -> Dense:
         """Return the candidates start..stop-1, without a copy."""
         return Dense(self.matrix[start:stop])
@@ -66,8 +77,9 @@ class Offered:
     """The candidates of consecutive events. Those of event i are at starts[i]..starts[i + 1] of all that is flat."""
 
     starts: Ints  # (n + 1); the first is 0
-    features: Dense | None  # None if they are not read
+    features: Dense | Csr | None  # None if they are not read
     ids: pa.Array | None  # None if the log has none
+    propensities: Floats | None = None  # of all candidates, if they are read
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -79,7 +91,7 @@ class Offered:
 
     @property
     def nbytes(self) -> int:
-        parts = (self.starts, self.features, self.ids)
+        parts: tuple[Any, ...] = (self.starts, self.features, self.ids, self.propensities)
         return sum(part.nbytes for part in parts if part is not None)
 
     def rows(self, start: int, stop: int) -> Offered:
@@ -87,14 +99,16 @@ class Offered:
         first, last = int(self.starts[start]), int(self.starts[stop])
         features = None if self.features is None else self.features.rows(first, last)
         ids = None if self.ids is None else self.ids.slice(first, last - first)
-        return Offered(self.starts[start : stop + 1] - first, features, ids)
+        propensities = None if self.propensities is None else self.propensities[first:last]
+        return Offered(self.starts[start : stop + 1] - first, features, ids, propensities)
 
     def take(self, events: Ints) -> Offered:
         """Return a copy of those of some events."""
         starts, places = places_of(self.starts, events)
         features = None if self.features is None else self.features.take(places)
         ids = None if self.ids is None else self.ids.take(pa.array(places))
-        return Offered(starts, features, ids)
+        propensities = None if self.propensities is None else self.propensities[places]
+        return Offered(starts, features, ids, propensities)
 
     def shown(self, event: int, position: int) -> str:
         """Return a candidate for a message: its id or, if there is none, its position."""
@@ -118,6 +132,7 @@ class Offers:
     ids: tuple[str, str | None] | None
     pieces: tuple[Piece, ...]
     items: Items | None
+    sparse: Sparse | None
     width: int
     kind: np.dtype[Any]
     by_id: bool
@@ -126,11 +141,13 @@ class Offers:
     @classmethod
     def of(cls, schema: pa.Schema, candidates: Candidates, pieces: list[Piece]) -> Offers:
         ids = None if candidates.ids is None else split_path(schema, candidates.ids)
-        width = sum(piece.width for piece in pieces) if candidates.items is None else len(candidates.items.names)
+        items, sparse = candidates.items, candidates.sparse
+        width = sum(piece.width for piece in pieces) if items is None else len(items.names)
+        width = width if sparse is None else int(sparse.dim)
         columns = candidate_columns(schema, candidates)
         first = (columns[0],) if ids is None else (ids[0],)
         kind = feature_type(schema, candidates)
-        return cls(columns, first, ids, tuple(pieces), candidates.items, width, kind, candidates.action_is == ID)
+        return cls(columns, first, ids, tuple(pieces), items, sparse, width, kind, candidates.action_is == ID)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -186,8 +203,11 @@ class Offers:
             return None
         return position.astype(np.int32)
 
-    def _features(self, batch: pa.RecordBatch, keys: NDArray[np.uint64] | None) -> Dense | None:
+    def _features(self, batch: pa.RecordBatch, keys: NDArray[np.uint64] | None) -> Dense | Csr | None:
         """The features of all candidates. None if some are missing, not finite, or of another number."""
+        if self.sparse is not None:
+            each = _each_candidate(batch, self.sparse.columns)
+            return None if any(map(has_nulls, each.columns)) else read_sparse(each, self.sparse)
         if self.items is not None:
             assert keys is not None
             known, places = self.items.loaded, np.empty(len(keys), np.int64)
@@ -248,6 +268,10 @@ class Offers:
             known, places = self.items.loaded, np.empty(len(ids), np.int64)
             ragged.look_up(keys_of(ids), known.keys, known.places, places)
             yield UNKNOWN, self.ids[0], (places < 0) & ~nulls(ids)
+        if self.sparse is not None:
+            each = _each_candidate(batch, self.sparse.columns)
+            for reason, bad in bad_sparse_rows(each, self.sparse, SPARSE):
+                yield reason, self.sparse.indices, bad
         for piece in self.pieces:
             values = inside(batch, piece.column, piece.field)
             null, strange = nulls(values), np.zeros(len(values), bool)
@@ -382,10 +406,20 @@ def whole_numbers(column: pa.Array) -> Ints:
 
 def inside(batch: pa.RecordBatch, column: str, field: str | None) -> pa.Array:
     """Return what lists of a column hold for each candidate, or a field of it. Lists are not null."""
-    values = flat_lists(batch.column(column))[1]
+    return inside_lists(batch.column(column), field)
+
+
+def inside_lists(column: pa.Array, field: str | None) -> pa.Array:
+    """The same, given the column."""
+    values = flat_lists(column)[1]
     if field is None:
         return values
     return values.flatten()[values.type.get_field_index(field)]  # unlike .field(), it respects structs that are null
+
+
+def _each_candidate(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """Return what lists of columns hold, with a row for each candidate."""
+    return pa.RecordBatch.from_arrays([inside(batch, name, None) for name in names], list(names))
 
 
 def side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from drstream.errors import LogError, parameter
 from drstream.log.batch import ROWS
-from drstream.log.candidates import ID, Piece, describe_features, inner_type, no_labels, pieces_of
+from drstream.log.candidates import ID, Numbered, Piece, describe_features, inner_type, no_labels, pieces_of
 from drstream.log.columns import lengths
 from drstream.log.contexts import PEEK_ROWS, Contexts
 from drstream.log.offered import Offers, with_widths
@@ -19,6 +20,7 @@ from drstream.log.pairs import Pairs
 from drstream.log.shown import ShownOffers
 
 BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
+SPARSE_WIDTH = 32  # numbers that sparse features of a candidate may take, about
 MOST_ROWS, FEWEST_ROWS = 1 << 14, 1 << 10  # of a batch
 PAIR = "the logged candidate"  # the one action of a log of pairs
 
@@ -41,13 +43,19 @@ class Offering(Contexts):
         names = self.candidate_features
         if not names:
             raise LogError("the candidates of this log have no features, so no model can tell them apart: name them")
-        if self.is_sparse:
+        if interactions and (self.is_sparse or isinstance(names, Numbered)):
+            whose = "contexts" if self.is_sparse else "features of candidates"
             raise LogError(
-                "models of candidates are fitted on dense contexts, and those of this log are sparse: name fewer of "
-                f"them with {parameter('context')}"
+                f"interactions=True multiplies each feature of a context with each of a candidate, and {whose} of this "
+                "log are sparse: leave it out, or name dense columns"
             )
-        found = Pairs(self.n_features, tuple(names), interactions)
+        found = Pairs(self.n_features, names if isinstance(names, Numbered) else tuple(names), interactions)
         return self._but(_pairs=found, labels=[PAIR], _labels_given=True, n_features=found.width)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether contexts are sparse. Those of pairs are if the features of candidates are."""
+        return super().is_sparse or (self._pairs is not None and isinstance(self._pairs.items, Numbered))
 
     @property
     def as_pairs(self) -> Pairs | None:
@@ -79,7 +87,8 @@ class Offering(Contexts):
         offers = self.offers(features=False)
         if offers is None:
             return ROWS
-        rows = int(BATCH_BYTES / (self.usual_candidates * max(1, offers.width) * offers.kind.itemsize))
+        width = offers.width if offers.sparse is None else SPARSE_WIDTH
+        rows = int(BATCH_BYTES / (self.usual_candidates * max(1, width) * offers.kind.itemsize))
         return 1 << (min(max(rows, FEWEST_ROWS), MOST_ROWS).bit_length() - 1)
 
     @cached_property
@@ -88,13 +97,15 @@ class Offering(Contexts):
         return with_widths(pieces_of(self.source.schema, self.roles.candidates), self.source)
 
     @property
-    def candidate_features(self) -> list[str]:
+    def candidate_features(self) -> Sequence[str]:
         """Names of the features of candidates, in their order: price, item.age, z[0]. None without candidates."""
         candidates = self.roles.candidates
         if candidates is None:
             return []
         if candidates.items is not None:
             return list(candidates.items.names)
+        if candidates.sparse is not None:
+            return Numbered(candidates.sparse.indices, int(candidates.sparse.dim))
         return [name for piece in self._pieces for name in piece.names]
 
     def offers(self, *, features: bool) -> Offers | None:
@@ -121,7 +132,7 @@ class Offering(Contexts):
     def _shown_candidates(self) -> str:
         candidates = self.roles.candidates
         assert candidates is not None
-        lists = candidates.ids or self._pieces[0].column
+        lists = candidates.ids or (self._pieces[0].column if self._pieces else candidates.sparse.indices)
         names = self.candidate_features
         if candidates.items is not None:
             return (

@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.log.batch import Batch, Block
+from drstream.log.batch import Batch, Block, Context
+from drstream.log.candidates import Numbered
+from drstream.log.sparse import Csr
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """How contexts x (d) and the features z (m) of candidates become rows [x, z], perhaps with all products x_i z_j."""
+    """How contexts x (d) and the features z (m) of candidates become rows [x, z], perhaps with all products x_i z_j.
+
+    Rows are sparse if either is.
+    """
 
     context: int
-    items: tuple[str, ...]  # names of the features of candidates
+    items: Sequence[str]  # names of the features of candidates: a tuple or, if they are sparse, `Numbered`
     interactions: bool = False
 
     @property
@@ -45,17 +50,26 @@ class Pairs:
         action = np.zeros(len(batch), np.int32)
         if offered.features is None:
             return replace(batch, action=action, candidates=None)
-        chosen = offered.features.take(offered.starts[:-1] + batch.action).matrix
-        context = self.rows(Block(batch, 0, len(batch)).matrix, chosen)
-        context.flags.writeable = False
+        chosen = offered.features.take(offered.starts[:-1] + batch.action)
+        block = Block(batch, 0, len(batch))
+        context: Context
+        if isinstance(chosen, Csr) or block.sparse is not None:
+            context = contexts_of(block).beside(chosen if isinstance(chosen, Csr) else Csr.of(chosen.matrix))
+        else:
+            context = self.rows(block.matrix, chosen.matrix)
+            context.flags.writeable = False
         return replace(batch, action=action, candidates=None, context=context, n_features=self.width, scratch={})
 
-    def all(self, block: Block, first: int, last: int) -> NDArray[Any]:
-        """Return the rows of a block's candidates first..last-1."""
+    def all(self, block: Block, first: int, last: int) -> Any:
+        """Return the rows of a block's candidates first..last-1: an array, or a sparse array of SciPy."""
         offered = block.candidates
         assert offered.features is not None
         event = np.searchsorted(offered.starts, np.arange(first, last), side="right") - 1
-        return self.rows(block.matrix[event], offered.features.matrix[first:last])
+        features = offered.features.rows(first, last)
+        if isinstance(features, Csr) or block.sparse is not None:
+            items = features if isinstance(features, Csr) else Csr.of(features.matrix)
+            return contexts_of(block).take(event).beside(items).array()
+        return self.rows(block.matrix[event], features.matrix)
 
     def names(self, context: Sequence[str]) -> list[str]:
         """Return the names of the features of a row."""
@@ -64,8 +78,19 @@ class Pairs:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
-        return {"context": self.context, "items": list(self.items), "interactions": self.interactions}
+        names = [self.items.column, self.items.dim] if isinstance(self.items, Numbered) else list(self.items)
+        sparse = isinstance(self.items, Numbered)
+        return {"context": self.context, "items": names, "interactions": self.interactions, "sparse": sparse}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any] | None) -> Pairs | None:
-        return None if found is None else cls(int(found["context"]), tuple(found["items"]), bool(found["interactions"]))
+        if found is None:
+            return None
+        items = Numbered(*found["items"]) if found.get("sparse") else tuple(found["items"])
+        return cls(int(found["context"]), items, bool(found["interactions"]))
+
+
+def contexts_of(block: Block) -> Csr:
+    """Return the contexts of a block as sparse rows."""
+    rows = block.sparse
+    return Csr.of(block.matrix) if rows is None else rows

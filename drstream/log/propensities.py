@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter
 from drstream.log.columns import floats_or_nan, lengths, nulls
+from drstream.log.encoding import REMEDY
 from drstream.log.ragged import Ragged
 from drstream.log.schema import is_list
 from drstream.types import Bools, Floats
@@ -69,6 +70,29 @@ def width(schema: pa.Schema, names: Sequence[str]) -> int:
 def differ(propensities: Floats, action: np.ndarray, propensity: Floats) -> Bools:
     """Return the rows whose logged propensity is not the one in the list."""
     places = np.clip(action, 0, propensities.shape[1] - 1)
-    listed = propensities[np.arange(len(places)), places]
+    return far_apart(propensities[np.arange(len(places)), places], propensity)
+
+
+def far_apart(listed: Floats, propensity: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
         return np.abs(listed - propensity) > LOGGED * np.abs(propensity)
+
+
+def refuse(
+    bad: dict[str, Bools],
+    batch: pa.RecordBatch,
+    names: Sequence[str],
+    propensity: Floats,
+    where: Callable[[int], str],
+    wanted: str,
+) -> None:
+    """Raise an error at the first bad row of the first reason that has one."""
+    for reason, rows in bad.items():
+        if rows.any():
+            i = int(np.argmax(rows))
+            value = ", ".join(str(batch.column(name)[i]) for name in names)
+            logged = f", where that of the logged action is {propensity[i]:.6g}" if reason == DIFFERENT else ""
+            raise LogError(
+                f"{reason}: got {value}{logged} at {where(i)}, {'column' if len(names) == 1 else 'columns'} "
+                f"{', '.join(map(repr, names))}; {wanted}. {REMEDY}"
+            )

@@ -30,8 +30,9 @@ from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
+from drstream.log.offered_propensities import bad_lists, flat_propensities
 from drstream.log.pairs import Pairs
-from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities
+from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities, refuse
 from drstream.log.ragged import Ragged
 from drstream.log.rankings import bad_rows as bad_rankings
 from drstream.log.rankings import problem as problem_with_ranking
@@ -256,7 +257,13 @@ class Reader:
             yield "action is null", roles.action, missing
         if self.offers is not None:
             assert roles.action is not None
-            yield from self.offers.bad_rows(batch, roles.action)
+            bad = np.zeros(batch.num_rows, bool)
+            for reason, name, rows in self.offers.bad_rows(batch, roles.action):
+                bad |= rows
+                yield reason, name, rows
+            if self.all_propensities:
+                about = roles.propensities[0], self.offers, roles.action, self._logged, ~(bad | missing)
+                yield from bad_lists(batch, *about, uniform=roles.constant == UNIFORM)
         elif self.with_action and roles.action is not None:
             index = np.zeros(batch.num_rows, np.int32)
             index[~missing] = action_labels.encode(column.filter(pa.array(~missing)), self.labels)
@@ -356,7 +363,13 @@ class Reader:
             propensity = 1 / np.maximum(np.diff(lists.starts), 1)
         self._check(NO_ACTIONS if offered else action, reward, propensity, batch, where)
         eligible = None if lists is None else self._sets(lists, action, batch, where)
-        listed = self._propensities(batch, action, propensity, lists, where) if self.all_propensities else None
+        listed = None
+        if self.all_propensities and offered is not None:
+            flat, bad = flat_propensities(batch, roles.propensities[0], offered, action, propensity)
+            refuse(bad, batch, roles.propensities, propensity, where, "it must hold one for each candidate")
+            offered = replace(offered, propensities=flat)
+        elif self.all_propensities:
+            listed = self._propensities(batch, action, propensity, lists, where)
         for other in more.values():
             self._check(NO_ACTIONS, other, NO_NUMBERS, batch, where)
         sets = {"candidates": offered, "eligible": eligible}
@@ -442,15 +455,7 @@ class Reader:
             bad[DIFFERENT] = differ(found, action, propensity)
         if lists is not None:
             bad[OUTSIDE] = outside(found, lists)
-        for reason, rows in bad.items():
-            if rows.any():
-                i = int(np.argmax(rows))
-                value = ", ".join(str(batch.column(name)[i]) for name in names)
-                logged = f", where that of the logged action is {propensity[i]:.6g}" if reason == DIFFERENT else ""
-                raise LogError(
-                    f"{reason}: got {value}{logged} at {where(i)}, {'column' if len(names) == 1 else 'columns'} "
-                    f"{', '.join(map(repr, names))}; there are {len(self.labels)} actions. {REMEDY}"
-                )
+        refuse(bad, batch, names, propensity, where, f"there are {len(self.labels)} actions")
         return found
 
     def check_finite(self, block: Block) -> None:

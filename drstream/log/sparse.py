@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 INDEX_NAMES = ("index", "indices", "idx", "key", "id", "feature", "i")
 VALUE_NAMES = ("value", "values", "val", "weight", "v")
+CONTEXT = ("context is", "context holds", "context has")  # how reasons about what is sparse begin
 STORED = b"drstream.sparse"  # metadata of a schema that says which columns are the sparse context
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """Contexts of `dim` features, most of which are 0, for `Log(context=...)`.
+    """`dim` features, most of which are 0: contexts, `Log(context=...)`, or candidates, `Candidates(features=...)`.
 
-    indices   Column with lists of integers 0..dim-1. Lists of structs, or maps, hold the values, too.
+    indices   Column with lists of integers 0..dim-1. Lists of structs, or maps, hold the values, too. For candidates,
+              it holds a list of such lists, one for each candidate.
     values    Column with lists of numbers, as long as the lists of indices. Without it, every value is 1.
     dim       Number of features.
 
@@ -83,6 +85,38 @@ class Csr:
         indptr, places = places_of(self.indptr, rows)
         return Csr(indptr, self.indices[places], self.values[places], self.dim)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the entries of these rows."""
+        entries = int(self.indptr[-1] - self.indptr[0])
+        return self.indptr.nbytes + entries * (self.indices.itemsize + self.values.itemsize)
+
+    def row(self, place: int) -> scipy.sparse.csr_array:
+        """Return one row (1, dim), for the user's code."""
+        return self.rows(place, place + 1).array()
+
+    @classmethod
+    def of(cls, matrix: NDArray[Any]) -> Csr:
+        """Return the rows of a dense matrix (n, d)."""
+        n, d = matrix.shape
+        indices = np.tile(np.arange(d, dtype=np.int32), n)
+        return cls(np.arange(n + 1, dtype=np.int64) * d, indices, np.ascontiguousarray(matrix).reshape(-1), d)
+
+    def beside(self, other: Csr) -> Csr:
+        """Return rows that have these entries, and then those of another's rows, whose indices come after all here."""
+        sizes = np.diff(self.indptr), np.diff(other.indptr)
+        indptr = np.concatenate([[0], np.cumsum(sizes[0] + sizes[1])])
+        indices = np.empty(indptr[-1], np.int32)
+        values = np.empty(indptr[-1], np.result_type(self.values, other.values))
+        begin = indptr[:-1]
+        for part, size, shift in ((self, sizes[0], 0), (other, sizes[1], self.dim)):
+            first, last = int(part.indptr[0]), int(part.indptr[-1])
+            places = np.repeat(begin - part.indptr[:-1], size) + np.arange(first, last)
+            indices[places] = part.indices[first:last] + shift
+            values[places] = part.values[first:last]
+            begin = begin + size
+        return Csr(indptr, indices, values, self.dim + other.dim)
+
     def array(self) -> scipy.sparse.csr_array:
         """Return a read-only SciPy matrix, for the user's code.
 
@@ -102,25 +136,25 @@ class Csr:
         return matrix
 
 
-def check_sparse(schema: pa.Schema, sparse: Sparse) -> None:
-    """Raise an error unless the columns' types can hold sparse contexts."""
+def check_sparse(schema: pa.Schema, sparse: Sparse, what: str = "context") -> None:
+    """Raise an error unless the columns' types can hold sparse contexts, or what else they are."""
     kind = schema.field(sparse.indices).type
     if is_pairs(kind):
         if sparse.values is not None:
             raise LogError(
-                f"context column {sparse.indices!r} holds indices and values: leave out values={sparse.values!r}"
+                f"{what} column {sparse.indices!r} holds indices and values: leave out values={sparse.values!r}"
             )
         _fields(kind, sparse.indices)
     elif not (_is_list(kind) and pa.types.is_integer(kind.value_type)):
         raise LogError(
-            f"context column {sparse.indices!r} has type {kind}: the indices of sparse contexts are lists of integers, "
+            f"{what} column {sparse.indices!r} has type {kind}: the indices of sparse {what}s are lists of integers, "
             "or lists of structs of an index and a value"
         )
     if sparse.values is not None:
         kind = schema.field(sparse.values).type
         if not (_is_list(kind) and (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))):
             raise LogError(
-                f"context column {sparse.values!r} has type {kind}: the values of sparse contexts are lists of numbers"
+                f"{what} column {sparse.values!r} has type {kind}: the values of sparse {what}s are lists of numbers"
             )
 
 
@@ -203,16 +237,18 @@ def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
     return Csr(starts, found, numbers_found, int(sparse.dim))
 
 
-def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, Bools]]:
-    """Yield each reason to leave events out, with those events."""
+def bad_rows(
+    batch: pa.RecordBatch, sparse: Sparse, words: tuple[str, str, str] = CONTEXT
+) -> Iterator[tuple[str, Bools]]:
+    """Yield each reason to leave rows out, with those rows: events or, with other words, candidates."""
     bad = np.zeros(batch.num_rows, bool)
     for name in sparse.columns:
         bad |= nulls(batch.column(name))
-    yield "context is null", bad
+    yield f"{words[0]} null", bad.copy()
     if sparse.values is not None:
         both = [lengths(batch.column(n)) for n in sparse.columns]
         unequal = both[0] != both[1]
-        yield "context has other numbers of indices and values", unequal & ~bad
+        yield f"{words[2]} other numbers of indices and values", unequal & ~bad
         bad |= unequal
     good = np.flatnonzero(~bad)
     starts, indices, values = _columns(batch.filter(pa.array(~bad)), sparse)
@@ -222,14 +258,16 @@ def bad_rows(batch: pa.RecordBatch, sparse: Sparse) -> Iterator[tuple[str, Bools
         found[good[np.searchsorted(starts, np.flatnonzero(places), side="right") - 1]] = True
         return found
 
-    for reason, places in _bad_entries(indices, values, sparse.dim):
+    for reason, places in _bad_entries(indices, values, sparse.dim, words):
         yield reason, rows(places)
 
 
-def _bad_entries(indices: pa.Array, values: pa.Array | None, dim: int) -> Iterator[tuple[str, Bools]]:
+def _bad_entries(
+    indices: pa.Array, values: pa.Array | None, dim: int, words: tuple[str, str, str] = CONTEXT
+) -> Iterator[tuple[str, Bools]]:
     """Yield each reason not to use entries, with those entries."""
-    yield "context holds a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
+    yield f"{words[1]} a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
     index = floats_or_nan(indices)
-    yield f"context has an index that is not in 0..{dim - 1}", ~((index >= 0) & (index < dim))
+    yield f"{words[2]} an index that is not in 0..{dim - 1}", ~((index >= 0) & (index < dim))
     if values is not None:
-        yield "context is not finite", ~np.isfinite(floats_or_nan(values))
+        yield f"{words[0]} not finite", ~np.isfinite(floats_or_nan(values))

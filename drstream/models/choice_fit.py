@@ -18,6 +18,8 @@ from drstream.errors import ModelError, NoEventsError, parameter
 from drstream.execution import Workers
 from drstream.kernels import ragged
 from drstream.log import Block, Log
+from drstream.log.candidates import Numbered
+from drstream.log.offered import Dense
 from drstream.log.pairs import Pairs
 from drstream.log.rows import Folds
 from drstream.models.passes import Passes
@@ -71,7 +73,7 @@ class SumsTask(NamedTuple):
 
     def add(self, sums: Sums, block: Block) -> None:
         offered, theta = block.candidates, self.theta
-        assert offered.features is not None
+        assert isinstance(offered.features, Dense)
         rows, m = theta.shape
         context = np.zeros((1, 0 if rows == 1 else rows - 1))
         products = None if rows == 1 else np.ascontiguousarray(theta[None, 1:])
@@ -105,6 +107,11 @@ class Problem:
             raise ModelError(
                 "Propensity: on candidates, it takes dense contexts, and those of this log are sparse: name fewer of "
                 f"them with {parameter('context')}"
+            )
+        if isinstance(names, Numbered):
+            raise ModelError(
+                "Propensity: on candidates, it takes dense features, and those of this log are sparse: name dense "
+                f"columns with {parameter('candidates')}, or the propensities"
             )
         if interactions:
             log.refuse_nan("Propensity", ModelError)

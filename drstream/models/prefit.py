@@ -113,7 +113,7 @@ def prefitted_pairs(estimator: Any, log: Log) -> CandidateModel:
             f"{WHO}: on a log of candidates, prefit=True takes one estimator that was fitted on an array of rows "
             f"[x, z], of a context and of a candidate: got {what}"
         )
-    pairs, width = Pairs(log.n_features, tuple(log.candidate_features)), getattr(estimator, "n_features_in_", None)
+    pairs, width = Pairs(log.n_features, log.candidate_features), getattr(estimator, "n_features_in_", None)
     if width is not None and int(width) != pairs.width:
         raise ModelError(
             f"{WHO}: {type(estimator).__name__} was fitted on an array of {width} features, and the log has "

@@ -316,6 +316,20 @@ class Logger:
                 f"a floor, e.g. {floor}, or fit it on events that have this action"
             )
 
+    def fill_all(self, block: Block, pi: Floats, out: Floats) -> None:
+        """out <- the propensities of all actions, after `fill`: (K, n), where `fill` left probabilities in `pi`.
+
+        On a log of candidates, they are flat.
+        """
+        if block.batch.candidates is not None:
+            self.policy.fill_flat(block, out)
+        elif self.policy.direct:
+            self.policy.fill(block, out)
+        else:
+            out[:] = pi
+        out *= self.inflation
+        np.maximum(out, self.floor, out=out)
+
 
 def as_logger(propensity: Any) -> FixedPolicy:
     """Check `propensity=` and return it as a policy: a propensity model, or the logging policy."""

@@ -12,6 +12,7 @@ import numpy as np
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, warn_user
 from drstream.execution import Workers
 from drstream.log import Log
+from drstream.log.candidates import Numbered, describe_features
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
 from drstream.log.reader import describe_labels
@@ -200,6 +201,13 @@ class Trained:
     def _check_items(self, pairs: Pairs, log: Log) -> None:
         """Raise an error unless candidates have the features that the model was fitted on."""
         mine, theirs = pairs.items, log.candidate_features
+        if isinstance(mine, Numbered) or isinstance(theirs, Numbered):
+            if mine != theirs:
+                raise self.error(
+                    f"the {self.role} was fitted on candidates with {describe_features(mine)}; those of the log have "
+                    f"{describe_features(theirs)}: open it with the same features of candidates"
+                )
+            return
         named = not any("[" in name for name in (*mine, *theirs))  # else they are numbered, in columns of any name
         if len(mine) != len(theirs) or (named and list(map(_last, mine)) != list(map(_last, theirs))):
             raise self.error(

@@ -51,6 +51,7 @@ def plan(
     cap: float | str | None = None,
     floor: float | str | None = None,
     lambda_: float | str | None = None,
+    embedding: Any = None,
     interval: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     reward_range: Sequence[float] | None = None,
@@ -122,6 +123,7 @@ def plan(
             "cap": cap,
             "floor": floor,
             "lambda_": lambda_,
+            "embedding": embedding,
             "interval": interval,
         }
         how |= {"confidence": confidence, "reward_range": reward_range, "max_weight_bound": max_weight_bound}

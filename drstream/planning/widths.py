@@ -118,6 +118,6 @@ def _explored(
         return {}
     chosen = list(result._about.chosen)
     limits = {name: options[name] for name in ("cap", "floor", "lambda_")}
-    plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers)
+    plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers, embedding=options["embedding"])
     plan = replace(plan, reader=count_loggers(plan.reader, sample.log, workers))
     return explore(sample.log, plan, influences(plan, result._sums, chosen), workers)

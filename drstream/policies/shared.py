@@ -11,6 +11,7 @@ from drstream.errors import PolicyError, parameter
 from drstream.kernels import learners, shared
 from drstream.kernels.replay_ragged import SHARED_PROBABILITIES, SHARED_UPDATE
 from drstream.log import Log
+from drstream.log.candidates import Numbered
 from drstream.policies.online import AnyCompiled, compile_function
 from drstream.types import Floats
 
@@ -77,6 +78,11 @@ class CompiledShared(AnyCompiled):
             raise PolicyError(
                 f"{who} learns from features of candidates, and those of this log have none: name them with "
                 f"{parameter('candidates')}"
+            )
+        if isinstance(log.candidate_features, Numbered):
+            raise PolicyError(
+                f"{who} takes dense features of candidates, and those of this log are sparse: name dense columns with "
+                f"{parameter('candidates')}, or write the policy in Python, which is given features as a csr_array"
             )
         if log.is_sparse and self.uses_context:
             raise PolicyError(

@@ -14,9 +14,10 @@ from drstream import sampling
 from drstream.buffers import read_only
 from drstream.kernels.replay_ragged import RaggedEvents
 from drstream.log import Batch, Block
+from drstream.log.offered import Dense
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
-from drstream.replaying.chunks import Chunk, Preparation, Spaces
+from drstream.replaying.chunks import SPARSE_FEATURES, Chunk, Preparation, Spaces
 from drstream.types import Floats, Ints
 
 FLAT_BYTES = 1 << 24  # of the features, probabilities and predictions of candidates in a chunk
@@ -52,7 +53,8 @@ class OfferedPreparation(Preparation):
     @property
     def event_bytes(self) -> int:
         """Memory for a prepared event, without its candidates."""
-        return 72 + 8 * len(self.seeds) + 8 * self.n_features
+        features = min(self.n_features, SPARSE_FEATURES) if self.sparse else self.n_features
+        return 72 + 8 * len(self.seeds) + 8 * features
 
     @property
     def candidate_bytes(self) -> int:
@@ -77,7 +79,7 @@ class OfferedPreparation(Preparation):
         contexts: NDArray[Any] = np.empty((len(block), 0))
         features: NDArray[Any] = np.empty((offered.count, 0))
         if self.for_features:
-            assert offered.features is not None
+            assert isinstance(offered.features, Dense)  # compiled policies are refused if features are sparse
             features = np.ascontiguousarray(offered.features.matrix)
         if self.for_compiled and self.n_features:
             contexts = spaces.take((len(block), self.n_features), np.float64)

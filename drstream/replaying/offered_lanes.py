@@ -82,11 +82,11 @@ class OfferedPythonLane(PythonLane):
         offered = chunk.block.candidates
         if offered.features is None:
             return x, None, reward
-        return x, offered.features.matrix[int(offered.starts[event]) + position], reward
+        return x, offered.features.row(int(offered.starts[event]) + position), reward
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Given:
         offered = chunk.block.candidates.rows(first, last)
-        Z = None if offered.features is None else offered.features.matrix
+        Z = None if offered.features is None else offered.features.array()
         values = self._call("probabilities", chunk.block.matrix[first:last], Z, offered.starts, at=(chunk, first))
         found, wanted = np.asarray(values), (offered.count,)
         where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"

@@ -15,6 +15,7 @@ from drstream.errors import LogError, ModelError, PolicyError, parameter
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
+from drstream.log.candidates import Numbered
 from drstream.log.parquet import ParquetSource
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
@@ -23,7 +24,7 @@ from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_ca
 from drstream.policies.shared import SharedForm
 from drstream.replaying import lanes as plain
 from drstream.replaying import offered_lanes
-from drstream.replaying.chunks import Chunk, Preparation, Spaces
+from drstream.replaying.chunks import SPARSE_FEATURES, Chunk, Preparation, Spaces
 from drstream.replaying.lanes import Lane
 from drstream.replaying.offered import OfferedPreparation
 from drstream.replaying.options import LaneOptions, ReplayOptions
@@ -168,7 +169,8 @@ def make_plan(
     }
     preparation: Preparation
     if log.has_candidates:
-        width = len(log.candidate_features) if features else 0
+        names = log.candidate_features
+        width = 0 if not features else SPARSE_FEATURES if isinstance(names, Numbered) else len(names)
         about |= {"item_features": width, "for_features": bool(compiled), "usual_candidates": log.usual_candidates}
         preparation = OfferedPreparation(**about, n_actions=0, single=False)
     else:

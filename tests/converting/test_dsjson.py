@@ -153,7 +153,7 @@ def test_from_the_file_to_the_estimate(tmp_path, monkeypatch, block):
     path = write(tmp_path / "log.dsjson", lines)
     with pytest.raises(drs.LogError, match=f"cannot read dsjson: Expecting .* at line 4 of {path}"):
         drs.read_dsjson(path)
-    log = drs.read_dsjson(path, on_bad_row="skip", propensities="propensities")
+    log = drs.read_dsjson(path, on_bad_row="skip", propensities="propensities", actions=3)
     assert (log.rows, list(log.labels)) == (198, [0, 1, 2])
     kept = [event for k, event in enumerate(found) if k not in (3, 50)]
     result = drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"])

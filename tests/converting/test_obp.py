@@ -46,7 +46,8 @@ def write_folder(folder, table, items=None):
 def test_a_folder(tmp_path):
     table = small()
     log = drs.read_obp(write_folder(tmp_path / "obd" / "random" / "all", table, item_table()))
-    assert (log.rows, list(log.labels), log.n_features) == (60, [0, 1, 2, 3, 4], 5)
+    assert (log.rows, list(log.labels), log.n_features) == (60, [0, 1, 2, 3, 4], 4 * 2 + 5)
+    assert list(log.roles.context) == [*USERS, *(f"user-item_affinity_{k}" for k in range(5))]
     assert (log.roles.action, log.roles.reward, log.roles.propensity) == ("item_id", "click", "propensity_score")
     found = log.head(60)
     assert found.column_names == ["index", *table.column_names[1:], "policy"]
@@ -58,6 +59,19 @@ def test_a_folder(tmp_path):
     assert drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"])["ips"].value == pytest.approx(
         np.mean(table["click"].to_numpy())
     )
+
+
+def test_features_of_users_are_categories(tmp_path):
+    """Also if no code has a letter; and not if the caller names the context."""
+    table = small()
+    codes = pa.array((np.arange(60) % 3 + 10**15).astype(str))
+    table = table.set_column(table.column_names.index(USERS[1]), USERS[1], codes)
+    folder = write_folder(tmp_path / "log", table)
+    log = drs.read_obp(folder)
+    assert log.n_features == 3 * 2 + 3 + 5
+    assert log.categories[USERS[1]] == [10**15 + k for k in range(3)]
+    assert drs.read_obp(folder, context=[USERS[0]]).n_features == 2
+    assert drs.evaluate(log, drs.policies.Uniform(), drs.models.Ridge(), "dm", crossfit=2).n == 60
 
 
 def test_both_loggers(tmp_path):

@@ -22,11 +22,11 @@ from drstream.models.binding import ModelInputs
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, FORMS, D, events, log_of, table_of
-from tests.helpers.evaluations import BALANCED, BY_TIME, limits
+from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, limits
 from tests.helpers.passes import PLAIN, not_plain
 
 P, M = drs.policies, drs.models
-ONE_PASS = [name for name in ALL if name not in BY_TIME + BALANCED]
+ONE_PASS = [name for name in ALL if name not in BY_TIME + BALANCED + MARGINAL]  # test_marginal_candidates.py
 FOUR = ["dm", "ips", "snips", "dr"]
 RNG = np.random.default_rng(7)
 WEIGHTS, PRODUCTS = RNG.normal(size=D + DZ), RNG.normal(size=(D, DZ))

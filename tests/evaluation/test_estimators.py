@@ -11,7 +11,7 @@ from hypothesis import given
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
-from tests.helpers.evaluations import BALANCED, BY_TIME, evaluate, limits
+from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, evaluate, limits
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN
 
@@ -45,7 +45,8 @@ def size_of_value(estimator, psi, w, r):
     return max_abs(psi) if estimator != "ips-cv" else max(max_abs(psi), max(w) * max_abs(r))
 
 
-ONE_PASS = [name for name in ALL if name not in BY_TIME + BALANCED]  # test_adaptive.py, test_loggers.py have others
+ELSEWHERE = BY_TIME + BALANCED + MARGINAL  # test_adaptive.py, test_loggers.py, test_marginal.py
+ONE_PASS = [name for name in ALL if name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("estimator", ONE_PASS)

@@ -122,7 +122,9 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
     log = drs.Log(parquet, propensities="mu", **loggers_for([estimator]))
     chosen = [ALL[estimator]]
-    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, limits(estimator), Workers(1))
+    given = limits(estimator)
+    embedding = given.pop("embedding", None)
+    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, given, Workers(1), embedding=embedding)
     total = plan.create()
     reader = count_loggers(plan.reader, log, Workers(1))
     for part in log.parts(plan.reader.columns):

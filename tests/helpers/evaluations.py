@@ -17,6 +17,8 @@ POLICY = drs.policies.Softmax(WORLD.taste)
 M = drs.models
 BY_TIME = [name for name, e in ALL.items() if e.weight and e.weight.power]  # need the propensities of all actions
 BALANCED = [name for name, e in ALL.items() if e.weight and e.weight.balanced]  # need those of all loggers
+MARGINAL = [name for name, e in ALL.items() if e.weight and e.weight.marginal]  # and these need categories, too
+CATEGORIES = {0: "even", 1: "odd", 2: "even", 3: "odd"}
 LIMITS = {  # a value for each parameter of `evaluate` that a weight takes
     "cap": 5.0,
     "floor": 0.05,
@@ -29,9 +31,10 @@ evaluate = partial(drs.evaluate, precision="float64")  # as exact as the naive r
 
 
 def limits(*names, **changes):
-    """Those of LIMITS that these estimators take."""
+    """Those of LIMITS that these estimators take, and perhaps categories of four actions."""
     taken = {p for name in names if ALL[name].weight for p, _ in ALL[name].weight.parameters}
-    return {name: value for name, value in {**LIMITS, **changes}.items() if name in taken}
+    found = {name: value for name, value in {**LIMITS, **changes}.items() if name in taken}
+    return {**found, "embedding": CATEGORIES} if set(names) & set(MARGINAL) else found
 
 
 def open_log(table, **options):
