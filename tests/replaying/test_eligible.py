@@ -149,15 +149,15 @@ def everyone():
 
 def test_full_sets_are_no_sets():
     """Bit for bit, for every learner, in float32 and float64, with a model that is clamped."""
-    rows = 160 if PLAIN else 3000
+    rows = 150 if PLAIN else 3000
     for kind in ("float32", "float64"):
         table, mask = small_log_with_sets(2, rows, 4, 2, kind, share=1.0)
         assert mask.all()
         model = drs.models.Ridge().fit(log_of(small_log_with_sets(1, 200, 4, 2, kind)[0], 2, 4))
         options = {"q": 0.1, "clamp": (0.3, 0.6), "threads": 2}
-        with_sets = drs.replay(log_of(table, 2, 4), everyone(), 20, model, **options)
+        with_sets = drs.replay(log_of(table, 2, 4), everyone(), 10, model, **options)
         plain = drs.Log(table.drop_columns("items"), context=["x0", "x1"], actions=4)
-        without = drs.replay(plain, everyone(), 20, model, **options)
+        without = drs.replay(plain, everyone(), 10, model, **options)
         for name in everyone():
             assert bits(with_sets[name]) == bits(without[name])
             assert with_sets[name].models.clamped == without[name].models.clamped > 0
