@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numba import from_dtype
-from numba.core.types import Array, FunctionType, float32, float64, int32, int64, uint8, uint32, uint64, void
+from numba.core.types import Array, FunctionType, float32, float64, int32, int64, none, uint8, uint32, uint64, void
 from numba.core.types.containers import NamedTuple, NamedUniTuple
 
 __all__ = [
@@ -30,7 +30,10 @@ __all__ = [
     "I8_IN",
     "SINGLE",
     "U1",
+    "U1_3",
     "U1_IN",
+    "U1_IN2",
+    "U1_IN3",
     "U4",
     "U4_2",
     "U4_IN2",
@@ -40,6 +43,7 @@ __all__ = [
     "function",
     "int64",
     "named",
+    "none",
     "record",
     "void",
 ]
@@ -63,7 +67,10 @@ F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 I4_IN2 = Array(int32, 2, "C", readonly=True)
 U1 = Array(uint8, 1, "C")
+U1_3 = Array(uint8, 3, "C")
 U1_IN = Array(uint8, 1, "C", readonly=True)
+U1_IN2 = Array(uint8, 2, "C", readonly=True)
+U1_IN3 = Array(uint8, 3, "C", readonly=True)
 U4 = Array(uint32, 1, "C")
 U4_2 = Array(uint32, 2, "C")
 U4_IN2 = Array(uint32, 2, "C", readonly=True)

@@ -6,7 +6,21 @@ Several runs go side by side. Action k of run r has row r K + k of the scores an
 import numpy as np
 
 from drstream.kernels._jit import kernel
-from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN2, SINGLE, void
+from drstream.kernels._types import DOUBLE, F8, F8_2, F8_IN, F8_IN2, I4_2, I4_IN2, SINGLE, U4_IN2, float64, int64, void
+from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
+
+BARRED = -1e99  # scores below are of actions that a policy must not take
+
+
+@kernel(void(F8_2, int64, U4_IN2, float64))
+def exclude(values, actions, bits, other):
+    """Replace the numbers (R K, n) of actions that are not eligible. `bits` are the sets of the events (`sets.py`)."""
+    for j in range(values.shape[0]):
+        k = np.uint32(j % actions)
+        row = values[j]
+        words = bits[k >> FIVE]
+        for i in range(row.shape[0]):
+            row[i] = row[i] if (words[i] >> (k & THIRTY_ONE)) & BIT != 0 else other
 
 
 @kernel(void(F8_IN2, F8_IN, F8_IN2, F8_IN, I4_2, I4_2, F8))
@@ -42,7 +56,7 @@ def choose(scores, intercept, losses, epsilon, taken, better, total):
 
 @kernel(void(F8_IN2, F8_IN, F8))
 def add_margins(scores, intercept, total):
-    """total[r] += the difference between the largest score and the second, for all events. There are two or more."""
+    """total[r] += the difference between the largest score and the second, for all events with two to choose from."""
     rows, n = scores.shape
     actions = rows // total.shape[0]
     largest = np.empty(n)
@@ -58,7 +72,8 @@ def add_margins(scores, intercept, total):
                 second[i] = max(second[i], min(largest[i], s))
                 largest[i] = max(largest[i], s)
         for i in range(n):
-            total[r] += largest[i] - second[i]
+            if second[i] > BARRED:
+                total[r] += largest[i] - second[i]
 
 
 @kernel(void(I4_IN2, I4_IN2, F8_IN2, F8_2, F8))

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from drstream.kernels._jit import helper, inlined, kernel
+from drstream.kernels.eligible import ELIGIBLE_PROBABILITIES, ELIGIBLE_UPDATE, SPARSE_ELIGIBLE_PROBABILITIES
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.kernels.sums import dot
 
@@ -16,6 +17,7 @@ HEADER = 8
 N_ACTIONS, UPDATES = 0, 1  # in all headers; the meaning of the other places depends on the policy
 PARAMETER, PARAMETER_DECAY, RATE, RATE_DECAY, LOGISTIC, KIND = 2, 3, 4, 5, 6, 7
 EPSILON_GREEDY, BOLTZMANN, SQUARE_CB = 0.0, 1.0, 2.0  # KIND of policies with linear scores
+HIDDEN = -np.inf  # score of an action that is not eligible
 
 # Linear scores by stochastic gradient descent: K rows of d weights and an intercept. For sparse contexts, the state has
 # d + 1 rows of K instead, the intercepts first: the weights that one entry of a context needs are contiguous.
@@ -93,7 +95,7 @@ def take_best(out):
 
 
 @inlined
-def epsilon_greedy_from(state, out):
+def epsilon_greedy_from(state, out, size):
     """The largest scores share 1 - epsilon: at first all are 0, and the order of the labels must not matter."""
     top = out[0]
     for k in range(1, out.shape[0]):
@@ -103,14 +105,17 @@ def epsilon_greedy_from(state, out):
         best += out[k] == top
     epsilon = decayed(state)
     for k in range(out.shape[0]):
-        out[k] = epsilon / out.shape[0] + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
+        if out[k] == HIDDEN:
+            out[k] = 0.0
+        else:
+            out[k] = epsilon / size + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
 
 
 @inlined
-def greedy_choice(state, scores, place, action):
+def greedy_choice(state, scores, place, action, size):
     """Of the scores (K, TILE) at this place: the largest, how many equal it, and ε-greedy's probability of an action.
 
-    None equals it if it is NaN. Then the probability is wrong.
+    None equals it if it is NaN. Then the probability is wrong. The action is one of the `size` eligible ones.
     """
     top = scores[0, place]
     for k in range(1, scores.shape[0]):
@@ -119,13 +124,13 @@ def greedy_choice(state, scores, place, action):
     for k in range(scores.shape[0]):
         best += scores[k, place] == top
     epsilon = decayed(state)
-    pi = epsilon / scores.shape[0] + (scores[action, place] == top) * ((1.0 - epsilon) / max(best, 1))
+    pi = epsilon / size + (scores[action, place] == top) * ((1.0 - epsilon) / max(best, 1))
     return top, best, pi
 
 
 @inlined
-def greedy_reward(state, scores, place, top, best, predictions, tile):
-    """r̂(x, π) of ε-greedy; 0 without a model."""
+def greedy_reward(state, scores, place, size, top, best, predictions, tile):
+    """r̂(x, π) of ε-greedy; 0 without a model. Predictions for actions that are not eligible are 0."""
     if predictions.shape[1] == 0:
         return 0.0
     total = 0.0
@@ -134,19 +139,19 @@ def greedy_reward(state, scores, place, top, best, predictions, tile):
         total += predictions[tile, k, place]
         chosen += (scores[k, place] == top) * predictions[tile, k, place]
     epsilon = decayed(state)
-    return epsilon / scores.shape[0] * total + (1.0 - epsilon) / best * chosen
+    return epsilon / size * total + (1.0 - epsilon) / best * chosen
 
 
 @kernel(PROBABILITIES, counted=False)
 def epsilon_greedy(state, x, out):
     _scores(state, x, out)
-    epsilon_greedy_from(state, out)
+    epsilon_greedy_from(state, out, out.shape[0])
 
 
 @kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_epsilon_greedy(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
-    epsilon_greedy_from(state, out)
+    epsilon_greedy_from(state, out, out.shape[0])
 
 
 @inlined
@@ -175,15 +180,17 @@ def sparse_boltzmann(state, indices, values, out):
 
 
 @inlined
-def square_cb_from(state, out):
+def square_cb_from(state, out, size):
     """Inverse gap weighting (Foster, Rakhlin 2020), γ growing as updates**exponent."""
     best = _argmax(out)
     top = out[best]
     gamma = state[PARAMETER] * (1.0 + state[UPDATES]) ** state[PARAMETER_DECAY]
     total = 0.0
     for k in range(out.shape[0]):
-        if k != best:
-            out[k] = 1.0 / (out.shape[0] + gamma * (top - out[k]))
+        if out[k] == HIDDEN:
+            out[k] = 0.0
+        elif k != best:
+            out[k] = 1.0 / (size + gamma * (top - out[k]))
             total += out[k]
     out[best] = 1.0 - total
 
@@ -191,24 +198,24 @@ def square_cb_from(state, out):
 @kernel(PROBABILITIES, counted=False)
 def square_cb(state, x, out):
     _scores(state, x, out)
-    square_cb_from(state, out)
+    square_cb_from(state, out, out.shape[0])
 
 
 @kernel(SPARSE_PROBABILITIES, counted=False)
 def sparse_square_cb(state, indices, values, out):
     _sparse_scores(state, indices, values, out)
-    square_cb_from(state, out)
+    square_cb_from(state, out, out.shape[0])
 
 
 @inlined
-def from_scores(state, out):
-    """Turn linear scores into probabilities, for any KIND of policy."""
+def from_scores(state, out, size):
+    """Turn linear scores into probabilities, for any KIND of policy. `size` actions are eligible."""
     if state[KIND] == EPSILON_GREEDY:
-        epsilon_greedy_from(state, out)
+        epsilon_greedy_from(state, out, size)
     elif state[KIND] == BOLTZMANN:
         boltzmann_from(state, out)
     else:
-        square_cb_from(state, out)
+        square_cb_from(state, out, size)
 
 
 @inlined
@@ -264,18 +271,23 @@ def _feature(x, i):
     return x[i] if i < x.shape[0] else 1.0
 
 
+@inlined
+def _lin_ucb_bound(state, x, k):
+    size = x.shape[0] + 1
+    b = HEADER + k * size * (size + 1)
+    mean = 0.0
+    variance = 0.0
+    for i in range(size):
+        z = affine(state, b + size * (i + 1), x)
+        mean += state[b + i] * z
+        variance += z * _feature(x, i)
+    return mean + state[PARAMETER] * math.sqrt(max(variance, 0.0))
+
+
 @kernel(PROBABILITIES, counted=False)
 def lin_ucb(state, x, out):
-    size = x.shape[0] + 1
     for k in range(out.shape[0]):
-        b = HEADER + k * size * (size + 1)
-        mean = 0.0
-        variance = 0.0
-        for i in range(size):
-            z = affine(state, b + size * (i + 1), x)
-            mean += state[b + i] * z
-            variance += z * _feature(x, i)
-        out[k] = mean + state[PARAMETER] * math.sqrt(max(variance, 0.0))
+        out[k] = _lin_ucb_bound(state, x, k)
     take_best(out)
 
 
@@ -298,17 +310,20 @@ def lin_ucb_update(state, x, action, reward):
 # Policies without contexts. The state has for each action a count and a sum of rewards, or a log-weight.
 
 
+@inlined
+def _ucb1_bound(state, k, actions):
+    count = state[HEADER + k]
+    if count == 0.0:
+        return np.inf
+    bonus = math.sqrt(math.log(state[UPDATES]) / count)
+    return state[HEADER + actions + k] / count + state[PARAMETER] * bonus
+
+
 @kernel(PROBABILITIES, counted=False)
 def ucb1(state, x, out):
     """Takes every action once, then the one with the largest upper bound (Auer, Cesa-Bianchi, Fischer 2002)."""
-    actions = out.shape[0]
-    for k in range(actions):
-        count = state[HEADER + k]
-        if count == 0.0:
-            out[k] = np.inf
-        else:
-            bonus = math.sqrt(math.log(state[UPDATES]) / count)
-            out[k] = state[HEADER + actions + k] / count + state[PARAMETER] * bonus
+    for k in range(out.shape[0]):
+        out[k] = _ucb1_bound(state, k, out.shape[0])
     take_best(out)
 
 
@@ -352,4 +367,76 @@ def exp3_update(state, x, action, reward):
     top, total = _exp3_total(state, actions)
     pi = _exp3_probability(state, action, actions, top, total)
     state[HEADER + action] += state[PARAMETER] * reward / (pi * actions)
+    state[UPDATES] += 1.0
+
+
+# The same policies on logs with eligible sets: K is the number of eligible actions, for which `eligible` has 1. Scores
+# of the others are HIDDEN.
+
+
+@inlined
+def _hide(eligible, out):
+    """Hide the scores of actions that are not eligible. Returns the number of the others."""
+    size = 0
+    for k in range(out.shape[0]):
+        out[k] = out[k] if eligible[k] != 0 else HIDDEN
+        size += eligible[k] != 0
+    return size
+
+
+@kernel(ELIGIBLE_PROBABILITIES, counted=False)
+def eligible_linear(state, x, eligible, out):
+    """Any policy with linear scores."""
+    _scores(state, x, out)
+    from_scores(state, out, _hide(eligible, out))
+
+
+@kernel(SPARSE_ELIGIBLE_PROBABILITIES, counted=False)
+def sparse_eligible_linear(state, indices, values, eligible, out):
+    _sparse_scores(state, indices, values, out)
+    from_scores(state, out, _hide(eligible, out))
+
+
+@kernel(ELIGIBLE_PROBABILITIES, counted=False)
+def eligible_lin_ucb(state, x, eligible, out):
+    for k in range(out.shape[0]):
+        out[k] = _lin_ucb_bound(state, x, k) if eligible[k] != 0 else HIDDEN
+    take_best(out)
+
+
+@kernel(ELIGIBLE_PROBABILITIES, counted=False)
+def eligible_ucb1(state, x, eligible, out):
+    """The largest upper bound of the eligible actions, as in Kleinberg, Niculescu-Mizil, Sharma (2010)."""
+    for k in range(out.shape[0]):
+        out[k] = _ucb1_bound(state, k, out.shape[0]) if eligible[k] != 0 else HIDDEN
+    take_best(out)
+
+
+@helper
+def _eligible_exp3_total(state, eligible):
+    top = -np.inf
+    size = 0
+    for k in range(eligible.shape[0]):
+        if eligible[k] != 0:
+            top = max(top, state[HEADER + k])
+            size += 1
+    total = 0.0
+    for k in range(eligible.shape[0]):
+        if eligible[k] != 0:
+            total += math.exp(state[HEADER + k] - top)
+    return size, top, total
+
+
+@kernel(ELIGIBLE_PROBABILITIES, counted=False)
+def eligible_exp3(state, x, eligible, out):
+    size, top, total = _eligible_exp3_total(state, eligible)
+    for k in range(out.shape[0]):
+        out[k] = _exp3_probability(state, k, size, top, total) if eligible[k] != 0 else 0.0
+
+
+@kernel(ELIGIBLE_UPDATE, counted=False)
+def eligible_exp3_update(state, x, eligible, action, reward):
+    size, top, total = _eligible_exp3_total(state, eligible)
+    pi = _exp3_probability(state, action, size, top, total)
+    state[HEADER + action] += state[PARAMETER] * reward / (pi * size)
     state[UPDATES] += 1.0

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import inlined, kernel
+from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import F4_IN3, F8, F8_2, F8_3, F8_IN, F8_IN3, int64, named
 from drstream.kernels.learners import (
     EPSILON_GREEDY,
     HEADER,
+    HIDDEN,
     KIND,
     descend_with,
     from_scores,
@@ -68,11 +69,20 @@ def _score(state, tile, first_action, last_action, first, scores):
         add_products(state, start, tile, 0, first, out)
 
 
+@helper
+def _hide(eligible, t, first_action, last_action, first, scores):
+    """Hide the scores of some actions for the events of the tile, number t, that could not choose them."""
+    for k in range(first_action, last_action):
+        out = scores[k]
+        for i in range(first, TILE):
+            out[i] = out[i] if eligible[t, k, i] != 0 else HIDDEN
+
+
 @inlined
-def _probabilities(state, scores, place, pi):
+def _probabilities(state, scores, place, size, pi):
     for k in range(pi.shape[0]):
         pi[k] = scores[k, place]
-    from_scores(state, pi)
+    from_scores(state, pi, size)
 
 
 @inlined
@@ -98,13 +108,9 @@ def _score_again(learner, place, a, s):
         _score(learner.state, learner.tile, a, a + 1, first, learner.scores)
 
 
-@kernel(
-    int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
-    int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
-    counted=False,
-)
-def learn_linear(events, contexts, lane, learner, first, last):
-    """Replay events first, ..., last - 1. Returns the event after the last one taken, as `replay.learn` does."""
+@helper
+def learn_with(events, contexts, eligible, lane, learner, first, last):
+    """The loop without or with eligible sets in tiles. If they are None, Numba removes the code for them."""
     s = lane.state[0]
     pi = learner.pi
     scores = learner.scores
@@ -117,20 +123,27 @@ def learn_linear(events, contexts, lane, learner, first, last):
             scored = i // TILE
             _load(contexts, scored, learner.tile)
             _score(state, learner.tile, 0, pi.shape[0], 0, scores)
+            if eligible is not None:
+                _hide(eligible, scored, 0, pi.shape[0], 0, scores)
         a = events.action[i]
         r = events.reward[i]
+        size = pi.shape[0]
+        if eligible is not None:
+            size = events.size[i]
         top, best, chance = 0.0, 0, 0.0
         if greedy:
-            top, best, chance = greedy_choice(state, scores, place, a)
+            top, best, chance = greedy_choice(state, scores, place, a, size)
+            if eligible is not None:
+                best = best if top != HIDDEN else 0  # `max` may pass over NaN
         if best == 0:
-            _probabilities(state, scores, place, pi)
+            _probabilities(state, scores, place, size, pi)
             chance = pi[a]
             expected, logged = predictions_of(events.prediction, i, a, pi)
             if improper(pi):
                 s.improper = 1
                 return i
         else:
-            expected = greedy_reward(state, scores, place, top, best, events.prediction, scored)
+            expected = greedy_reward(state, scores, place, size, top, best, events.prediction, scored)
             logged = events.prediction[scored, a, place] if events.prediction.shape[1] > 0 else 0.0
         event = Event(chance, events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
@@ -139,9 +152,31 @@ def learn_linear(events, contexts, lane, learner, first, last):
             _learn_from(learner, place, a, r, s)
             accept(lane, r, events.row[i])
             _score_again(learner, place, a, s)
+            if eligible is not None:
+                _hide(eligible, scored, 0 if s.t == 0 else a, pi.shape[0] if s.t == 0 else a + 1, place, scores)
             if s.snapshot_space > 0:
                 learner.snapshots[s.snapshots, state.shape[0]] = s.last_weight
                 s.snapshots += 1
             if s.replicates == s.most_replicates or (s.snapshot_space > 0 and s.snapshots == s.snapshot_space):
                 return i + 1
     return last
+
+
+@kernel(
+    int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
+    int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
+    counted=False,
+)
+def learn_linear(events, contexts, lane, learner, first, last):
+    """Replay events first, ..., last - 1. Returns the event after the last one taken, as `replay.learn` does."""
+    return learn_with(events, contexts, None, lane, learner, first, last)
+
+
+@kernel(
+    int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
+    int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, LINEAR_LEARNER, int64, int64),
+    counted=False,
+)
+def learn_linear_eligible(events, contexts, lane, learner, first, last):
+    """The same on a log with eligible sets."""
+    return learn_with(events, contexts, events.eligible, lane, learner, first, last)

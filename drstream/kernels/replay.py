@@ -1,7 +1,7 @@
 """DR-ns, Algorithm 1 of the paper (section 5.3): what it does with one event, and the two loops over events.
 
-`learn` and `learn_sparse` ask a compiled policy for every event. `replay_given` reads probabilities that a Python
-policy or a fixed one gave beforehand for some events.
+`learn` and `learn_sparse` ask a compiled policy for every event, and `eligible.py` has the same for logs with eligible
+sets. `replay_given` reads probabilities that a Python policy or a fixed one gave beforehand for some events.
 
 Step t of the simulation ends with the t-th acceptance. The events since the acceptance before it are the paper's B(t).
 Here they are called the events of step t. Comments such as "(4)" number the lines of Algorithm 1.
@@ -24,6 +24,7 @@ from drstream.kernels._types import (
     I4_IN,
     I8_IN,
     SINGLE,
+    U1_IN3,
     float64,
     function,
     int64,
@@ -134,6 +135,8 @@ class Events(NamedTuple):
     uniform: Any  # u_k
     row: Any  # numbers in the log
     prediction: Any  # r̂ in tiles; those of no action stand for r̂ = 0
+    eligible: Any  # in tiles, 1 for actions of an event's set; those of no action stand for no sets
+    size: Any  # number of eligible actions; empty without sets
 
 
 class Rows(NamedTuple):
@@ -179,7 +182,7 @@ class Learner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
 
-EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3)
+EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3, U1_IN3, I8_IN)
 LANE_TYPE = named(
     LaneArrays, record(LANE), quantiles.TRACKER, masses.TRACKER, F8, F8, record(CURVE), record(REPLICATE), F8_2
 )
@@ -380,6 +383,16 @@ def improper(pi):
 
 
 @inlined
+def outside(eligible, i, pi):
+    """Whether an action that event i could not choose has a probability."""
+    found = False
+    if eligible.shape[1] > 0:
+        for k in range(pi.shape[0]):
+            found |= pi[k] != 0.0 and eligible[i // TILE, k, i % TILE] == 0
+    return found
+
+
+@inlined
 def leave_trace(trace, i, s, accepted):
     """Write what a grid of simulations wants to know about event i, if there is one and the pilot is over."""
     if trace.shape[0] > 0 and s.pilot == 0:
@@ -402,26 +415,41 @@ def predictions_of(predictions, i, a, pi):
 
 
 @helper
-def learn_with(events, contexts, rows, lane, learner, probabilities, update, first, last):
+def learn_with(events, contexts, rows, within, lane, learner, ask, ask_within, update, update_within, first, last):
     """The loop for either contexts in tiles or sparse rows; the other is None.
 
-    Numba removes the code for the argument that is None, so one loop serves both, without a branch.
+    within  Space for the set of an event; None without sets. Then ask and update, which do not take it, are given, else
+            ask_within, and one of update and update_within. The others are None.
+
+    Numba removes the code for an argument that is None, so one loop serves all, without a branch.
     """
     s = lane.state[0]
     x = learner.x
     pi = learner.pi
     for i in range(first, last):
+        if within is not None:
+            for k in range(pi.shape[0]):
+                within[k] = events.eligible[i // TILE, k, i % TILE]
         if contexts is not None:
             for j in range(x.shape[0]):
                 x[j] = contexts[i // TILE, j, i % TILE]
-            probabilities(learner.state, x, pi)
+            if ask is not None:
+                ask(learner.state, x, pi)
+            if ask_within is not None:
+                ask_within(learner.state, x, within, pi)
         if rows is not None:
             start = rows.indptr[i]
             end = rows.indptr[i + 1]
             for j in range(end - start):
                 x[j] = rows.values[start + j]
-            probabilities(learner.state, rows.indices[start:end], x[: end - start], pi)
-        if improper(pi):
+            if ask is not None:
+                ask(learner.state, rows.indices[start:end], x[: end - start], pi)
+            if ask_within is not None:
+                ask_within(learner.state, rows.indices[start:end], x[: end - start], within, pi)
+        invalid = improper(pi)
+        if within is not None:
+            invalid |= outside(events.eligible, i, pi)
+        if invalid:
             s.improper = 1
             return i
         a = events.action[i]
@@ -435,11 +463,17 @@ def learn_with(events, contexts, rows, lane, learner, probabilities, update, fir
                 for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
                     learner.snapshots[s.snapshots, j] = learner.state[j]
             if contexts is not None:
-                update(learner.state, x, np.int64(a), r)
+                if update is not None:
+                    update(learner.state, x, np.int64(a), r)
+                if update_within is not None:
+                    update_within(learner.state, x, within, np.int64(a), r)
             if rows is not None:
                 start = rows.indptr[i]
                 end = rows.indptr[i + 1]
-                update(learner.state, rows.indices[start:end], x[: end - start], np.int64(a), r)
+                if update is not None:
+                    update(learner.state, rows.indices[start:end], x[: end - start], np.int64(a), r)
+                if update_within is not None:
+                    update_within(learner.state, rows.indices[start:end], x[: end - start], within, np.int64(a), r)
             accept(lane, r, events.row[i])
             if s.t == 0:
                 for j in range(learner.state.shape[0]):
@@ -465,7 +499,7 @@ def learn(events, contexts, lane, learner, probabilities, update, first, last):
 
     It stops early when all replicates are complete, at invalid probabilities, and when `snapshots` is full.
     """
-    return learn_with(events, contexts, None, lane, learner, probabilities, update, first, last)
+    return learn_with(events, contexts, None, None, lane, learner, probabilities, None, update, None, first, last)
 
 
 _SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_UPDATE), int64, int64
@@ -478,7 +512,7 @@ _SPARSE_LEARNER = LEARNER_TYPE, function(SPARSE_PROBABILITIES), function(SPARSE_
 )
 def learn_sparse(events, rows, lane, learner, probabilities, update, first, last):
     """`learn` for sparse contexts. learner.x has space for the values of any row."""
-    return learn_with(events, None, rows, lane, learner, probabilities, update, first, last)
+    return learn_with(events, None, rows, None, lane, learner, probabilities, None, update, None, first, last)
 
 
 @kernel(int64(EVENTS_TYPE, LANE_TYPE, F8_IN2, int64, int64), counted=False)
@@ -490,7 +524,7 @@ def replay_given(events, lane, pi, first, learning):
     s = lane.state[0]
     for j in range(pi.shape[0]):
         i = first + j
-        if improper(pi[j]):
+        if improper(pi[j]) or outside(events.eligible, i, pi[j]):
             s.improper = 1
             return i
         a = events.action[i]

@@ -62,11 +62,11 @@ def shared_linear(state, x, Z, out):
     """π of EpsilonGreedy, Boltzmann or SquareCB, whichever the state is of."""
     _score(state, x, Z, HEADER + _size(state, x, Z.shape[1])[1], out)
     if state[KIND] == EPSILON_GREEDY:
-        epsilon_greedy_from(state, out)
+        epsilon_greedy_from(state, out, out.shape[0])
     elif state[KIND] == BOLTZMANN:
         boltzmann_from(state, out)
     else:
-        square_cb_from(state, out)
+        square_cb_from(state, out, out.shape[0])
 
 
 @inlined

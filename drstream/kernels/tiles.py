@@ -1,14 +1,30 @@
-"""Contexts and predictions in tiles of TILE consecutive events: (tiles, d, TILE) and (tiles, K, TILE).
+"""Contexts, predictions and sets in tiles of TILE consecutive events: (tiles, d, TILE) and (tiles, K, TILE).
 
 Event i is at place i % TILE of tile i // TILE. Within a tile, the numbers of one feature or action lie side by side, so
 loops over events vectorise, and a tile fits the first-level cache. Places of the last tile without an event hold 0, or
-predictions for such a context.
+predictions for such a context, and no action is eligible there.
 """
 
 import numpy as np
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import F4_3, F4_IN, F4_IN2, F4_IN3, F8, F8_3, F8_IN, F8_IN2, F8_IN3, I4_IN, void
+from drstream.kernels._types import (
+    F4_3,
+    F4_IN,
+    F4_IN2,
+    F4_IN3,
+    F8,
+    F8_3,
+    F8_IN,
+    F8_IN2,
+    F8_IN3,
+    I4_IN,
+    I8_IN,
+    U1_3,
+    U1_IN3,
+    float64,
+    void,
+)
 
 TILE = 64
 
@@ -63,3 +79,24 @@ def of_actions(values, action, out):
     """out[i] <- the number of event i for its action."""
     for i in range(action.shape[0]):
         out[i] = values[i // TILE, action[i], i % TILE]
+
+
+@kernel(void(I8_IN, I4_IN, U1_3), counted=False)
+def from_sets(starts, actions, out):
+    """out (tiles, K, TILE) <- 1 for the actions of the set of event i, actions[starts[i] : starts[i + 1]], else 0."""
+    for t in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            for i in range(TILE):
+                out[t, k, i] = 0
+        for i in range(t * TILE, min(t * TILE + TILE, starts.shape[0] - 1)):
+            for j in range(starts[i], starts[i + 1]):
+                out[t, actions[j], i % TILE] = 1
+
+
+@kernel(void(F8_3, U1_IN3, float64), counted=False)
+def hide(values, eligible, other):
+    """Replace the numbers for actions that are not eligible."""
+    for t in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            for i in range(TILE):
+                values[t, k, i] = values[t, k, i] if eligible[t, k, i] != 0 else other

@@ -138,6 +138,7 @@ def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -
             rewards = block.reward
             if completion.estimator == "dm":
                 rewards = -completion.of(block)
+                rewards = rewards if block.eligible is None else rewards[np.isfinite(rewards)]
             low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
             if layout.variables:
                 layout.update(state, block.features.copy())

@@ -39,7 +39,8 @@ class DirectLossMinimizer(Learned):
     a₂ is the action that the policy takes, and a₁ is the action with the largest θ_a·x - ε l_a: its score is nearly as
     good, and its loss is better. The loss is not convex, so there are several runs, side by side. Of all weights that
     any run reached, those with the smallest loss on the data are kept. The policy never takes an action that was never
-    logged, unless a model alone says what actions cost ("dm").
+    logged, unless a model alone says what actions cost ("dm"). In a log with eligible sets, it takes an action of the
+    set.
 
     start          "warm": half of the runs start at a policy that is good already, the other half at random weights.
                    This policy takes the action with the largest reward that the reward model predicts, if the model
@@ -174,9 +175,9 @@ class DirectLossMinimizer(Learned):
     def _decaying(self, theta: Floats, epochs: int) -> Run:
         return Decaying(theta, epochs, self.epsilon, self.learning_rate, self.decay, self.tolerance)
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         self.require_width(X)
-        return Linear(self.coef_, self.intercept_).probabilities(X)
+        return Linear(self.coef_, self.intercept_).probabilities(X, eligible)
 
     @by_name
     def bind(self, log: Log, name: str) -> Self:
@@ -229,6 +230,7 @@ def _epoch(
             losses, scores = np.empty((actions, n)), np.empty((columns, n))
             completion.fill(block, losses)
             weights.fill(block, scores)
+            completion.exclude(block, scores, -np.inf)
             taken, better = np.empty((runs, n), np.int32), np.empty((runs, n), np.int32)
             dlm.choose(scores, intercept, losses, epsilon, taken, better, sums.loss)
             if margins:

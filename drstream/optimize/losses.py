@@ -19,6 +19,7 @@ from drstream import execution
 from drstream.buffers import check_predictions
 from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
 from drstream.execution import Workers
+from drstream.kernels.dlm import exclude
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
 from drstream.log.source import Part
@@ -50,12 +51,13 @@ class Completion:
     n_actions: int
 
     def fill(self, block: Block, out: Floats) -> None:
-        """out[a, i] <- the loss of action a in event i."""
+        """out[a, i] <- the loss of action a in event i, and 0 if the action is not eligible."""
         if self.models.model is None:
             out[:] = 0
         else:
             self.models.model.fill(block, out)
             self.models.clamp_predictions(out, Calibration(0.0))
+            self.exclude(block, out, 0.0)
             check_predictions(out, block)
         if self.estimator != "dm":
             logged = block.action, np.arange(len(block))
@@ -63,10 +65,16 @@ class Completion:
         if self.sign < 0:
             np.negative(out, out=out)
 
+    def exclude(self, block: Block, values: Floats, other: float) -> None:
+        """Replace the numbers (K, n), or (R K, n), of actions that are not eligible."""
+        if block.eligible is not None:
+            exclude(values, self.n_actions, block.eligible_bits, other)
+
     def of(self, block: Block) -> Floats:
-        """The losses as (n, K)."""
+        """The losses as (n, K). Actions that are not eligible cost infinity, or earn minus infinity."""
         out = np.empty((self.n_actions, len(block)))
         self.fill(block, out)
+        self.exclude(block, out, -self.sign * np.inf)
         return np.ascontiguousarray(out.T)
 
 
@@ -74,7 +82,7 @@ class Completed(NamedTuple):
     """Some events, with estimates of what every action costs or earns."""
 
     X: Any  # contexts (n, d), as the log has them; sparse ones as a csr_array
-    losses: Floats  # (n, K)
+    losses: Floats  # (n, K); of actions that are not eligible, costs are inf and rewards -inf
     rows: Ints  # numbers in the log
 
 
@@ -211,7 +219,8 @@ def impute(
     estimator   "dr" (the default with a model), "ips" (the default without one), or "dm" (the model's predictions
                 alone).
 
-    The other parameters are those of `evaluate`.
+    The other parameters are those of `evaluate`. In a log with eligible sets, actions outside of the set cost infinity,
+    so that they are never the best.
 
     >>> table = pa.table({"action": [0, 1], "cost": [1.0, 0.5], "propensity": [0.25, 0.5]})
     >>> impute(Log(table)).collect().losses + 0.0

@@ -17,17 +17,19 @@ from drstream.errors import PolicyError, suggest
 from drstream.execution import Workers
 from drstream.kernels import mixture
 from drstream.kernels.replay import Rows
-from drstream.log import as_log
+from drstream.log import Log, as_log
 from drstream.models.binding import ModelInputs
+from drstream.models.meeting import by_name
 from drstream.optimize.base import Learned
 from drstream.optimize.bound import Bound, Replayed, bound
 from drstream.optimize.losses import FOLDS, Losses, origins_of, refuse_forward
 from drstream.parameters import whole
 from drstream.policies import learners
 from drstream.policies.online import Compiled, Fixed, as_online
+from drstream.policies.sets import given_mask, sets_for, wants_sets
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.replay import record
-from drstream.types import Floats
+from drstream.types import Bools, Floats
 
 DELTA = 0.05  # of `low` and `high`
 FOUND = (
@@ -235,21 +237,32 @@ class ProgressivePolicy(Learned):
     def _compiled(self) -> bool:
         return isinstance(self.policy, Compiled)
 
-    def probabilities(self, X: Any) -> Floats:
-        """π_PV(a|x) as (n, K), for contexts (n, d), an array or a sparse array of SciPy."""
+    @by_name
+    def bind(self, log: Log, name: str) -> Self:
+        if self._compiled and log.roles.eligible is not None:
+            self.policy.functions_within(
+                name, self.sparse_ and self.uses_context
+            )  # raises an error if it knows no sets
+        return super().bind(log, name)
+
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
+        """π_PV(a|x) as (n, K), for contexts (n, d), an array or a sparse array of SciPy.
+
+        eligible  Booleans (n, K): whether an event could choose an action. None: all could choose any.
+        """
         self.require_fit()
         if self.uses_context:
             self.require_width(X)
         shape = getattr(X, "shape", None) or np.shape(X)
         out = np.empty((shape[0], len(self.labels_)))
-        if not self._compiled:
-            for first, X_ in self._pieces(X, shape[0]):
-                out[first : first + PIECE] = self._ask(X_)
-        elif not self.uses_context:
-            out[:] = self._mix(np.empty((1, 0)), 1)
-        else:
-            for first, X_ in self._pieces(X, shape[0]):
-                out[first : first + PIECE] = self._mix(X_, X_.shape[0])
+        mask = given_mask(eligible, shape[0], len(self.labels_), type(self).__name__)
+        if self._compiled and not self.uses_context and mask is None:
+            out[:] = self._mix(np.empty((1, 0)), 1, None)
+            return out
+        none = np.empty((shape[0], 0))
+        for first, X_ in self._pieces(X if self.uses_context or not self._compiled else none, shape[0]):
+            sets = None if mask is None else mask[first : first + PIECE]
+            out[first : first + PIECE] = self._mix(X_, X_.shape[0], sets) if self._compiled else self._ask(X_, sets)
         return out
 
     def _pieces(self, X: Any, rows: int) -> Iterator[tuple[int, Any]]:
@@ -259,37 +272,44 @@ class ProgressivePolicy(Learned):
         X = X.tocsr() if issparse(X) else np.asarray(X)
         for first in range(0, rows, PIECE):
             piece = X[first : first + PIECE]
-            if self.sparse_:
+            if self.sparse_ and self.uses_context:
                 piece = csr_array(piece)
                 if not piece.has_canonical_format:  # an index may occur twice
                     piece = piece.copy()
                     piece.sum_duplicates()
             yield first, piece.toarray() if issparse(piece) and not self.sparse_ else piece
 
-    def _ask(self, X: Any) -> Floats:
+    def _ask(self, X: Any, eligible: Bools | None) -> Floats:
         """The probabilities of a mixture of Python policies."""
         wanted = X.shape[0], len(self.labels_)
         out = np.zeros(wanted)
+        more, named = sets_for(wants_sets(self.states_[0].probabilities), eligible, wanted)
         for policy, weight in zip(self.states_, self.weights_, strict=True):
             with _one_at_a_time:
-                values = np.asarray(policy.probabilities(X))
+                values = np.asarray(policy.probabilities(X, *more, **named))
                 check_shape(values, wanted, f"policy {self.name!r}: a copy of {type(policy).__name__}", PolicyError)
                 out += weight * values
         return out
 
-    def _mix(self, X: Any, rows: int) -> Floats:
+    def _mix(self, X: Any, rows: int, eligible: Bools | None) -> Floats:
         """The probabilities of a mixture of a compiled policy's states."""
         sparse = self.sparse_ and self.uses_context
-        probabilities, _ = self.policy.functions(self.name, sparse)
         out = np.empty((rows, len(self.labels_)))
+        if eligible is None and self.policy.only_within(sparse):
+            eligible = np.ones(out.shape, bool)
+        find = self.policy.functions if eligible is None else self.policy.functions_within
+        probabilities, *_ = find(self.name, sparse)
+        sets = () if eligible is None else (np.ascontiguousarray(eligible).view(np.uint8),)
         states, weights = self._checked_states(), self.weights_
         if sparse:
             parts = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float64)
             for part in parts:
                 part.flags.writeable = False  # the kernel takes tuples of read-only arrays only
-            mixture.mix_sparse(states, weights, Rows(*parts), probabilities, out)
+            mix: Any = mixture.mix_sparse_eligible if sets else mixture.mix_sparse
+            mix(states, weights, Rows(*parts), *sets, probabilities, out)
         else:
-            mixture.mix(states, weights, np.ascontiguousarray(X, np.float64), probabilities, out)
+            mix = mixture.mix_eligible if sets else mixture.mix
+            mix(states, weights, np.ascontiguousarray(X, np.float64), *sets, probabilities, out)
         return out
 
     def _checked_states(self) -> Floats:

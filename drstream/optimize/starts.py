@@ -58,7 +58,7 @@ def of_losses(passes: Passes, completion: Completion, data: Data) -> Floats:
         if not (size > enough).any():
             break
         coef, intercept = data.plain(along)
-        scores = partial(_fill_scores, Weights(coef), intercept)
+        scores = partial(_fill_scores, Weights(coef), intercept, completion)
         product = _mean_products(passes, scores, data, actions) + ALPHA / data.events * along
         bend = (along * product).sum(axis=1)
         step = np.where(bend > 0, size, 0.0) / np.where(bend > 0, bend, 1.0)
@@ -99,6 +99,8 @@ def _fill_rewards(completion: Completion, block: Block, out: Floats) -> None:
     np.negative(out, out=out)
 
 
-def _fill_scores(weights: Weights, intercept: Floats, block: Block, out: Floats) -> None:
+def _fill_scores(weights: Weights, intercept: Floats, completion: Completion, block: Block, out: Floats) -> None:
+    """Scores, and 0 for actions that are not eligible: such an event says nothing about the action."""
     weights.fill(block, out)
     add_column(out, intercept)
+    completion.exclude(block, out, 0.0)

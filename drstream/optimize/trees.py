@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from drstream.models.sample import Events, More, draw, tidy
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
 from drstream.parameters import check_estimator, scikit_learn, whole
+from drstream.policies.sets import given_mask
 from drstream.storage import untrusted
 from drstream.types import Bools, Floats, Ints
 
 Lead = Callable[[Any, Any], Floats]  # from two actions for each event: by how much the second is better
 LEFT, RIGHT = 0, 1
+NOBODY = -1  # the winner of a side without an eligible action
 CHECKED = ("sklearn.tree._tree.Tree",)  # its arrays of nodes come from a file, and could point anywhere
 
 
@@ -31,10 +33,16 @@ class Tournament(Learned):
     Threads or an executor read the log. The classifiers are fitted in this process, one after the other.
 
     Nodes are numbered from the leaves up: 0, 1, ..., and K - 2 is the root.
+
+    In a log with eligible sets, only eligible actions compete, and a side without any loses. Which action wins on a
+    side depends on the set. So a node of more than two actions shows its classifier the context and, for each of its
+    actions, whether it is eligible.
     """
 
     children_: Ints  # (K - 1, 2): the node on either side; -1 - a is action a
     classifiers_: list[Any]  # of each node; LEFT or RIGHT where one side always wins
+    sets_ = False  # whether it was learned from a log with eligible sets
+    never_: tuple[int, ...] = ()  # actions that lose, because they were never logged
     kept = ("children_", "classifiers_")
     estimators = True
 
@@ -54,6 +62,10 @@ class Tournament(Learned):
         return len(self.classifiers_).bit_length()
 
     def _lead(self, events: Events) -> Lead:
+        raise NotImplementedError
+
+    def _eligible(self, events: Events, n_actions: int) -> Bools:
+        """Return (n, K), whether events could choose actions, in a log with eligible sets."""
         raise NotImplementedError
 
     def _grow(
@@ -77,49 +89,73 @@ class Tournament(Learned):
         events = sample.events()
         X, lead = _rows(events.X), self._lead(events)
         children, classifiers = _balanced(log.n_actions), []
-        winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of subtrees; of a node, for each event
         count = np.bincount(events.action, minlength=log.n_actions)
-        never = set() if all_known else {-1 - a for a in np.flatnonzero(count == 0).tolist()}
+        unknown = [] if all_known else np.flatnonzero(count == 0).tolist()
+        winners: dict[int, Any] = {-1 - a: a for a in range(log.n_actions)}  # of subtrees; of a node, for each event
+        sets, spans = log.roles.eligible is not None, _spans(children)
+        mask = _unless(self._eligible(events, log.n_actions), unknown) if sets else None
+        if mask is not None:
+            winners = {-1 - a: np.where(mask[:, a], a, NOBODY) for a in range(log.n_actions)}
+        never = {-1 - a for a in unknown}
         for node, (left, right) in enumerate(children.tolist()):
             if left in never or right in never:  # nothing is known about one side
                 classifiers.append(RIGHT if left in never else LEFT)
                 winners[node] = winners.pop(right if left in never else left)
                 never |= {node} if left in never and right in never else set()
                 continue
-            gain = lead(winners[left], winners[right])
+            with np.errstate(invalid="ignore"):  # a side without a winner may cost infinity
+                gain = lead(winners[left], winners[right])
+            if sets:
+                nobody = [winners[side] == NOBODY for side in (left, right)]
+                gain[nobody[LEFT] | nobody[RIGHT]] = 0.0
             places = np.flatnonzero(gain)
             rng = np.random.default_rng([self.seed % 2**64, node])
+            seen = _with_sets(X, mask, spans(node))
             try:
-                classifiers.append(_fit(base, X[places], gain[places] > 0, np.abs(gain[places]), rng))
-                goes_right = _goes_right(classifiers[node], X)
+                classifiers.append(_fit(base, seen[places], gain[places] > 0, np.abs(gain[places]), rng))
+                goes_right = _goes_right(classifiers[node], seen)
             except Exception as problem:
                 problem.add_note(
                     f"raised by {type(base).__name__} at node {node} of {len(children)} (from the leaves up), "
                     f"fitted on {len(places)} example{'s' * (len(places) != 1)}"
                 )
                 raise
+            if sets:
+                goes_right = nobody[LEFT] | (goes_right & ~nobody[RIGHT])
             winners[node] = np.where(goes_right, winners.pop(right), winners.pop(left))
-        self.children_, self.classifiers_ = children, classifiers
+        self.children_, self.classifiers_, self.sets_, self.never_ = children, classifiers, sets, tuple(unknown)
         self.remember(log, len(events), (events.reward.min(), events.reward.max()), skipped, models_of)
 
-    def choose(self, X: Any) -> Ints:
-        """Indices (n) of the chosen actions, for contexts (n, d), an array or a sparse array of SciPy."""
+    def choose(self, X: Any, eligible: Any = None) -> Ints:
+        """Indices (n) of the chosen actions, for contexts (n, d), an array or a sparse array of SciPy.
+
+        eligible  Booleans (n, K): whether an event could choose an action. None: all could choose any.
+        """
         self.require_width(X)
         X = _rows(X)
         out = np.empty(X.shape[0], np.int64)
+        mask, spans = given_mask(eligible, len(out), len(self.labels_), type(self).__name__), _spans(self.children_)
+        if mask is not None or self.sets_:
+            mask = _unless(np.ones((len(out), len(self.labels_)), bool) if mask is None else mask, self.never_)
         waiting = [(len(self.classifiers_) - 1, np.arange(len(out)))]  # with one action, the root is -1: action 0
         while waiting:
             node, places = waiting.pop()
             if node < 0:
                 out[places] = -1 - node
             elif len(places):
-                goes_right = _goes_right(self.classifiers_[node], X[places])
+                seen = (
+                    _with_sets(X[places], mask[places], spans(node)) if mask is not None and self.sets_ else X[places]
+                )
+                goes_right = _goes_right(self.classifiers_[node], seen)
+                if mask is not None:
+                    some = [mask[places, slice(*spans(side))].any(axis=1) for side in self.children_[node].tolist()]
+                    goes_right = some[RIGHT] & (goes_right | ~some[LEFT])
                 waiting.append((int(self.children_[node, LEFT]), places[~goes_right]))
                 waiting.append((int(self.children_[node, RIGHT]), places[goes_right]))
         return out
 
-    def probabilities(self, X: Any) -> Floats:
-        chosen = self.choose(X)
+    def probabilities(self, X: Any, eligible: Any = None) -> Floats:
+        chosen = self.choose(X, eligible)
         out = np.zeros((len(chosen), len(self.labels_)))
         out[np.arange(len(chosen)), chosen] = 1
         return out
@@ -128,11 +164,26 @@ class Tournament(Learned):
         kind = scikit_learn("sklearn.tree", type(self).__name__, PolicyError).DecisionTreeClassifier
         children = _balanced(len(self.labels_))
         complete = np.array_equal(self.children_, children) and len(self.classifiers_) == len(children)
+        complete &= all(0 <= action < len(self.labels_) for action in self.never_)
         found = [c for c in self.classifiers_ if c not in (LEFT, RIGHT)] if complete else []
         if types and not all(type(c) is kind for c in found):
             raise untrusted(name, types, PolicyError)
-        if not complete or not all(_leads_down(c.tree_, self.n_features_) for c in found if type(c) is kind):
+        spans = _spans(children)
+        counts = [self.n_features_ + self.sets_ * _shown(spans(node)) for node in range(len(children))]
+        pairs = zip(self.classifiers_, counts, strict=False)
+        if not complete or not all(_leads_down(c.tree_, count) for c, count in pairs if type(c) is kind):
             raise PolicyError(f"{name} holds trees whose nodes lead nowhere: it is damaged. Learn the policy again")
+
+    def kept_parameters(self) -> dict[str, Any]:
+        return {**super().kept_parameters(), "sets_": self.sets_, "never_": list(self.never_)}
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """Make one from the parameters in a file. Files from before there were eligible sets have fewer."""
+        more = ("sets_", "never_")
+        made = super().from_parameters({name: value for name, value in parameters.items() if name not in more})
+        made.sets_, made.never_ = bool(parameters.get("sets_", False)), tuple(map(int, parameters.get("never_", ())))
+        return made
 
     def __repr__(self) -> str:
         return " ".join(super().__repr__().split())
@@ -165,6 +216,9 @@ class FilterTree(Tournament):
         done = losses.completion
         known: dict[str, Any] = {"all_known": done.estimator == "dm", "models_of": losses.models_of}
         self._grow(losses.log, losses.reader, done.of, workers, **known)
+
+    def _eligible(self, events: Events, n_actions: int) -> Bools:
+        return np.isfinite(events.more)
 
     def _lead(self, events: Events) -> Lead:
         costs, rows = events.more, np.arange(len(events))
@@ -222,6 +276,10 @@ class OffsetTree(Tournament):
             )
         self._grow(log, log.reader(context=True, action=True), _propensity, workers)
 
+    def _eligible(self, events: Events, n_actions: int) -> Bools:
+        words, a = events.more[:, 1:].astype(np.uint32), np.arange(n_actions, dtype=np.uint32)
+        return (words[:, a // 32] >> (a % 32)) & 1 == 1
+
     def _lead(self, events: Events) -> Lead:
         action, reward = events.action, events.reward
         gain = (reward - self._offset(float(reward.min()), float(reward.max()))) / events.more[:, 0]
@@ -229,7 +287,8 @@ class OffsetTree(Tournament):
 
 
 def _propensity(block: Block) -> Floats:
-    return block.propensity[:, None]
+    """The propensity, and the words of the eligible set, if there is one."""
+    return np.column_stack([block.propensity, *block.eligible_bits])
 
 
 def _rows(X: Any) -> Any:
@@ -258,6 +317,43 @@ def _balanced(actions: int) -> Ints:
 
     grow(0, actions)
     return np.array(children, np.int64).reshape(-1, 2)
+
+
+def _spans(children: Ints) -> Callable[[int], tuple[int, int]]:
+    """The first action below each node, and the one after the last: they are neighbours."""
+    found: list[tuple[int, int]] = []
+
+    def of(node: int) -> tuple[int, int]:
+        return found[node] if node >= 0 else (-1 - node, -node)
+
+    for left, right in children.tolist():
+        found.append((of(left)[0], of(right)[1]))
+    return of
+
+
+def _unless(mask: Bools, never: Sequence[int]) -> Bools:
+    """Return the eligible sets (n, K) without actions that must lose, wherever there are others."""
+    if not never:
+        return mask
+    others = mask.copy()
+    others[:, list(never)] = False
+    return np.where(others.any(axis=1, keepdims=True), others, mask)
+
+
+def _shown(span: tuple[int, int]) -> int:
+    """How many actions of a node a classifier sees the sets of. Two are both eligible when they compete."""
+    first, last = span
+    return last - first if last - first > 2 else 0
+
+
+def _with_sets(X: Any, mask: Bools | None, span: tuple[int, int]) -> Any:
+    """Return contexts with features for the actions of a node, 1 where they are eligible."""
+    if mask is None or not _shown(span):
+        return X
+    shown = mask[:, slice(*span)].astype(X.dtype)
+    if hasattr(X, "tocsr"):
+        return importlib.import_module("scipy.sparse").hstack([X, shown], format="csr")
+    return np.hstack([X, shown])
 
 
 def _fit(base: Any, X: Any, right: Bools, importance: Floats, rng: np.random.Generator) -> Any:

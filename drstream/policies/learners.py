@@ -8,7 +8,7 @@ import numpy as np
 
 from drstream.errors import PolicyError, suggest
 from drstream.kernels import learners
-from drstream.kernels.linear import learn_linear
+from drstream.kernels.linear import learn_linear, learn_linear_eligible
 from drstream.parameters import number, truth
 from drstream.policies.online import Compiled
 from drstream.policies.shared import SharedLinear, SharedLinUCB
@@ -83,7 +83,10 @@ class EpsilonGreedy(_Linear):
 
     probabilities = staticmethod(learners.epsilon_greedy)
     sparse_probabilities = staticmethod(learners.sparse_epsilon_greedy)
+    eligible_probabilities = staticmethod(learners.eligible_linear)
+    sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
     loop = staticmethod(learn_linear)
+    eligible_loop = staticmethod(learn_linear_eligible)
     on_candidates = SharedLinear
     kind = learners.EPSILON_GREEDY
 
@@ -113,7 +116,10 @@ class Boltzmann(_Linear):
 
     probabilities = staticmethod(learners.boltzmann)
     sparse_probabilities = staticmethod(learners.sparse_boltzmann)
+    eligible_probabilities = staticmethod(learners.eligible_linear)
+    sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
     loop = staticmethod(learn_linear)
+    eligible_loop = staticmethod(learn_linear_eligible)
     on_candidates = SharedLinear
     kind = learners.BOLTZMANN
 
@@ -144,7 +150,10 @@ class SquareCB(_Linear):
 
     probabilities = staticmethod(learners.square_cb)
     sparse_probabilities = staticmethod(learners.sparse_square_cb)
+    eligible_probabilities = staticmethod(learners.eligible_linear)
+    sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
     loop = staticmethod(learn_linear)
+    eligible_loop = staticmethod(learn_linear_eligible)
     on_candidates = SharedLinear
     kind = learners.SQUARE_CB
 
@@ -179,6 +188,7 @@ class LinUCB(Compiled):
     word = "linucb"
     on_candidates = SharedLinUCB
     probabilities = staticmethod(learners.lin_ucb)
+    eligible_probabilities = staticmethod(learners.eligible_lin_ucb)
     update = staticmethod(learners.lin_ucb_update)
 
     def __init__(self, alpha: float = 1.0, *, ridge: float = 1.0, interactions: bool = False) -> None:
@@ -208,6 +218,7 @@ class UCB1(Compiled):
     uses_context = False
     unit_rewards = True
     probabilities = staticmethod(learners.ucb1)
+    eligible_probabilities = staticmethod(learners.eligible_ucb1)
     update = staticmethod(learners.ucb1_update)
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -227,6 +238,8 @@ class Exp3(Compiled):
     unit_rewards = True
     probabilities = staticmethod(learners.exp3)
     update = staticmethod(learners.exp3_update)
+    eligible_probabilities = staticmethod(learners.eligible_exp3)
+    eligible_update = staticmethod(learners.eligible_exp3_update)
 
     def __init__(self, gamma: float = 0.1) -> None:
         self.gamma = number("gamma", gamma, 0, 1, who="Exp3", above=True)

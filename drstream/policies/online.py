@@ -15,6 +15,12 @@ import numpy as np
 from drstream.errors import PolicyError, parameter
 from drstream.inheritance import older
 from drstream.kernels._jit import policy_function
+from drstream.kernels.eligible import (
+    ELIGIBLE_PROBABILITIES,
+    ELIGIBLE_UPDATE,
+    SPARSE_ELIGIBLE_PROBABILITIES,
+    SPARSE_ELIGIBLE_UPDATE,
+)
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.log import Log
 from drstream.policies.base import FixedPolicy, as_policy
@@ -24,6 +30,14 @@ DENSE = ("probabilities", PROBABILITIES, "state, x, out"), ("update", UPDATE, "s
 SPARSE = (
     ("sparse_probabilities", SPARSE_PROBABILITIES, "state, indices, values, out"),
     ("sparse_update", SPARSE_UPDATE, "state, indices, values, action, reward"),
+)
+ELIGIBLE = (
+    ("eligible_probabilities", ELIGIBLE_PROBABILITIES, "state, x, eligible, out"),
+    ("eligible_update", ELIGIBLE_UPDATE, "state, x, eligible, action, reward"),
+)
+SPARSE_ELIGIBLE = (
+    ("sparse_eligible_probabilities", SPARSE_ELIGIBLE_PROBABILITIES, "state, indices, values, eligible, out"),
+    ("sparse_eligible_update", SPARSE_ELIGIBLE_UPDATE, "state, indices, values, eligible, action, reward"),
 )
 
 
@@ -73,9 +87,19 @@ class Compiled(AnyCompiled):
     sparse_update(state, indices, values, action, reward)
 
     The context is then values[j] (float64) at indices[j] (int32), and 0 elsewhere. No index occurs twice.
+
+    For logs with eligible sets, a subclass defines one more:
+
+    eligible_probabilities(state, x, eligible, out)
+
+    eligible[a] is 1 (uint8) for the actions that the event could choose, else 0. out[a] must be 0 for the others. If
+    the policy needs the set to learn, too, it also defines eligible_update(state, x, eligible, action, reward);
+    otherwise, `update` is called. For sparse contexts, they are sparse_eligible_probabilities and
+    sparse_eligible_update. A policy without `probabilities` is given sets of all actions in logs without sets.
     """
 
     loop: Any = None  # kernel that replays this policy faster than with a call for each event, for dense contexts
+    eligible_loop: Any = None  # the same for logs with eligible sets
     on_candidates: Any = None  # class of what the policy is on a log of candidates, made from the policy
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
@@ -97,6 +121,62 @@ class Compiled(AnyCompiled):
     def sparse_update(state: Any, indices: Any, values: Any, action: Any, reward: Any) -> None:
         raise NotImplementedError
 
+    @staticmethod
+    def eligible_probabilities(state: Any, x: Any, eligible: Any, out: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def eligible_update(state: Any, x: Any, eligible: Any, action: Any, reward: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def sparse_eligible_probabilities(state: Any, indices: Any, values: Any, eligible: Any, out: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def sparse_eligible_update(state: Any, indices: Any, values: Any, eligible: Any, action: Any, reward: Any) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def _has(cls, function: str, *others: str) -> bool:
+        """Whether a subclass defines a function, and none of the others later, of which it does not know."""
+        return getattr(cls, function) is not getattr(Compiled, function) and not older(cls, function, *others)
+
+    def only_within(self, sparse: bool) -> bool:
+        """Whether its functions take eligible sets, and it has none without them."""
+        (plain, *_), _ = SPARSE if sparse else DENSE
+        (within, *_), _ = SPARSE_ELIGIBLE if sparse else ELIGIBLE
+        return self._has(within, plain) and not self._has(plain)
+
+    def functions_within(
+        self, name: str, sparse: bool = False, checked: bool = False
+    ) -> list[Callable[..., None] | None]:
+        """Compile and return probabilities, update and eligible_update for a log with eligible sets.
+
+        One of the updates is None.
+        """
+        who = f"policy {name!r}: {type(self).__name__}"
+        (plain, *_), (update, signature, wanted) = SPARSE if sparse else DENSE
+        ask, learn = SPARSE_ELIGIBLE if sparse else ELIGIBLE
+        others = [function for function, *_ in (*DENSE, *ELIGIBLE)] if sparse else []
+        if not self._has(ask[0], plain, *others[::2]):
+            raise PolicyError(
+                f"{who} has no static function {ask[0]}, and the log has eligible sets: without it, the policy does "
+                f"not know which actions an event could choose. Write {ask[0]}({ask[2]}), or a policy in Python, whose "
+                "probabilities(X, eligible) is given the sets"
+            )
+        within = self._has(learn[0], update, *others[1::2])
+        if not within and not self._has(update, *others[1::2]):
+            raise PolicyError(f"{who} has no static function {update}")
+        if not within and self._has(learn[0]):
+            raise PolicyError(
+                f"{who} has a static function {update} of its own, but not {learn[0]}, and the log has eligible sets: "
+                f"write {learn[0]}({learn[2]})"
+            )
+        forms = [ask, learn if within else (update, signature, wanted)]
+        found = [compile_function(getattr(self, f), form, words, f"{who}.{f}", checked) for f, form, words in forms]
+        return [found[0], None, found[1]] if within else [*found, None]
+
     def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:
         kind = type(self)
         who = f"policy {name!r}: {kind.__name__}"
@@ -116,10 +196,11 @@ class Compiled(AnyCompiled):
             for f, signature, wanted in forms
         ]
 
-    def own_loop(self) -> Any:
-        """Return `loop`, unless a subclass has functions of its own that it does not know."""
-        others = (*(function for function, *_ in DENSE), "initial_state")
-        return None if older(type(self), "loop", *others) else type(self).loop
+    def own_loop(self, sets: bool = False) -> Any:
+        """Return `loop`, or `eligible_loop`, unless a subclass has functions of its own that it does not know."""
+        name = "eligible_loop" if sets else "loop"
+        others = (*(function for function, *_ in (*DENSE, *ELIGIBLE)), "initial_state")
+        return None if older(type(self), name, *others) else getattr(type(self), name)
 
     def bind_to(self, log: Log, name: str) -> AnyCompiled:
         kind = type(self)

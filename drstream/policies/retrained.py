@@ -10,7 +10,8 @@ import scipy.sparse
 
 from drstream.errors import PolicyError
 from drstream.log import Log
-from drstream.types import Floats
+from drstream.policies.sets import spread_over
+from drstream.types import Bools, Floats
 
 
 class Retrained:
@@ -19,7 +20,7 @@ class Retrained:
     model    Classifier, whose classes are the rewards (0 and 1), or regressor. For each action, a clone is fitted on
              the events in which that action was taken.
     every    Number of accepted events between trainings.
-    epsilon  Probability of a random action.
+    epsilon  Probability of a random action: in a log with eligible sets, of one of the set.
     start    (X, R): contexts (n, d), which may be sparse, and the rewards (n, K) of all actions. All models are fitted
              on these data before the first event, and the data stay in their training sets.
 
@@ -82,11 +83,14 @@ class Retrained:
         self._models = self._first
         self.version = 0
 
-    def probabilities(self, X: Any) -> Floats:
+    def probabilities(self, X: Any, eligible: Bools | None = None) -> Floats:
+        """Probabilities (n, K), of eligible actions only if booleans (n, K) say which events could choose which."""
         scores = np.column_stack([_expected_reward(model, X) for model in self._models])
-        out = np.full(scores.shape, self.epsilon / scores.shape[1])
-        out[np.arange(X.shape[0]), scores.argmax(axis=1)] += 1 - self.epsilon
-        return out
+        out = np.zeros(scores.shape)
+        if eligible is not None:
+            scores[~eligible] = -np.inf
+        out[np.arange(X.shape[0]), scores.argmax(axis=1)] = 1.0
+        return spread_over(out, self.epsilon, eligible)
 
     def update(self, x: Any, action: int, reward: float) -> None:
         self._contexts[action].append(x.copy())  # x is a view of the log

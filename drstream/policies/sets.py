@@ -41,13 +41,23 @@ def wants_sets(function: Callable[..., Any]) -> str:
 
 def with_sets(function: Callable[..., Any], wants: str, block: Block, n_actions: int) -> Callable[[Any], Any]:
     """Return a function of X alone, which is given the block's eligible sets if it wants them."""
-    mask = block.eligible_mask
+    more, named = sets_for(wants, block.eligible_mask, (len(block), n_actions))
+    return lambda X: function(X, *more, **named)
+
+
+def sets_for(wants: str, mask: Bools | None, shape: tuple[int, int]) -> tuple[tuple[Bools, ...], dict[str, Bools]]:
+    """Return what a function gets beside X: the eligible sets (n, K), by position or by name, or nothing."""
     if wants == ALWAYS:
-        everything = np.broadcast_to(True, (len(block), n_actions))
-        return lambda X: function(X, everything if mask is None else mask)
-    if wants == KNOWN and mask is not None:
-        return lambda X: function(X, eligible=mask)
-    return function
+        return (np.broadcast_to(True, shape) if mask is None else mask,), {}
+    return (), {"eligible": mask} if wants == KNOWN and mask is not None else {}
+
+
+def learns_sets(update: Callable[..., Any]) -> bool:
+    """Return whether a policy's update has a parameter `eligible`: it is told which set an action was taken from."""
+    try:
+        return "eligible" in inspect.signature(update).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def given_bits(eligible: Any, rows: int, n_actions: int, who: str) -> NDArray[np.uint32]:

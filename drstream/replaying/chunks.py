@@ -1,4 +1,4 @@
-"""Prepares events for all lanes: contexts, random numbers, propensities, predictions, fixed probabilities."""
+"""Prepares events for all lanes: contexts, random numbers, propensities, predictions, sets, fixed probabilities."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Chunk:
     contexts: NDArray[Any] | Csr  # from `contexts_of`, without features if no compiled policy uses them
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
-    predictions: Floats  # r̂ in tiles of K actions, or of none
+    predictions: Floats  # r̂ in tiles of K actions, or of none; 0 for actions that are not eligible
+    eligible: NDArray[np.uint8]  # 1 for eligible actions, in tiles of K actions; of none in a log without eligible sets
+    sizes: Ints  # numbers of eligible actions; none in a log without eligible sets
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
     calibration: Calibration  # of the predictions
 
@@ -67,10 +69,19 @@ class Chunk:
         if not isinstance(self.contexts, Csr):
             self.spaces.give(self.contexts)
         self.spaces.give(self.predictions)
+        self.spaces.give(self.eligible)
+
+    @property
+    def predicted(self) -> Floats:
+        """Predictions (n, K), or (n, 0): NaN for actions that are not eligible, and in places without an event."""
+        found = by_event(self.predictions)
+        if self.eligible.size and found.size:
+            found = np.where(by_event(self.eligible) != 0, found, np.nan)
+        return found
 
     def events(self, seed: int) -> kernels.Events:
         columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
-        columns += [self.rows, self.predictions]
+        columns += [self.rows, self.predictions, self.eligible, self.sizes]
         return kernels.Events(*map(read_only, columns))
 
 
@@ -88,13 +99,14 @@ class Preparation:
     for_python: bool  # some policy is Python code
     typical_reward: float
     single: bool  # whether linear models multiply contexts in float32
+    sets: bool  # whether events have eligible sets
 
     @property
     def event_bytes(self) -> int:
         """Memory for a prepared event. For sparse contexts, the number of nonzero features is a guess."""
         features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
         matrices = (self.models.model is not None) + len(self.fixed)
-        return 64 + 8 * len(self.seeds) + features + 8 * self.n_actions * matrices
+        return 64 + 8 * len(self.seeds) + features + (8 * matrices + self.sets) * self.n_actions
 
     @property
     def usual_bytes(self) -> int:
@@ -121,11 +133,12 @@ class Preparation:
         if self.for_compiled or (self.models.model is not None and self.models.model.uses_context):
             contexts = contexts_of(block, spaces)
         if self.for_python:
-            block.matrix  # noqa: B018  # made here, on the reading thread, and not in each lane
+            block.matrix, block.eligible_mask  # noqa: B018  # made here, on the reading thread, and not in each lane
+        eligible, sizes = self._sets(block, spaces)
         calibration = Calibration(self.typical_reward)
         predictions = NO_PREDICTIONS
         if self.models.model is not None:
-            predictions = self._predict(self.models.model, block, contexts, spaces, calibration)
+            predictions = self._predict(self.models.model, block, contexts, eligible, spaces, calibration)
             logged = np.empty(len(rows))
             tiles.of_actions(predictions, action, logged)
             calibration.add(logged, reward, self.models.unpredicted(block))
@@ -133,21 +146,40 @@ class Preparation:
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
-        columns = rows, action, reward, contexts, uniforms, propensity, predictions
+        columns = rows, action, reward, contexts, uniforms, propensity, predictions, eligible, sizes
         return Chunk(block, *columns, fixed, calibration, spaces)
 
+    def _sets(self, block: Block, spaces: Spaces) -> tuple[NDArray[np.uint8], Ints]:
+        """The eligible sets in tiles, and their sizes."""
+        if block.eligible is None:
+            return NO_SETS
+        out = spaces.take((-(-len(block) // TILE), self.n_actions, TILE), np.uint8)
+        tiles.from_sets(block.eligible.lists.starts, block.eligible.lists.values, out)
+        return read_only(out), block.eligible.sizes
+
     def _predict(
-        self, model: RewardModel, block: Block, contexts: Any, spaces: Spaces, calibration: Calibration
+        self,
+        model: RewardModel,
+        block: Block,
+        contexts: Any,
+        eligible: NDArray[np.uint8],
+        spaces: Spaces,
+        calibration: Calibration,
     ) -> Floats:
         """r̂ in tiles."""
         whole, rest = divmod(len(block), TILE)
         out = spaces.take((whole + (rest > 0), self.n_actions, TILE), np.float64)
         model.fill_tiles(block, contexts, out, self.single)
+        if self.sets and self.models.clamp is not None:
+            tiles.hide(out, eligible, float(np.clip(0.0, *self.models.clamp)))  # so that they do not count as clamped
         self.models.clamp_predictions(out[:whole], calibration)
         if rest:
             last = out[whole, :, :rest].copy()  # without the places that have no event, which must not be counted
             self.models.clamp_predictions(last, calibration)
             out[whole, :, :rest] = last
+        if self.sets:
+            tiles.hide(out, eligible, 0.0)
+            calibration.predictions = int(block.eligible.sizes.sum()) if self.models.clamp else 0  # type: ignore[union-attr]
         check_predictions(out, block)
         return read_only(out)
 
@@ -196,11 +228,12 @@ def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
     return out
 
 
-def by_event(predictions: Floats) -> Floats:
-    """Predictions (n, K) from tiles; n is a multiple of their size."""
-    count, actions, events = predictions.shape
-    return predictions.swapaxes(1, 2).reshape(count * events, actions)
+def by_event(values: NDArray[Any]) -> NDArray[Any]:
+    """Predictions or sets (n, K) from tiles; n is a multiple of their size."""
+    count, actions, events = values.shape
+    return values.swapaxes(1, 2).reshape(count * events, actions)
 
 
 NO_CONTEXTS = read_only(np.empty((0, 0, TILE)))
 NO_PREDICTIONS = read_only(np.empty((0, 0, TILE)))
+NO_SETS = read_only(np.empty((0, 0, TILE), np.uint8)), np.empty(0, np.int64)

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities, read_only
 from drstream.errors import PolicyError
-from drstream.kernels import masses, quantiles
+from drstream.kernels import eligible, masses, quantiles
 from drstream.kernels import replay as kernels
 from drstream.kernels.linear import LinearLearner
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
 from drstream.policies.online import AnyCompiled, Fixed
-from drstream.replaying.chunks import Chunk, Preparation, by_event
+from drstream.policies.sets import learns_sets, sets_for, wants_sets
+from drstream.replaying.chunks import Chunk, Preparation
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.snapshots import Recorded, Recorder
@@ -108,7 +109,7 @@ class Lane:
         if self.recorder is not None:
             taken = int(state.all_events) - before
             complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
-            columns = chunk.propensity[:taken], chunk.reward[:taken], by_event(chunk.predictions)[:taken]
+            columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predicted[:taken]
             self.recorder.pass_over(*columns, complete)
 
     def _arrays(self) -> kernels.LaneArrays:
@@ -151,7 +152,7 @@ class Lane:
     def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
         """Raise an error about invalid probabilities."""
         where = f"t = {self.state[0].t + 1}, {chunk.block.where(event)}"
-        raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where)
+        raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where, chunk.block.eligible, event)
 
     def outcome(self, shard: int, interrupted: bool) -> Outcome:
         state = self.state[0]
@@ -202,8 +203,12 @@ class CompiledLane(Lane):
         name, actions = self.options.policy, self.preparation.n_actions
         features = self.preparation.n_features if self.policy.uses_context else 0
         self.sparse = self.preparation.sparse and features > 0
-        self.functions = self.policy.functions(name, self.sparse, self.debug)
-        self.loop = None if self.sparse or features == 0 else self.policy.own_loop()
+        self.all_eligible = not self.preparation.sets and self.policy.only_within(self.sparse)
+        with_sets = self.preparation.sets or self.all_eligible
+        find = self.policy.functions_within if with_sets else self.policy.functions
+        self.functions = find(name, self.sparse, self.debug)
+        self.within = (np.empty(actions, np.uint8),) if with_sets else ()  # space for the set of an event
+        self.loop = None if self.sparse or features == 0 else self.policy.own_loop(with_sets)
         initial = self.policy.checked_state(name, actions, features)
         x = np.empty(0 if self.sparse else features)
         size = len(initial) + 1
@@ -217,19 +222,22 @@ class CompiledLane(Lane):
     def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
         """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
-        probabilities, update = self.functions
+        if self.all_eligible:
+            tiles = -(-len(chunk.rows) // TILE)
+            events = events._replace(eligible=read_only(np.ones((tiles, len(self.learner.pi), TILE), np.uint8)))
+        if isinstance(contexts, Csr) and not self.sparse:  # other policies use the contexts, this one does not
+            contexts = read_only(np.empty((1, 0, TILE)))
         if not isinstance(contexts, Csr):
             if self.loop is not None:
                 learner = LinearLearner(*self.learner, *self.ahead)
                 return int(self.loop(events, contexts, lane, learner, first, last))
-            return int(kernels.learn(events, contexts, lane, self.learner, probabilities, update, first, last))
-        if not self.sparse:  # other policies use the contexts, this one does not
-            none = read_only(np.empty((1, 0, TILE)))
-            return int(kernels.learn(events, none, lane, self.learner, probabilities, update, first, last))
+            learn: Any = eligible.learn_eligible if self.within else kernels.learn
+            return int(learn(events, contexts, *self.within, lane, self.learner, *self.functions, first, last))
         if (most := int(np.diff(contexts.indptr[first : last + 1]).max())) > len(self.learner.x):
             self.learner = self.learner._replace(x=np.empty(most))
         rows = kernels.Rows(contexts.indptr, contexts.indices, contexts.values)
-        return int(kernels.learn_sparse(events, rows, lane, self.learner, probabilities, update, first, last))
+        learn = eligible.learn_sparse_eligible if self.within else kernels.learn_sparse
+        return int(learn(events, rows, *self.within, lane, self.learner, *self.functions, first, last))
 
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial
@@ -279,6 +287,8 @@ class PythonLane(Lane):
         super().__post_init__()
         self.ahead = 64.0  # average number of events until the version changes
         self.since = 0  # events since the version changed
+        self.wants = wants_sets(self.policy.probabilities)
+        self.tells = self.preparation.sets and learns_sets(self.policy.update)
         self._call("reset")
         self._keep()
 
@@ -329,11 +339,16 @@ class PythonLane(Lane):
         x = block.matrix[event] if block.sparse is None else block.matrix[event : event + 1]  # sparse ones are (1, d)
         return x, int(block.action[event]), float(block.reward[event])
 
+    def _set_of(self, chunk: Chunk, event: int) -> dict[str, Any]:
+        """The set that an action was taken from, if the policy's update takes it."""
+        mask = chunk.block.eligible_mask if self.tells else None
+        return {} if mask is None else {"eligible": mask[event]}
+
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
         """Let the policy learn from an accepted event. Return whether its old probabilities are out of date."""
         if self.recorder is not None:
             self.recorder.add(self.snapshot, float(self.state[0].last_weight))
-        self._call("update", *self._lesson(chunk, event), at=(chunk, event))
+        self._call("update", *self._lesson(chunk, event), at=(chunk, event), **self._set_of(chunk, event))
         if self.state[0].t == 0:  # the replicate is complete
             if not self.done:
                 self._call("reset")
@@ -345,15 +360,18 @@ class PythonLane(Lane):
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Any:
         """Return the probabilities of events first, ..., last - 1: (n, K)."""
-        values = np.asarray(self._call("probabilities", chunk.block.matrix[first:last], at=(chunk, first)))
         where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
         wanted = last - first, self.preparation.n_actions
+        mask = None if chunk.block.eligible_mask is None else chunk.block.eligible_mask[first:last]
+        more, named = sets_for(self.wants, mask, wanted)
+        X = chunk.block.matrix[first:last]
+        values = np.asarray(self._call("probabilities", X, *more, at=(chunk, first), **named))
         check_shape(values, wanted, f"policy {self.options.policy!r}", PolicyError, where)
         return np.array(values, dtype=np.float64, order="C")  # a copy: the policy may reuse its array
 
-    def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None) -> Any:
+    def _call(self, method: str, *values: Any, at: tuple[Chunk, int] | None = None, **named: Any) -> Any:
         try:
-            return getattr(self.policy, method)(*values)
+            return getattr(self.policy, method)(*values, **named)
         except Exception as error:
             t = self.state[0].t
             t = t or self.options.horizon if method == "update" else t + 1  # an update is about the step just taken

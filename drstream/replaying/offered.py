@@ -17,7 +17,7 @@ from drstream.log import Batch, Block
 from drstream.log.offered import Dense
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
-from drstream.replaying.chunks import SPARSE_FEATURES, Chunk, Preparation, Spaces
+from drstream.replaying.chunks import NO_SETS, SPARSE_FEATURES, Chunk, Preparation, Spaces
 from drstream.types import Floats, Ints
 
 FLAT_BYTES = 1 << 24  # of the features, probabilities and predictions of candidates in a chunk
@@ -97,7 +97,7 @@ class OfferedPreparation(Preparation):
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: _probabilities(policy, block) for name, policy in self.fixed.items()}
-        columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions
+        columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions, *NO_SETS
         return OfferedChunk(block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features))
 
 

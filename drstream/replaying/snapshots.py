@@ -53,7 +53,10 @@ class Seen:
     def of(cls, propensity: Floats, reward: Floats, predictions: Floats) -> Seen:
         if not len(reward):
             return cls()
-        predicted = (float(predictions.min()), float(predictions.max())) if predictions.size else (0.0, 0.0)
+        least, largest = np.fmin, np.fmax  # which pass over NaN, the predictions for actions that are not eligible
+        predicted = (0.0, 0.0)
+        if predictions.size:
+            predicted = float(least.reduce(predictions, axis=None)), float(largest.reduce(predictions, axis=None))
         return cls(len(reward), float(propensity.min()), float(reward.min()), float(reward.max()), *predicted)
 
 

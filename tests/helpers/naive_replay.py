@@ -59,8 +59,11 @@ def replay(
     bias=None,
     pilot=None,
     pilot_steps=None,
+    eligible=None,
 ):
     """Algorithm 1 over events (x, a, r, p), predictions (n, K) or None, with uniforms u. The policy is a naive one.
+
+    eligible  (n, K), whether events could choose actions: the policy is asked about these only.
 
     With `bias`, c is the largest whose bias mass on all events so far is at most `bias`. The first replicate is then a
     pilot of `pilot_steps` steps, by default all, which ends after `pilot` events at the latest and does not count.
@@ -84,8 +87,10 @@ def replay(
         taken += 1
         s["first"] = k if s["first"] is None else s["first"]
         s["events"] += 1
-        pi = [float(v) for v in np.asarray(policy.probabilities(np.array([x])))[0]]
-        expected = 0.0 if rhat is None else math.fsum(pi[j] * rhat[k][j] for j in range(len(pi)))
+        sets = [] if eligible is None else [eligible[k : k + 1]]
+        pi = [float(v) for v in np.asarray(policy.probabilities(np.array([x]), *sets))[0]]
+        among = [j for j in range(len(pi)) if eligible is None or eligible[k][j]]
+        expected = 0.0 if rhat is None else math.fsum(pi[j] * rhat[k][j] for j in among)
         predicted = 0.0 if rhat is None else rhat[k][a]
         v = expected if method == "dm" else expected + pi[a] / p * (r - predicted)
         s["V"].append(s["c"] * v)
@@ -102,7 +107,7 @@ def replay(
             block = [math.fsum(s[name][s["block"] :]) for name in ("V", "C", "masses", "importance")]
             s["blocks"].append((r, 1, *block[2:]) if method == "rs" else block)
             s["block"] = len(s["V"])
-            policy.update(np.asarray(x), a, r)
+            policy.update(np.asarray(x), a, r, *(row[0] for row in sets))
             s["t"] += 1
             if bias is not None:
                 s["c"] = targeted_c(weights, bias)
@@ -136,7 +141,10 @@ def replay(
 
 
 class Learner:
-    """A policy that learns, in plain Python: both what `drs.replay` can run and what `replay` above walks with."""
+    """A policy that learns, in plain Python: both what `drs.replay` can run and what `replay` above walks with.
+
+    `choose` and `learn` are about one event, which could choose `self.among`. `choose` returns a probability for each.
+    """
 
     def __init__(self, n_actions, n_features, **parameters):
         self.K, self.d = n_actions, n_features
@@ -148,10 +156,18 @@ class Learner:
         self.version = 0
         self.start()
 
-    def probabilities(self, X):
-        return np.array([self.choose([float(v) for v in x]) for x in X]).reshape(len(X), self.K)
+    def probabilities(self, X, eligible=None):
+        out = np.zeros((len(X), self.K))
+        for i, x in enumerate(X):
+            self.meet(None if eligible is None else eligible[i])
+            out[i, self.among] = self.choose([float(v) for v in x])
+        return out
 
-    def update(self, x, action, reward):
+    def meet(self, eligible):
+        self.among = [a for a in range(self.K) if eligible is None or eligible[a]]
+
+    def update(self, x, action, reward, eligible=None):
+        self.meet(eligible)
         self.learn([float(v) for v in x], action, reward)
         self.n += 1
         self.version += 1
@@ -165,6 +181,10 @@ class LinearLearner(Learner):
 
     def scores(self, x):
         return [sum(w[j] * x[j] for j in range(self.d)) + w[self.d] for w in self.W]
+
+    def eligible_scores(self, x):
+        scores = self.scores(x)
+        return [scores[a] for a in self.among]
 
     def learn(self, x, action, reward):
         score, curvature = self.scores(x)[action], 1.0
@@ -186,16 +206,16 @@ class EpsilonGreedy(LinearLearner):
 
     def choose(self, x):
         epsilon = self.epsilon / (1 + self.decay * self.n)
-        scores = self.scores(x)
+        scores = self.eligible_scores(x)
         best = [s == max(scores) for s in scores]
-        return [epsilon / self.K + (1 - epsilon) / sum(best) * is_best for is_best in best]
+        return [epsilon / len(scores) + (1 - epsilon) / sum(best) * is_best for is_best in best]
 
 
 class Boltzmann(LinearLearner):
     temperature, cooling = 0.1, 0.0
 
     def choose(self, x):
-        scores = self.scores(x)
+        scores = self.eligible_scores(x)
         temperature = self.temperature / (1 + self.cooling * self.n)
         weights = [math.exp((s - max(scores)) / temperature) for s in scores]
         return [w / sum(weights) for w in weights]
@@ -205,10 +225,10 @@ class SquareCB(LinearLearner):
     gamma, exponent = 10.0, 0.5
 
     def choose(self, x):
-        scores = self.scores(x)
+        scores = self.eligible_scores(x)
         best = first_largest(scores)
         gamma = self.gamma * (1 + self.n) ** self.exponent
-        pi = [1 / (self.K + gamma * (scores[best] - s)) for s in scores]
+        pi = [1 / (len(scores) + gamma * (scores[best] - s)) for s in scores]
         pi[best] = 1 - (sum(pi) - pi[best])
         return pi
 
@@ -223,10 +243,10 @@ class LinUCB(Learner):
     def choose(self, x):
         z = np.array([*x, 1.0])
         bounds = []
-        for A, b in zip(self.A, self.b, strict=True):
-            inverse = np.linalg.inv(A)
-            bounds.append(float(inverse @ b @ z + self.alpha * math.sqrt(z @ inverse @ z)))
-        pi = [0.0] * self.K
+        for a in self.among:
+            inverse = np.linalg.inv(self.A[a])
+            bounds.append(float(inverse @ self.b[a] @ z + self.alpha * math.sqrt(z @ inverse @ z)))
+        pi = [0.0] * len(bounds)
         pi[first_largest([round(v, 9) for v in bounds])] = 1.0  # untried actions tie, up to rounding
         return pi
 
@@ -245,9 +265,9 @@ class UCB1(Learner):
     def choose(self, x):
         bounds = [
             s / n + self.scale * math.sqrt(2 * math.log(self.n) / n) if n else math.inf
-            for n, s in zip(self.counts, self.sums, strict=True)
+            for n, s in ((self.counts[a], self.sums[a]) for a in self.among)
         ]
-        pi = [0.0] * self.K
+        pi = [0.0] * len(bounds)
         pi[first_largest([round(v, 12) for v in bounds])] = 1.0
         return pi
 
@@ -263,32 +283,35 @@ class Exp3(Learner):
         self.weights = [1.0] * self.K
 
     def choose(self, x):
-        total = sum(self.weights)
-        return [(1 - self.gamma) * w / total + self.gamma / self.K for w in self.weights]
+        weights = [self.weights[a] for a in self.among]
+        return [(1 - self.gamma) * w / sum(weights) + self.gamma / len(weights) for w in weights]
 
     def learn(self, x, action, reward):
-        estimate = reward / self.choose(x)[action]
-        self.weights[action] *= math.exp(self.gamma * estimate / self.K)
+        estimate = reward / self.choose(x)[self.among.index(action)]
+        self.weights[action] *= math.exp(self.gamma * estimate / len(self.among))
 
 
-def progressive(events, rhat, u, policy, horizon, q, c_max, X):
+def progressive(events, rhat, u, policy, horizon, q, c_max, X, eligible=None, within=None):
     """DR-ns with a naive policy for `horizon` steps (None: as many as there are), and π_PV at contexts X (the last
-    appendix), from copies of the policy as it was in each block."""
+    appendix), from copies of the policy as it was in each block. `eligible` are the sets of the events, `within` those
+    of X."""
     policy.reset()
     c, Q, blocks, block = c_max, [], [], []
     for k, (x, a, r, p) in enumerate(events):
         if len(blocks) == horizon:
             break
-        pi = np.asarray(policy.probabilities(np.array([x])))[0]
+        sets = [] if eligible is None else [eligible[k : k + 1]]
+        pi = np.asarray(policy.probabilities(np.array([x]), *sets))[0]
         expected = 0.0 if rhat is None else math.fsum(pi * rhat[k])
         block.append(expected + pi[a] / p * (r - (0.0 if rhat is None else rhat[k][a])))
         Q.append(p / pi[a] if pi[a] > 0 else math.inf)
         if pi[a] > 0 and u[k] <= c * pi[a] / p:
             blocks.append((copy.deepcopy(policy), c * len(block), c * math.fsum(block), len(block)))
-            policy.update(np.asarray(x), a, r)
+            policy.update(np.asarray(x), a, r, *(row[0] for row in sets))
             c, block = exact_c(Q, q, c_max), []
     V, C, N = (math.fsum(b[j] for b in blocks) for j in (2, 1, 3))
-    mixture = sum(weight / C * np.asarray(was.probabilities(X)) for was, weight, *_ in blocks)
+    sets = [] if within is None else [within]
+    mixture = sum(weight / C * np.asarray(was.probabilities(X, *sets)) for was, weight, *_ in blocks)
     return {"pi": mixture, "value": V / C, "weight": C, "steps": len(blocks), "events": int(N), "c_max": c_max}
 
 

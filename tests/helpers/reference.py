@@ -194,26 +194,35 @@ def tree_nodes(tree):
     return [*tree_nodes(tree[0]), *tree_nodes(tree[1]), tree] if isinstance(tree, tuple) else []
 
 
-def tree_winner(tree, goes_right):
-    """The action at the end of the way down, and how many nodes were met."""
+def tree_leaves(tree):
+    return [*tree_leaves(tree[0]), *tree_leaves(tree[1])] if isinstance(tree, tuple) else [tree]
+
+
+def tree_winner(tree, goes_right, among=None):
+    """The action at the end of the way down, and how many nodes were met. With `among`, a side without them loses."""
     met = 0
     while isinstance(tree, tuple):
-        tree = tree[1] if goes_right(tree) else tree[0]
+        sides = [among is None or not set(tree_leaves(side)).isdisjoint(among) for side in tree]
+        tree = tree[1] if not sides[0] or (sides[1] and goes_right(tree)) else tree[0]
         met += 1
     return tree, met
 
 
-def filter_tree_example(node, costs, goes_right):
+def filter_tree_example(node, costs, goes_right, among=None):
     """What one event says at a node: whether right is better, and how important it is; None if it says nothing."""
-    left, right = (tree_winner(side, goes_right)[0] for side in node)
+    left, right = (tree_winner(side, goes_right, among)[0] for side in node)
+    if among is not None and not {left, right} <= set(among):
+        return None
     if costs[left] == costs[right]:
         return None
     return costs[right] < costs[left], abs(costs[left] - costs[right])
 
 
-def offset_tree_example(node, a, r, p, offset, goes_right):
+def offset_tree_example(node, a, r, p, offset, goes_right, among=None):
     """The same from a logged action, its reward and its propensity."""
-    left, right = (tree_winner(side, goes_right)[0] for side in node)
+    left, right = (tree_winner(side, goes_right, among)[0] for side in node)
+    if among is not None and not {left, right} <= set(among):
+        return None
     if a not in (left, right) or r == offset:
         return None
     if r > offset:
@@ -235,13 +244,17 @@ def completed_costs(a, r, p, rhat):
 
 
 def toward_better(X, costs, theta, epsilon, rate):
-    """One batch update of appendix D, and the loss of the weights before it; theta is (K, d)."""
+    """One batch update of appendix D, and the loss of the weights before it; theta is (K, d).
+
+    Actions that cost infinity are not eligible.
+    """
     move = np.zeros_like(theta)
     loss = 0.0
     for x, cost in zip(X, costs, strict=True):
         scores = [float(w @ x) for w in theta]
-        a2 = max(range(len(scores)), key=lambda b: scores[b])
-        a1 = max(range(len(scores)), key=lambda b: scores[b] - epsilon * cost[b])
+        among = [b for b in range(len(scores)) if cost[b] < np.inf]
+        a2 = max(among, key=lambda b: scores[b])
+        a1 = max(among, key=lambda b: scores[b] - epsilon * cost[b])
         loss += cost[a2]
         move[a1] += x
         move[a2] -= x
@@ -252,15 +265,18 @@ def completed_ridge(X, costs, alpha=1.0):
     """Weights (K, d) of ridge regressions of the rewards of each action; a column of zeros gets weights of 0."""
     used = X.any(axis=0)
     weights = np.zeros((costs.shape[1], X.shape[1]))
-    weights[:, used] = np.linalg.solve(X[:, used].T @ X[:, used] + alpha * np.eye(used.sum()), -X[:, used].T @ costs).T
+    for a, cost in enumerate(costs.T):
+        Z, cost = X[cost < np.inf][:, used], cost[cost < np.inf]  # the events that could choose it
+        weights[a, used] = np.linalg.solve(Z.T @ Z + alpha * np.eye(used.sum()), -Z.T @ cost)
     return weights
 
 
 def backtracking(X, costs, theta, epochs, tolerance):
     """Direct loss minimisation by steps that reduce the loss; a failed one is undone, and halves the step and ε."""
     theta = theta - theta.mean(axis=0)
-    scores = np.sort(X @ theta.T, axis=1)
-    per_norm = (scores[:, -1] - scores[:, -2]).mean() / np.linalg.norm(theta)
+    scores = np.sort(np.where(costs < np.inf, X @ theta.T, -np.inf), axis=1)
+    margins = [s[-1] - s[-2] if s[-2] > -np.inf else 0.0 for s in scores]
+    per_norm = np.mean(margins) / np.linalg.norm(theta)
     losses, passes, step, share = [toward_better(X, costs, theta, 0.0, 0.0)[1]], 1, 0.1, 1.0
     move = None
     while step > tolerance and passes < epochs:

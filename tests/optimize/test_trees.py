@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -22,7 +22,7 @@ from drstream.optimize.losses import Losses, impute
 from drstream.optimize.trees import FilterTree, OffsetTree
 from tests.helpers import reference
 from tests.helpers.logs import arrays, log_of, world
-from tests.helpers.trees import LEARNERS, ROWS, STUMP, D, K, Recorder, same
+from tests.helpers.trees import LEARNERS, ROWS, STUMP, D, K, Recorder, check_nodes, same
 
 
 @pytest.fixture(scope="module")
@@ -39,33 +39,6 @@ def contexts(table):
 def calls(monkeypatch):
     monkeypatch.setattr(Recorder, "calls", [])
     return Recorder.calls
-
-
-def check_nodes(got, calls, X, n_actions, example):
-    """Each node has seen the examples of the definition, and what is chosen is where the way down ends."""
-    tree = reference.balanced_tree(list(range(n_actions)))
-    sides = {}  # of each node, for each event
-    calls = iter(calls)
-    constant = 0
-    for number, node in enumerate(reference.tree_nodes(tree)):
-        said = [example(k, node, lambda other, k=k: sides[other][k]) for k in range(len(X))]
-        kept = [k for k in range(len(X)) if said[k] is not None]
-        labels = np.array([said[k][0] for k in kept], int)
-        if len(set(labels)) < 2:
-            constant += 1
-            assert got.classifiers_[number] == (labels[0] if len(labels) else 0)
-            sides[node] = [got.classifiers_[number]] * len(X)
-            continue
-        weights = np.array([said[k][1] for k in kept])
-        seen_X, seen_y, seen_weights = next(calls)
-        np.testing.assert_array_equal(seen_X, X[kept])
-        np.testing.assert_array_equal(seen_y, labels)
-        np.testing.assert_allclose(seen_weights, weights / weights.mean(), rtol=1e-12)
-        sides[node] = clone(STUMP).fit(X[kept], labels, weights / weights.mean()).predict(X)
-    assert next(calls, None) is None
-    chosen = [reference.tree_winner(tree, lambda node, k=k: sides[node][k])[0] for k in range(len(X))]
-    assert got.choose(X).tolist() == chosen
-    return constant
 
 
 def by_costs(costs):
