@@ -87,8 +87,9 @@ class SumsTask(NamedTuple):
         ragged.choice_slopes(offered.starts, offered.features.flat, pi, block.action, slopes, spreads)
         ones = np.ones((1, len(block)))
         x = ones if rows == 1 else np.concatenate([ones, block.features])
-        sums.slope += x @ slopes
-        sums.bend += (x[:, None] * x[None]).reshape(rows * rows, -1) @ spreads
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is an error when all is summed up
+            sums.slope += x @ slopes
+            sums.bend += (x[:, None] * x[None]).reshape(rows * rows, -1) @ spreads
         with np.errstate(divide="ignore"):
             sums.loss += float(-np.log(pi[logged]).sum())
         sums.events += len(block)

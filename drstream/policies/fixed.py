@@ -232,7 +232,7 @@ class _Scored(FixedPolicy):
     def probabilities(self, X: Any, eligible: Any = None) -> Floats:
         self._refuse_vector(self.name)
         out = np.ascontiguousarray(Weights(self.weights).of(X).T)
-        self._normalise(out, given_bits(eligible, X.shape[0], len(out), type(self).__name__))
+        self._normalise(out, given_bits(eligible, out.shape[1], len(out), type(self).__name__))
         return out.T
 
     def fill(self, block: Block, out: Floats) -> None:
