@@ -86,3 +86,20 @@ def test_convert_keeps_the_column(folder, tmp_path, suffix):
 def test_mistakes(folder):
     fails("no column 'itemz' for the eligible sets", "audit", "log.parquet", "--eligible", "itemz", cwd=folder)
     fails("eligible column 'x0' has type float", "audit", "log.parquet", "--eligible", "x0", cwd=folder)
+
+
+def test_policies_that_learn(folder, tmp_path):
+    log = drs.Log(folder / "log.parquet", eligible="items")
+    words = ["replay", "log.parquet", "--policy", "epsilon-greedy:0.2", "--horizon", "20", *SETS, "--json"]
+    found = result_of(drstream(*words, "--q", "0.1", cwd=folder))
+    run = drs.replay(log, drs.policies.EpsilonGreedy(0.2), 20, q=0.1)
+    assert found["value"] == run.value
+    planned = result_of(
+        drstream("plan", "log.parquet", "--policy", "ucb1", "--horizon", "20", *SETS, "--json", cwd=folder)
+    )
+    assert planned["replays"][0]["acceptance"] > 0
+    for learner, file in (("dlm", "dlm.npz"), ("epsilon-greedy", "pv.npz")):
+        done = drstream("optimize", "log.parquet", "--learner", learner, *SETS, "-o", tmp_path / file, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        words = ["evaluate", "log.parquet", "--policy", tmp_path / file, *SETS, "--json"]
+        assert 0 < value(result_of(drstream(*words, cwd=folder))) < 1

@@ -20,7 +20,7 @@ from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, as_events, small_log_with_sets
 from tests.helpers.shop import Shop
 from tests.helpers.sparse import DIM, both_logs
-from tests.helpers.trees import STUMP, Recorder, check_nodes
+from tests.helpers.trees import Recorder, check_nodes
 
 ROWS = 150 if PLAIN else 400
 HAS_SKOPS = importlib.util.find_spec("skops") is not None
