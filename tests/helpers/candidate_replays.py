@@ -40,6 +40,7 @@ class Shared:
         scores = [one.scores(p)[0] for p in pairs]
         many = self.kind(len(Z), 0, **self.parameters)  # how it chooses among as many actions with these scores
         many.n, many.scores = one.n, lambda _: scores
+        many.meet(None)
         return many.choose([])
 
     def probabilities(self, X, Z, starts):
