@@ -146,7 +146,7 @@ def test_sklearn_classifiers(table):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: drs.policies.Linear([1, 2]), "must be .actions, features"),
+        (lambda: drs.policies.Linear([[[1, 2]]]), "must be .actions, features"),
         (lambda: drs.policies.Linear([[1.0], [2.0]], [1.0]), "1 intercepts for 2 actions"),
         (lambda: drs.policies.Softmax([[np.nan]]), "must be finite"),
         (lambda: drs.policies.Softmax([[1.0]], temperature=0), "temperature=0"),
