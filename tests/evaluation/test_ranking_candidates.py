@@ -15,7 +15,7 @@ SETS = drs.Candidates("offered", "z")
 ESTIMATORS = ["rips", "iips", "pi", "ips", "snrips"]
 
 
-ROWS = 60 if PLAIN else 30_000
+ROWS = 60 if PLAIN else 3000
 
 
 @pytest.fixture(scope="module")
