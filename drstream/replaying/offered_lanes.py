@@ -82,11 +82,11 @@ class OfferedPythonLane(PythonLane):
         offered = chunk.block.candidates
         if offered.features is None:
             return x, None, reward
-        return x, offered.features.row(int(offered.starts[event]) + position), reward
+        return x, _unchangeable(offered.features.row(int(offered.starts[event]) + position)), reward
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Given:
         offered = chunk.block.candidates.rows(first, last)
-        Z = None if offered.features is None else offered.features.array()
+        Z = None if offered.features is None else _unchangeable(offered.features.array())
         values = self._call("probabilities", chunk.block.matrix[first:last], Z, offered.starts, at=(chunk, first))
         found, wanted = np.asarray(values), (offered.count,)
         where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
@@ -112,3 +112,8 @@ def kind_of_lane(policy: Any) -> type[Lane]:
     if isinstance(policy, AnyCompiled):
         return OfferedCompiledLane
     return OfferedFixedLane if isinstance(policy, Fixed) else OfferedPythonLane
+
+
+def _unchangeable(features: Any) -> Any:
+    """Return features that a policy cannot change: other lanes see them, too. Sparse matrices are so already."""
+    return read_only(features) if isinstance(features, np.ndarray) else features

@@ -217,6 +217,25 @@ def test_what_a_python_policy_raises_keeps_its_place(log):
     assert "raised by update of policy 'policy' at t = 1, row" in found.value.__notes__[0]
 
 
+def test_a_python_policy_cannot_change_the_log():
+    """Features that are integers in the log are converted, so their array is no view of Arrow's memory."""
+
+    class Greedy(Shared):
+        def probabilities(self, X, Z, starts):
+            assert not X.flags.writeable
+            assert not Z.flags.writeable
+            assert Z.dtype == np.float64
+            return super().probabilities(X, Z, starts)
+
+        def update(self, x, z, reward):
+            assert not z.flags.writeable
+            super().update(x, z, reward)
+
+    whole = pa.array([[[1, 2]] * len(items) for items in TABLE["items"].to_pylist()])
+    log = open_log(TABLE.set_column(TABLE.column_names.index("z"), "z", whole))
+    assert drs.replay(log, Greedy(naive_replay.EpsilonGreedy), 5, q=0.1).complete
+
+
 def test_debug_checks_the_version_of_a_python_policy(log):
     class Silent(Shared):
         def update(self, x, z, reward):
