@@ -163,11 +163,7 @@ def test_one_event_has_no_interval():
 def test_no_weight_at_all_is_undefined_not_zero():
     table = world().table(50)
     log = drs.Log(table.filter(table["action"].to_numpy() != 0), actions=4)
-    weighted = [
-        name
-        for name, estimator in drs.estimators.ALL.items()
-        if estimator.weight and not estimator.weight.power and not estimator.weight.balanced
-    ]
+    weighted = [name for name in ONE_PASS if ALL[name].weight]
     result = evaluate(
         log, {"zero": drs.policies.Constant(0)}, drs.models.Constant(0.5), ["dm", *weighted], cap=10, lambda_=5.0
     )
