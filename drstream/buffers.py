@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -202,10 +203,26 @@ def copy_to_tiles(values: Floats, out: Floats) -> None:
 # Flat arrays of candidates
 
 
+def _takes(function: Callable[..., Any], arguments: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as its signature tells."""
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
+
+
 def call_flat(function: Callable[..., Any], block: Block, who: str, error: type[DrstreamError], out: Floats) -> None:
     """Call a user's function (X, Z, starts) -> (M,) for a block, and store what it returns."""
     offered = block.candidates
     Z = None if offered.features is None else offered.features.array()
+    if not _takes(function, 3):
+        raise error(
+            f"{who} does not take three arguments: on a log of candidates, a function takes (contexts, features, "
+            "starts) and returns a number for each candidate"
+        )
     try:
         values = function(block.matrix, Z, offered.starts)
     except Exception as problem:

@@ -355,6 +355,16 @@ def sampled_model() -> Finding:
     return Finding(LOOK, "reward model", None, math.nan, text)
 
 
+def sampled_propensities() -> Finding:
+    """A propensity model that was fitted on the rows of a down-sampled log."""
+    text = (
+        "Propensities were fitted on the rows of a down-sampled log as they are. They are those of the rows that were "
+        "kept, and estimates are wrong if what was kept depends on action or reward. Fit the model on a log of all "
+        "events, or use logged propensities."
+    )
+    return Finding(STOP, "propensity model", None, math.nan, text)
+
+
 def unknown_categories(others: Mapping[str, Mapping[str, int]], n: int) -> list[Finding]:
     """Events with categories that a policy or model does not know, as it was fitted without them."""
     return [

@@ -24,6 +24,7 @@ from drstream.evaluation.checks import (
     mean_weight,
     reward_model,
     sampled_model,
+    sampled_propensities,
     unknown_categories,
     unlogged_mass,
 )
@@ -292,7 +293,9 @@ class Evaluation(WithModels):
             found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
         found += unknown_categories(self._about.others, self.n)
-        if self._sums.down_sampled:
+        if self._sums.down_sampled and self.models.crossfitted[1]:
+            about_model: Finding | None = sampled_propensities()
+        elif self._sums.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
             about_model = reward_model(self.r2)

@@ -202,7 +202,7 @@ def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: st
     """Return the policy that takes one candidate, given by its id, or by its position if the log has no ids."""
     kind, key = log.candidate_ids_type, None
     if kind is not None:
-        fits = isinstance(action, str) == is_string(kind) and not isinstance(action, float)
+        fits = action is not None and isinstance(action, str) == is_string(kind) and not isinstance(action, float)
         try:
             key = keys_of(pa.array([action], kind)) if fits else None
         except (pa.ArrowException, OverflowError):

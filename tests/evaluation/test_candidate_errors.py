@@ -267,3 +267,12 @@ def _first(starts, count):
     out = np.zeros(count)
     out[starts[:-1]] = 1
     return out
+
+
+def test_a_function_of_contexts_alone_and_an_id_that_is_none():
+    with pytest.raises(drs.PolicyError, match=r"'new' does not take three arguments.*\(contexts, features, starts\)"):
+        drs.evaluate(LOG, {"new": lambda X: X}, estimators=["ips"])
+    with pytest.raises(drs.DrstreamError, match="does not take three arguments"):
+        drs.evaluate(LOG, P.Uniform(), M.from_function(lambda X: X))
+    with pytest.raises(drs.PolicyError, match="takes None, and ids of candidates are"):
+        drs.evaluate(LOG, P.Constant(None, otherwise=P.Uniform()), estimators=["ips"])

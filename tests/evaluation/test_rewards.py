@@ -181,3 +181,15 @@ def test_models_of_different_rewards_may_know_different_actions():
             log = drs.Log(fewer.slice(400), context=["x0"], reward=name, actions=["a", "b", "c"])
             alone = drs.evaluate(log, drs.policies.Uniform(), models[name], ["dr", "ips"])
             assert repr(both.rewards[name].rows()) == repr(alone.rows())
+
+
+def test_propensities_of_a_down_sampled_log_are_those_of_the_kept_rows():
+    """All clicks are kept, and one in ten other events: fitted propensities are wrong, and the result says so."""
+    table = world().table(4_000, seed=3)
+    rate = np.where(table["reward"].to_numpy() > 0, 1.0, 0.1)
+    kept = np.random.default_rng(0).random(len(rate)) < rate
+    log = drs.Log(table.append_column("rate", pa.array(rate)).filter(kept), propensity=None, sample_rate="rate")
+    result = drs.evaluate(log, drs.policies.Uniform(), propensity=drs.models.Propensity(), crossfit=2, estimators="ips")
+    (found,) = [finding for finding in result.findings if finding.check == "propensity model"]
+    assert found.level == "stop"
+    assert "those of the rows that were kept" in found.message
