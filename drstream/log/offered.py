@@ -453,16 +453,16 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece) -> NDArray[Any] | None:
 
 
 def with_widths(pieces: list[Piece], source: Source) -> list[Piece]:
-    """Return the pieces with the number of features that the first candidates have, where types do not tell it."""
-    return [piece if piece.width else replace(piece, width=_first_width(piece, source)) for piece in pieces]
+    """Return the pieces with the number of features that most of the first candidates have, if types do not tell it."""
+    return [piece if piece.width else replace(piece, width=_usual_width(piece, source)) for piece in pieces]
 
 
-def _first_width(piece: Piece, source: Source) -> int:
+def _usual_width(piece: Piece, source: Source) -> int:
     for part in source.peek(PEEK_ROWS).parts([piece.column]):
         for batch in part.batches(PEEK_ROWS):
             lists = batch.filter(batch.column(0).is_valid())
             found = inside(lists, piece.column, piece.field)
             sizes = found.value_lengths().drop_null()
             if len(sizes):
-                return int(sizes[0].as_py())
+                return int(np.bincount(sizes.to_numpy()).argmax())  # a bad first row must not make all others bad
     raise LogError("the log is empty, or no event has candidates")

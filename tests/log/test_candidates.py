@@ -463,3 +463,20 @@ def test_no_labels():
     for look in (lambda: log.labels, lambda: log.n_actions):
         with pytest.raises(drs.LogError, match="this log has candidates=, a set for each event, so it has no labels"):
             look()
+
+
+def test_a_first_row_of_another_width_is_the_bad_one():
+    """The number of features is what most of the first candidates have."""
+    items = [[[1.0, 2.0]] * 3 for _ in range(20)]
+    items[0] = [[1.0]] * 3
+    events = {"action": [0] * 20, "reward": [1.0] * 20, "propensity": [0.5] * 20}
+    table = pa.table({"features": pa.array(items), **events})
+    candidates = drs.Candidates(features="features")
+    result = drs.evaluate(
+        drs.Log(table, context=[], candidates=candidates, on_bad_row="skip"),
+        drs.policies.Softmax([0.5, 0.5]),
+        estimators=["ips"],
+    )
+    assert (result.n, sum(result.skipped.values())) == (19, 1)
+    with pytest.raises(drs.LogError, match=r"at row 0"):
+        drs.evaluate(drs.Log(table, context=[], candidates=candidates), drs.policies.Softmax([0.5, 0.5]))
