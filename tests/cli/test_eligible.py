@@ -90,14 +90,14 @@ def test_mistakes(folder):
 
 def test_policies_that_learn(folder, tmp_path):
     log = drs.Log(folder / "log.parquet", eligible="items")
-    words = ["replay", "log.parquet", "--policy", "epsilon-greedy:0.2", "--horizon", "20", *SETS, "--json"]
+    words = ["replay", "log.parquet", "--policy", "epsilon-greedy:epsilon=0.2", "--horizon", "20", *SETS, "--json"]
     found = result_of(drstream(*words, "--q", "0.1", cwd=folder))
     run = drs.replay(log, drs.policies.EpsilonGreedy(0.2), 20, q=0.1)
-    assert found["value"] == run.value
+    assert [one["value"] for one in found["runs"]] == [run.value]
     planned = result_of(
         drstream("plan", "log.parquet", "--policy", "ucb1", "--horizon", "20", *SETS, "--json", cwd=folder)
     )
-    assert planned["replays"][0]["acceptance"] > 0
+    assert planned["replay"][0]["acceptance"] > 0
     for learner, file in (("dlm", "dlm.npz"), ("epsilon-greedy", "pv.npz")):
         done = drstream("optimize", "log.parquet", "--learner", learner, *SETS, "-o", tmp_path / file, cwd=folder)
         assert done.returncode == 0, done.stderr
