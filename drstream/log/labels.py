@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream.errors import LogError, parameter, phrase
+from drstream.kernels.distinct import fill_places, find_places
 from drstream.log.columns import floats_or_nan
 from drstream.log.distinct import find_distinct
 from drstream.log.parquet import ParquetSource
@@ -91,11 +92,22 @@ class Lookup:
         out[values - values[0]] = order
         return values[0], out
 
+    @cached_property
+    def hashed(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """A hash table of the labels, which are integers, and the index of each, plus 1."""
+        values, order = self.ordered
+        size = 1 << (4 * len(values) - 1).bit_length()
+        labels = np.empty(len(values), values.dtype)
+        labels[order] = values
+        table, places = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+        fill_places(labels.view(np.uint64), table, places)
+        return table, places
+
     def integers(self, values: NDArray[Any]) -> NDArray[np.int32]:
         """Return the index of each integer, -1 for one that is no label."""
         if not self.whole:
             return np.full(len(values), -1, np.int32)
-        known, order = self.ordered
+        known, _ = self.ordered
         strange = np.zeros(len(values), bool)
         if known.dtype == np.int64 and values.dtype == np.uint64:
             strange = values > np.uint64(2**63 - 1)
@@ -109,8 +121,8 @@ class Lookup:
             low, places = self.table
             found = places[values - low]
         else:
-            at = np.searchsorted(known, values)
-            found = np.where(known[at] == values, order[at], np.int32(-1))
+            found = np.empty(len(values), np.int32)
+            find_places(np.ascontiguousarray(values).view(np.uint64), *self.hashed, found)
         found[strange] = -1
         return found
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drstream.kernels.distinct import add_distinct
+from drstream.kernels.distinct import add_distinct, fill_places, find_places
 
 
 def added(values, size):
@@ -29,3 +29,15 @@ def test_values_are_added_until_the_table_is_half_full(values, size):
 @pytest.mark.parametrize("value", [0, 1, 2**64 - 1])
 def test_one_value_many_times(value):
     assert added(np.full(100, value, np.uint64), 4) == (100, {value})
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1)), min_size=1, max_size=30, unique=True))
+def test_places_of_values(values):
+    """0 is a value like others, and what is not in the table has no place."""
+    table, places = np.zeros(64, np.uint64), np.zeros(64, np.int32)
+    fill_places(np.array(values, np.uint64), table, places)
+    asked = [*reversed(values), *(v for v in range(12) if v not in values)]
+    out = np.empty(len(asked), np.int32)
+    find_places(np.array(asked, np.uint64), table, places, out)
+    assert out.tolist() == [values.index(v) if v in values else -1 for v in asked]
