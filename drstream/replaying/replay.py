@@ -124,6 +124,7 @@ def replay(
 
     policies    A policy, or a mapping of names to policies. A policy is a compiled one of `drs.policies`, a Python
                 object with reset(), probabilities(X), update(x, action, reward) and perhaps version, or a fixed policy.
+                In a log with eligible sets, they act on these: see docs/eligible.md.
     horizon     T, the number of steps to simulate. In each step, the policy learns from one event. The simulation is
                 repeated until the log ends; each repetition is a replicate.
     model       A reward model. Either it was fitted on other events, or it is unfitted and crossfit= is given. Without

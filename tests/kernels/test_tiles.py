@@ -35,3 +35,20 @@ def test_products_have_the_precision_of_the_weights(features, weights, contexts)
     logged = np.empty(len(x))
     tiles.of_actions(out, action, logged)
     assert (logged == got[np.arange(len(x)), action]).all()
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 130])
+def test_sets_in_tiles(rows):
+    """Places without an event have no eligible action. Numbers of other actions are replaced."""
+    rng = np.random.default_rng(rows)
+    mask = rng.random((rows + 5, 3)) < 0.5
+    starts = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+    actions = np.concatenate([rng.permutation(np.flatnonzero(row)) for row in mask]).astype(np.int32)
+    out = np.full((-(-rows // tiles.TILE), 3, tiles.TILE), 7, np.uint8)
+    tiles.from_sets(starts[5:], actions, out)  # of a block, whose sets need not be the first
+    assert (by_event(out)[:rows] == mask[5:]).all()
+    assert (by_event(out)[rows:] == 0).all()
+    values = rng.standard_normal(out.shape)
+    wanted = np.where(out != 0, values, 0.25)
+    tiles.hide(values, out, 0.25)
+    assert (values == wanted).all()

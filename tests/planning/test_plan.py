@@ -128,6 +128,16 @@ def test_exploration_within_eligible_sets():
     assert math.isnan(unknown.best_exploration)  # the sets are not read
 
 
+def test_replays_on_eligible_sets_are_planned():
+    """As many events are accepted as on the whole log, and fewer than if all actions were eligible."""
+    table = world(eligible=0.5, n_actions=6).table(6000, seed=1)
+    log, policy = drs.Log(table, eligible="items", actions=6), drs.policies.EpsilonGreedy(0.2)
+    (found,) = drs.plan(log, policy, horizon=30, sample=1.0, bias=0.05).replays
+    assert found.acceptance == pytest.approx(drs.replay(log, policy, 30, bias=0.05).acceptance, rel=0.1)
+    (without,) = drs.plan(drs.Log(table, actions=6), policy, horizon=30, sample=1.0, bias=0.05).replays
+    assert abs(without.acceptance / found.acceptance - 1) > 0.2
+
+
 def test_the_error_of_a_width_is_its_spread():
     """Over 40 logs, the forecast widths of IPS spread as the plan says, within 40 %."""
     found = [
