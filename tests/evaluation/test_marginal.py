@@ -420,8 +420,14 @@ def test_bad_rows_are_named_or_skipped(shop):
 
 def test_a_plan_takes_categories(shop):
     forecast = drs.plan(
-        shop.log(), {"new": P.Column("pi")}, estimators=["mips", "ips"], embedding=EMBEDDING, sample=0.5
+        shop.log(),
+        {"new": P.Column("pi")},
+        drs.models.Constant(0.3),
+        estimators=["mips", "ips", "offcem"],
+        embedding=EMBEDDING,
+        sample=0.5,
     )
+    assert forecast["new", "offcem"].width < forecast["new", "ips"].width
     assert forecast["new", "mips"].width < forecast["new", "ips"].width
     assert math.isnan(forecast["new", "mips"].exploration)  # known for weights ν / p alone
 
