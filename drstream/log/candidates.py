@@ -91,15 +91,19 @@ class Items:
     """
 
     def __init__(self, table: Any, id: str = "item", features: str | Sequence[str] | None = None) -> None:
+        wanted = (features,) if isinstance(features, str) else features
+        if not isinstance(id, str) or not _are_names(() if wanted is None else wanted):
+            raise LogError(f"Items: id={_brief(id)}, features={_brief(features)}: they must be names of columns")
         self.table = table
         self.id = id
-        self.features = (features,) if isinstance(features, str) else None if features is None else tuple(features)
+        self.features = None if wanted is None else tuple(wanted)
 
     @cached_property
     def loaded(self) -> Catalogue:
         """The items in memory, checked."""
         if isinstance(self.table, str | os.PathLike):
-            return _load_file(os.fspath(self.table), self.id, self.features)
+            path = os.fspath(self.table)
+            return _load_file(path, _version(path), self.id, self.features)
         return _load(self.table, self.id, self.features)
 
     @property
@@ -139,8 +143,18 @@ class Catalogue:
 
 
 @lru_cache(maxsize=4)
-def _load_file(path: str, id: str, features: tuple[str, ...] | None) -> Catalogue:
+def _load_file(path: str, version: tuple[int, ...], id: str, features: tuple[str, ...] | None) -> Catalogue:
+    """Load a file once in a process, and again once it is another version of the file."""
     return _load(path, id, features)
+
+
+def _version(path: str) -> tuple[int, ...]:
+    """What tells versions of a local file apart; empty for others."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _load(table: Any, id: str, features: tuple[str, ...] | None) -> Catalogue:
@@ -305,6 +319,7 @@ def check_candidates(schema: pa.Schema, given: Any) -> Candidates:
         raise LogError(
             f"{parameter('candidates')} must be drs.Candidates(ids=..., features=...): got {type(given).__name__}"
         )
+    _check_names(given)
     if given.action_is not in (None, ID, POSITION):
         raise LogError(f'Candidates: action_is={given.action_is!r}: it must be "id" or "position"')
     if given.ids is None and not given.pieces and given.sparse is None:
@@ -326,6 +341,27 @@ def check_candidates(schema: pa.Schema, given: Any) -> Candidates:
         inner = pa.schema([(name, inner_type(schema, name)) for name in dict.fromkeys(given.sparse.columns)])
         check_sparse(inner, given.sparse, "candidate")
     return given
+
+
+def _check_names(given: Candidates) -> None:
+    if not isinstance(given.ids, str | None):
+        raise LogError(f"Candidates: ids={_brief(given.ids)}: it must be the name of a column with lists of ids")
+    features = given.features
+    if isinstance(features, str | Items | Sparse | None):
+        return
+    if not _are_names(features):
+        raise LogError(
+            f"Candidates: features={_brief(features)}: they must be names of columns, Items(table, ...) or Sparse(...)"
+        )
+
+
+def _are_names(given: Any) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
+
+
+def _brief(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 40 and "\n" not in shown else f"a {type(value).__name__}"
 
 
 def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[Piece]:

@@ -209,6 +209,9 @@ def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: st
             key = None
         if key is None:
             raise PolicyError(f"policy {name!r} takes {action!r}, and ids of candidates are {kind}")
+        items = log.roles.candidates.items
+        if items is not None and key not in items.loaded.keys[items.loaded.places >= 0]:
+            raise PolicyError(f"policy {name!r} takes {action!r}, which the table of items lacks")
     elif not isinstance(action, Integral) or int(action) < 0:
         raise PolicyError(f"policy {name!r} takes {action!r}: this log has no ids, so it must be a position, from 0")
     bound = None if otherwise is None else otherwise.bind_to(log, name)

@@ -108,9 +108,10 @@ def test_constants_that_cannot_be_ids_or_positions():
         (log_of(FOUND, position=True, features_only=True), -1, "must be a position, from 0"),
         (log_of(events(text=False)), 2**70, "ids of candidates are int64"),
         (log_of(events(text=False)), 1.5, "ids of candidates are int64"),
+        (log_of(FOUND, "items"), "itme-1", "takes 'itme-1', which the table of items lacks"),
     ):
         with pytest.raises(drs.PolicyError, match=message):
-            drs.evaluate(found, P.Constant(action))
+            drs.evaluate(found, P.Constant(action, P.Uniform()))
 
 
 def test_policies_and_models_of_candidates_on_other_logs():

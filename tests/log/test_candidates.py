@@ -246,6 +246,9 @@ def broken(**changes):
         ({"candidates": drs.Candidates("items", "items")}, "features 'items' are string: a candidate has a number"),
         ({"candidates": drs.Candidates("items", ["z", "z"])}, "name each column once"),
         ({"candidates": drs.Candidates("items", "z", "index")}, 'action_is=.index.: it must be "id" or "position"'),
+        ({"candidates": drs.Candidates(3, "z")}, "ids=3: it must be the name of a column"),
+        ({"candidates": drs.Candidates("items", 3)}, "features=3: they must be names of columns, Items"),
+        ({"candidates": drs.Candidates("items", pa.table({"item": [1]}))}, "features=a Table: they must be names"),
         ({"candidates": drs.Candidates("items.id")}, "holds string, which has no field 'id'"),
         ({"candidates": drs.Candidates("items", "z", "position")}, "action column 'action' holds string"),
         ({"candidates": drs.Candidates(features="z", action_is="id")}, 'action_is="id": there are no ids'),
@@ -287,6 +290,19 @@ def test_a_struct_with_text_needs_its_fields_named():
 def test_tables_of_items_that_cannot_be_used(items, message):
     with pytest.raises(drs.LogError, match=message):
         _ = drs.Items(items).names
+
+
+@pytest.mark.parametrize("names", [{"id": 3}, {"features": 3}, {"features": ["p", 3]}])
+def test_names_of_items_are_text(names):
+    with pytest.raises(drs.LogError, match=r"Items: id=.*, features=.*: they must be names of columns"):
+        drs.Items(pa.table({"item": [1], "p": [1.0]}), **names)
+
+
+def test_a_file_of_items_that_was_written_anew_is_read_anew(tmp_path):
+    path = tmp_path / "items.parquet"
+    for price in (1.0, 2.0):
+        pq.write_table(pa.table({"item": [1], "p": [price]}), path)
+        assert drs.Items(path).loaded.features.tolist() == [[price]]
 
 
 def test_features_of_items_that_cannot_be_used():
