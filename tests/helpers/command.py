@@ -1,8 +1,8 @@
 """The command line as typed: in a process of its own, on a terminal, and with a mistake.
 
-A process takes 2 s of CPU time to load Arrow and all compiled kernels. So `drstream` forks processes from a server that
-has loaded them. A command imports all else by itself, as for a user. Tests of signals, terminals and pipes start
-`PROGRAM` instead.
+A process takes 3 s of CPU time to load Arrow, all modules and all compiled kernels, and to end. So `drstream` forks
+processes from a server that has loaded them, and they end without tidying up. Tests of signals, terminals, pipes and of
+what a command imports start `PROGRAM` instead.
 """
 
 import atexit
@@ -19,12 +19,15 @@ from tests.helpers.places import ROOT
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
 SERVER = """
-import gc, json, os, sys
-import pyarrow.dataset
+import gc, importlib, json, os, pkgutil, sys
+import pyarrow.dataset, pyarrow.parquet, rich.progress, rich.table
+import drstream
 from drstream.cli import main
 from tests.helpers import kernels
 
 kernels.compile_all()
+for module in pkgutil.walk_packages(drstream.__path__, "drstream."):
+    importlib.import_module(module.name)
 gc.freeze()  # else a child would copy all of it where it collects garbage
 for line in sys.stdin:
     asked = json.loads(line)
@@ -34,7 +37,16 @@ for line in sys.stdin:
         for stream, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
             os.dup2(os.open(path, os.O_RDWR), stream)
         sys.argv = ["drstream", *asked["words"]]
-        sys.exit(main())
+        try:
+            code = main()
+        except SystemExit as stop:
+            code = stop.code
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
