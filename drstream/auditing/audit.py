@@ -98,7 +98,8 @@ def lenient(log: Log) -> Log:
 
 def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
     columns = [name for name in dict.fromkeys((event_id, time)) if name is not None]
-    reader = log.reader(context=True, action=True, columns=columns, candidates=log.has_candidates)
+    of_all = bool(log.roles.propensities)
+    reader = log.reader(context=True, action=True, columns=columns, candidates=log.has_candidates, propensities=of_all)
     clock = None if time is None else make_clock(log.source.schema, time, _first_times(log, time))
     guess = None
     if log.roles.with_propensities and not log.has_candidates:

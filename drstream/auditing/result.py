@@ -77,8 +77,13 @@ class Audit:
         """The audit as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    @property
+    def headline(self) -> str:
+        actions = f", {self.actions.num_rows:,} actions" if self.actions.num_rows else ""  # none: candidates
+        return f"{self.level}; {self.rows:,} rows{actions}"
+
     def __repr__(self) -> str:
-        lines = [f"Audit of {self.name}: {self.level}; {self.rows:,} rows, {self.actions.num_rows:,} actions"]
+        lines = [f"Audit of {self.name}: {self.headline}"]
         lines += [f"  {finding.level:<4}  {finding.message}" for finding in self.ordered() if finding.level != OK]
         fine = [finding.check for finding in self.findings if finding.level == OK]
         return "\n".join([*lines, *([f"  ok    {', '.join(fine)}"] if fine else [])])

@@ -10,7 +10,9 @@ import typer
 
 from drstream.cli.options import (
     Action,
+    ActionIs,
     Actions,
+    CandidateColumns,
     Categorical,
     Context,
     Eligible,
@@ -19,12 +21,14 @@ from drstream.cli.options import (
     HashedColumns,
     Missing,
     OnBadRow,
+    Positions,
     Propensities,
     Propensity,
     Rewards,
     SampleRate,
     SparseContext,
     Threads,
+    candidate_options,
     log_options,
     row_options,
 )
@@ -55,7 +59,11 @@ def convert(
         typer.Option(help="For vw and dsjson: hash features to 2^BITS indices. By default 18."),
     ] = None,
     items: Annotated[
-        str | None, typer.Option(help="For obp: file item_context.csv. By default, the one beside the log.")
+        str | None,
+        typer.Option(
+            help="For obp: file item_context.csv, by default the one beside the log. With --candidates: file with a "
+            "row for each item, as FILE[:ID]."
+        ),
     ] = None,
     row_group_rows: Annotated[
         int | None,
@@ -87,6 +95,9 @@ def convert(
     sample_rate: SampleRate = None,
     actions: Actions = None,
     eligible: Eligible = None,
+    candidates: CandidateColumns = None,
+    action_is: ActionIs = None,
+    positions: Positions = None,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
@@ -107,6 +118,7 @@ def convert(
         eligible,
         coded=(categorical, hashed, missing),
     )
+    given |= candidate_options(candidates, items if candidates else None, action_is)
     started = time.perf_counter()
     result = run(
         log[0] if len(log) == 1 else log,
@@ -118,11 +130,11 @@ def convert(
         on_bad_row=on_bad_row,
         format=format,
         bits=bits,
-        items=items,
+        items=None if candidates else items,
         threads=threads,
         progress=True,
         **given,
-        **row_options(filter, exclude),
+        **row_options(filter, exclude, positions),
     )
     seconds = time.perf_counter() - started
     if result.skipped:

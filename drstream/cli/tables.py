@@ -201,8 +201,9 @@ def show_replays(result: Replays) -> None:
         cells += [f"{one.acceptance:.2%}", *([f"{one.violations:.2%}", f"{one.left_over:,}"] if wide else [])]
         table.add_row(*map(Text, cells))
         last = one.policy
-    events, actions = max(one.events for one in result), len(first.labels)
-    head = f"{events:,} events, {actions} actions, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
+    events = max(one.events for one in result)
+    actions = f", {len(first.labels)} actions" if first.labels else ""
+    head = f"{events:,} events{actions}, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
     console.print(head, highlight=False, markup=False)
     console.print(table)
     for one in result:
@@ -260,8 +261,7 @@ BLOCK_COLUMNS = ["start", "rows", "bad_share", "reward", "reward_z", "mean_inver
 def show_audit(result: Audit) -> None:
     """Print findings, the worst first, then the actions whose 1{a}/p is farthest from 1, and the blocks of time."""
     console = _console()
-    head = f"{result.name}: {result.level}; {result.rows:,} rows, {result.actions.num_rows:,} actions"
-    console.print(head, highlight=False, markup=False)
+    console.print(f"{result.name}: {result.headline}", highlight=False, markup=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in ("level", "check", "what was found"):
         table.add_column(name, no_wrap=name != "what was found", overflow="fold")
@@ -269,7 +269,8 @@ def show_audit(result: Audit) -> None:
         table.add_row(*map(Text, (finding.level, finding.check, finding.message)))
     console.print(table)
     rows = sorted(result.actions.to_pylist(), key=lambda row: -abs(row["z"]) if row["z"] == row["z"] else 0)
-    console.print(_columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
+    if rows:
+        console.print(_columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
     if len(rows) > ACTIONS_SHOWN:
         rest = f"{len(rows) - ACTIONS_SHOWN:,} more actions, whose z is smaller"
         console.print(rest, highlight=False, markup=False)

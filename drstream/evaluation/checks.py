@@ -27,6 +27,7 @@ FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or
 FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
 FEW_LARGE_CLUSTERS = 10.0  # Σ W² / max W², with W the sum of the weights in a cluster
 FEW_CLUSTERS, VERY_FEW_CLUSTERS = 20.0, 5.0  # effective number of clusters
+SKIPPED, MANY_SKIPPED = 0.01, 0.1  # share of the rows that were left out as bad
 SERIOUS = 2.0  # standard errors of an estimate: a larger bias leads out of its interval
 
 
@@ -246,7 +247,8 @@ def effective_rewards(facts: Facts) -> Finding | None:
     if math.isnan(facts.rare):
         return None
     what = "with a reward" if facts.rare == facts.rewarded else "without a reward"
-    seen = f"{facts.who} has about {facts.rare:,.3g} effective events {what}."
+    number = f"{facts.rare:,.3g}"
+    seen = f"{facts.who} has about {number} effective event{'s' * (number != '1')} {what}."
     if facts.rare >= FEW_REWARDS:
         return _finding(OK, "effective rewards", facts, facts.rare, seen)
     return _finding(
@@ -363,6 +365,20 @@ def sampled_propensities() -> Finding:
         "events, or use logged propensities."
     )
     return Finding(STOP, "propensity model", None, math.nan, text)
+
+
+def skipped_rows(skipped: Mapping[str, int], n: int) -> list[Finding]:
+    """Bad rows that were left out, if they are many."""
+    count = sum(skipped.values())
+    share = count / (n + count) if count else 0.0
+    if share < SKIPPED:
+        return []
+    text = (
+        f"{count:,} of {n + count:,} rows ({share:.2%}) were skipped as bad. Estimates are about the others, and are "
+        "wrong for the whole log if bad rows differ from good ones in their rewards. Look at them with an audit, and "
+        "repair what writes the log."
+    )
+    return [Finding(STOP if share >= MANY_SKIPPED else LOOK, "skipped rows", None, share, text)]
 
 
 def unknown_categories(others: Mapping[str, Mapping[str, int]], n: int) -> list[Finding]:

@@ -160,7 +160,7 @@ def _embedded(labels: Sequence[Any], categories: Mapping[Any, Any], who: str, *,
     codes = np.empty(len(labels), np.int64)
     for k, label in enumerate(labels):
         if label not in categories:
-            todo = f": {suggest(str(label), map(str, categories))}"
+            todo = f": {suggest(str(label), map(str, categories))}. Give it one"
             if logged:
                 mapping = phrase("pass a mapping of actions to categories", "leave it out with --actions")
                 todo = f", because it was never logged: {mapping}"

@@ -25,6 +25,7 @@ from drstream.evaluation.checks import (
     reward_model,
     sampled_model,
     sampled_propensities,
+    skipped_rows,
     unknown_categories,
     unlogged_mass,
 )
@@ -293,6 +294,7 @@ class Evaluation(WithModels):
             found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
         found += unknown_categories(self._about.others, self.n)
+        found += skipped_rows(self.skipped, self.n)
         if self._sums.down_sampled and self.models.crossfitted[1]:
             about_model: Finding | None = sampled_propensities()
         elif self._sums.down_sampled:
@@ -582,6 +584,8 @@ class Evaluation(WithModels):
         lines += words.table(self.rows(), GIVEN_THE_MODEL)
         lines += [f"  {line}" for line in words.assumptions(self.assumptions)]
         lines += [f"  {finding}" for finding in to_show(self.findings)]
+        if self.by:
+            lines.append(f"  for {len(self._segments):,} segments by {', '.join(self.by)}, see segments")
         if len(self.rewards) > 1:
             lines.append(f"  reward {self.reward}; for others, see rewards[...]: {', '.join(self.rewards)}")
         return "\n".join(lines)

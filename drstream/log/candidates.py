@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -57,6 +57,7 @@ class Candidates:
     ids: str | None = None
     features: str | Sequence[str] | Items | Sparse | None = None
     action_is: str | None = None
+    guessed: bool = field(default=False, init=False, repr=False, compare=False)  # whether types decided on action_is
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -162,7 +163,8 @@ def _load(table: Any, id: str, features: tuple[str, ...] | None) -> Catalogue:
     schema, what = source.schema, f"Items of {source.name}"
     for name in (id, *(features or ())):
         if name not in schema.names:
-            raise LogError(f"{what}: there is no column {name!r}: {suggest(str(name), schema.names)}")
+            hint = ". It is the index: pass table.reset_index()" if name in _index_names(table) else ""
+            raise LogError(f"{what}: there is no column {name!r}: {suggest(str(name), schema.names)}{hint}")
     if not is_label(schema.field(id).type):
         raise LogError(f"{what}: column {id!r} has type {schema.field(id).type}: ids are integers or text")
     chosen = features or tuple(n for n in schema.names if n != id and is_number(schema.field(n).type))
@@ -192,6 +194,11 @@ def _load(table: Any, id: str, features: tuple[str, ...] | None) -> Catalogue:
             "must be there once"
         )
     return Catalogue(ids.type, tuple(names), matrix, table_of_keys, places)
+
+
+def _index_names(table: Any) -> list[Any]:
+    """Names of the index of a pandas frame."""
+    return list(getattr(getattr(table, "index", None), "names", None) or ())
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -381,7 +388,7 @@ def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[Piece]:
                 shown = f"field {strange.name!r} of {path!r} is {strange.type}" if strange else f"{path!r} has none"
                 raise LogError(
                     f"Candidates: features are numbers, and {shown}: name the fields to use, features=["
-                    f'"{path}.name", ...]'
+                    f'"{path}.name", ...], and give text as numbers'
                 )
             width = len(fields)
         elif is_list(kind):
@@ -389,7 +396,7 @@ def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[Piece]:
         if not fields and not is_number(value):
             raise LogError(
                 f"Candidates: features {path!r} are {kind}: a candidate has a number, a list of numbers, or a struct "
-                "of numbers"
+                "of numbers. Give text as numbers, e.g. 0 or 1 for each category"
             )
         found.append(Piece(column, field, kind, fields, width))
     return found
@@ -418,7 +425,9 @@ def with_action(schema: pa.Schema, candidates: Candidates, action: str | None) -
             f"an id would be {ids}, and a position an integer" if ids is not None else "without ids, it is a position"
         )
         raise LogError(f"action column {action!r} holds {kind}: {what}")
-    return replace(candidates, action_is=told)
+    found = replace(candidates, action_is=told)
+    object.__setattr__(found, "guessed", candidates.action_is is None)
+    return found
 
 
 def candidate_columns(schema: pa.Schema, candidates: Candidates) -> tuple[str, ...]:
@@ -461,7 +470,8 @@ class Numbered(Sequence[str]):
 def no_labels() -> LogError:
     return LogError(
         f"this log has {parameter('candidates')}, a set for each event, so it has no labels of actions, and what needs "
-        "one set of actions for all events cannot be used with it"
+        "one set of actions for all events cannot be used with it. To learn a policy, fit a model of rewards and use "
+        "drs.policies.Greedy(model); to simulate one that learns, use drs.replay"
     )
 
 

@@ -113,6 +113,11 @@ def check_eligible(schema: pa.Schema, name: str, action: str | None) -> None:
             f"from. Name another column with {parameter('eligible')}"
         )
     item = kind.value_type
+    if pa.types.is_boolean(item) and not pa.types.is_boolean(logged):
+        raise LogError(
+            f"eligible column {name!r} has type {kind}, a mask: it must hold lists of the actions that an event could "
+            f"choose from, with the labels of {action!r}, e.g. [2, 5] for the mask of the actions 2 and 5"
+        )
     if not is_label(item) or is_string(plain(item)) != is_string(plain(logged)):
         raise LogError(
             f"eligible column {name!r} has type {kind}, and the action column {action!r} has type {logged}: both must "

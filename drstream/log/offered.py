@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from drstream.errors import LogError
+from drstream.errors import LogError, phrase
 from drstream.kernels import ragged
 from drstream.kernels.checks import first_not_finite
 from drstream.log.candidates import ID, Candidates, Items, Piece, candidate_columns, feature_type, split_path
@@ -25,6 +25,8 @@ from drstream.log.sparse import bad_rows as bad_sparse_rows
 from drstream.types import Bools, Floats, Ints
 
 PEEK_ROWS = 1024
+ENOUGH = 20  # events: if all of their actions could be positions, it is no accident
+ACTION_IS = phrase('drs.Candidates(..., action_is="id") or "position"', "--action-is id or --action-is position")
 NULL, EMPTY = "candidates are null", "there are no candidates"
 LENGTHS = "candidates have lists of different lengths"
 NULL_ID, TWICE, UNKNOWN = "a candidate has no id", "a candidate is there twice", "a candidate is not among the items"
@@ -318,8 +320,8 @@ class Offers:
             absent[good] = (position < 0) | (position >= np.diff(starts))
             yield OUTSIDE, name, absent
 
-    def problem(self, batch: pa.RecordBatch, action: str) -> tuple[int, str, str]:
-        """Return the first bad event, the reason with the value found, and the column. One exists."""
+    def problem(self, batch: pa.RecordBatch, action: str) -> tuple[int, str, str, str]:
+        """Return the first bad event, the reason with the value found, the column, and a hint. One exists."""
         found = [
             (int(np.argmax(bad)), k, reason, name)
             for k, (reason, name, bad) in enumerate(self.bad_rows(batch, action))
@@ -327,7 +329,11 @@ class Offers:
         ]
         row, _, reason, name = min(found)
         one = batch.slice(row, 1)
-        return row, f"{reason}: {self._value(one, reason, name, action)}", name
+        hint = ""
+        if self.ids is not None and reason in (ABSENT, OUTSIDE):
+            meant = "positions" if self.by_id else "ids"
+            hint = f"If actions are {meant}, say so with {ACTION_IS}. "
+        return row, f"{reason}: {self._value(one, reason, name, action)}", name, hint
 
     def _value(self, one: pa.RecordBatch, reason: str, name: str, action: str) -> str:
         """What an event has that is bad, for a message."""
@@ -360,6 +366,19 @@ class Offers:
             f", where others have {next(p.width for p in self.pieces if p.column == name)}" if reason == WIDTH else ""
         )
         return f"{who} has {values}{more}"
+
+
+def fit_both(batch: pa.RecordBatch, action: str, ids: tuple[str, str | None]) -> bool:
+    """Whether all actions of some events are ids and positions as well, and not always of the same candidate."""
+    usable = ~(nulls(batch.column(action)) | nulls(batch.column(ids[0])))
+    batch = batch.filter(pa.array(usable))
+    starts = flat_lists(batch.column(ids[0]))[0]
+    position, sizes = whole_numbers(batch.column(action)), np.diff(starts)
+    if len(position) < ENOUGH or not ((position >= 0) & (position < sizes)).all():
+        return False
+    values, first = whole_numbers(inside(batch, *ids).fill_null(-1)), starts[:-1] - starts[0]
+    among = np.logical_or.reduceat(values == np.repeat(position, sizes), first)
+    return bool(among.all() and (values[first + position] != position).any())
 
 
 def _abridged(ids: Any) -> str:

@@ -12,10 +12,20 @@ import pyarrow as pa
 
 from drstream.errors import LogError, parameter
 from drstream.log.batch import ROWS
-from drstream.log.candidates import ID, Numbered, Piece, describe_features, inner_type, no_labels, pieces_of
+from drstream.log.candidates import (
+    ID,
+    Numbered,
+    Piece,
+    describe_features,
+    inner_type,
+    no_labels,
+    pieces_of,
+    split_path,
+)
+from drstream.log.chunks import exact
 from drstream.log.columns import lengths
 from drstream.log.contexts import PEEK_ROWS, Contexts
-from drstream.log.offered import Offers, with_widths
+from drstream.log.offered import ACTION_IS, Offers, fit_both, with_widths
 from drstream.log.pairs import Pairs
 from drstream.log.shown import ShownOffers
 
@@ -113,9 +123,31 @@ class Offering(Contexts):
         candidates = self.roles.candidates
         if candidates is None:
             return None
+        self._check_choice()
         kind = ShownOffers if self.roles.ranking else Offers
         found = kind.of(self.source.schema, candidates, self._pieces)
         return found if features else replace(found, with_features=False)
+
+    def _check_choice(self) -> None:
+        """Raise an error if nobody said what actions are, and all of the first ones are ids and positions as well."""
+        if self._fits_both:
+            raise LogError(
+                f"action column {self.roles.action!r} could hold ids or positions of candidates: in the first rows, "
+                f"each action is both, and not always of the same candidate. Say which it is: {ACTION_IS}"
+            )
+
+    @cached_property
+    def _fits_both(self) -> bool:
+        candidates, name, kind = self.roles.candidates, self.roles.action, self.candidate_ids_type
+        assert candidates is not None
+        assert name is not None
+        if not candidates.guessed or kind is None or not pa.types.is_integer(kind) or self.roles.ranking:
+            return False
+        column, inner = split_path(self.source.schema, candidates.ids)
+        for part in self.source.peek(PEEK_ROWS).parts([name, column]):
+            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
+                return fit_both(batch, name, (column, inner))
+        return False
 
     def refuse_candidates(self, who: str, instead: str = "") -> None:
         """Raise an error if this is a log of candidates, for who needs one set of actions for all events."""

@@ -283,6 +283,6 @@ def shown_propensities(roles: Roles) -> str:
 def refusal(roles: Roles, what: str) -> LogError:
     """Return the error of a log of rankings where only events with one action are taken."""
     return LogError(
-        f"column {roles.lists[0]!r} holds lists, so this is a log of rankings, which only "
-        f"{phrase('drs.evaluate', 'drstream evaluate')} takes, with policies that are columns of lists. {what}"
+        f"column {roles.lists[0]!r} holds lists, so this is a log of rankings. Only "
+        f"{phrase('drs.evaluate and describe take', 'drstream evaluate, describe and convert take')} such logs. {what}"
     )

@@ -384,8 +384,8 @@ class Reader:
         return found
 
     def _bad_candidates(self, batch: pa.RecordBatch, offers: Offers, action: str, where: Where) -> LogError:
-        i, what, name = offers.problem(batch, action)
-        return LogError(f"{what}, at {where(i)}, column {name!r}. {REMEDY}")
+        i, what, name, hint = offers.problem(batch, action)
+        return LogError(f"{what}, at {where(i)}, column {name!r}. {hint}{REMEDY}")
 
     def _rankings(self, batch: pa.RecordBatch, where: Where) -> Events:
         """Return the same of rankings: no action, sums of rewards, smallest propensities; and the lists."""

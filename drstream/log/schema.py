@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream.errors import LogError, parameter, suggest
+from drstream.errors import LogError, parameter, phrase, suggest
 from drstream.log.categories import Hashed, choose_categories, is_category, separate
 from drstream.log.sparse import Sparse, check_sparse, stored_sparse
 from drstream.log.starred import STAR, excluded, is_glob, looks_like
@@ -285,7 +285,10 @@ def _in_lists(fits: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bo
 
 def require_column(schema: pa.Schema, name: str, role: str) -> None:
     if name not in schema.names:
-        raise LogError(f"the log has no column {name!r} for the {role}: {suggest(str(name), schema.names)}")
+        hint = suggest(str(name), schema.names)
+        if "," in str(name) and all(part.strip() in schema.names for part in str(name).split(",")):
+            hint = phrase("give a list of names", "give the option once for each column")
+        raise LogError(f"the log has no column {name!r} for the {role}: {hint}")
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from drstream.buffers import flat_numbers
-from drstream.errors import DrstreamError, PolicyError
+from drstream.errors import DrstreamError, PolicyError, phrase
 from drstream.kernels import ragged
 from drstream.kernels.policies import ARGMAX
 from drstream.log import Block, Log
@@ -171,9 +171,12 @@ class One(CandidatePolicy):
         if not len(lacking):
             return
         if self.otherwise is None:
+            otherwise = phrase(
+                f"Constant({self.action!r}, otherwise=policy)", f"constant:{self.action},otherwise=uniform"
+            )
             raise PolicyError(
                 f"policy {self.name!r} takes {self.action!r}, which is not among the candidates at "
-                f"{block.where(int(lacking[0]))}: say what it does there, Constant({self.action!r}, otherwise=policy)"
+                f"{block.where(int(lacking[0]))}: say what it does there, {otherwise}"
             )
         places = np.repeat(np.isin(np.arange(len(block)), lacking), np.diff(offered.starts))
         found = np.empty(int(places.sum()))
@@ -201,6 +204,8 @@ class Logged(CandidatePolicy):
 def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: str) -> CandidatePolicy:
     """Return the policy that takes one candidate, given by its id, or by its position if the log has no ids."""
     kind, key = log.candidate_ids_type, None
+    if kind is not None and log.roles.candidates.action_is == "position" and isinstance(action, Integral):
+        kind = None  # integers mean in a policy what they mean in the action's column
     if kind is not None:
         fits = action is not None and isinstance(action, str) == is_string(kind) and not isinstance(action, float)
         try:
@@ -213,7 +218,7 @@ def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: st
         if items is not None and key not in items.loaded.keys[items.loaded.places >= 0]:
             raise PolicyError(f"policy {name!r} takes {action!r}, which the table of items lacks")
     elif not isinstance(action, Integral) or int(action) < 0:
-        raise PolicyError(f"policy {name!r} takes {action!r}: this log has no ids, so it must be a position, from 0")
+        raise PolicyError(f"policy {name!r} takes {action!r}: in this log, it must be a position, from 0")
     bound = None if otherwise is None else otherwise.bind_to(log, name)
     if bound is not None and bound.only_logged:
         raise PolicyError(

@@ -255,7 +255,8 @@ def as_online(policy: Any, name: str) -> Online:
     if missing:
         raise PolicyError(
             f"policy {name!r}: a policy that learns has reset(), probabilities(X) and update(x, action, reward), and "
-            f"perhaps version; {type(policy).__name__} lacks {', '.join(missing)}"
+            "perhaps version; on a log of candidates, probabilities(X, Z, starts) and update(x, z, reward). "
+            f"{type(policy).__name__} lacks {', '.join(missing)}"
         )
     return policy
 
@@ -269,6 +270,8 @@ def check_for_candidates(policy: Any, name: str) -> None:
             continue
         try:
             found.bind(*wanted.split(", "))
+            if "action" in found.parameters:  # it would be given z
+                raise TypeError
         except TypeError:
             raise PolicyError(
                 f"policy {name!r}: {method} of {type(policy).__name__} takes ({', '.join(found.parameters)}). On a log "

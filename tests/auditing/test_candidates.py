@@ -108,3 +108,16 @@ def test_rows_are_exported_and_converted(tmp_path):
     drs.convert(tmp_path / "more.parquet", tmp_path / "log.arrow", candidates=candidates)
     value = drs.evaluate(drs.Log(tmp_path / "log.arrow", candidates=candidates), drs.policies.Uniform())["ips"].value
     assert value == pytest.approx(np.mean(found["reward"]))
+
+
+def test_an_audit_compares_propensities_of_all_candidates_with_the_logged_ones():
+    found = honest(400)
+    table, candidates = table_of(found)
+    sizes = [len(s) for s in found["sets"]]
+    even = table.append_column("mu", pa.array([[1 / size] * size for size in sizes]))
+    log = drs.Log(replaced(even, "propensity", [1 / size for size in sizes]), candidates=candidates, propensities="mu")
+    assert log.audit()["bad_values"].level == "ok"
+    wrong = replaced(even, "propensity", [0.9 / size for size in sizes])
+    audit = drs.Log(wrong, candidates=candidates, propensities="mu").audit()
+    assert audit["bad_values"].level == "stop"
+    assert "actions" not in repr(audit).splitlines()[0]

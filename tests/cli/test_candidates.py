@@ -111,3 +111,14 @@ def test_replay_and_plan_are_those_of_python(folder):
 )
 def test_mistakes_are_named(folder, words, message):
     fails(message, "evaluate", "log.parquet", "--policy", "uniform", *words, cwd=folder)
+
+
+def test_convert_takes_candidates(folder, tmp_path):
+    for log, words in (("log.parquet", LISTS), ("ids.parquet", ITEMS)):
+        found = done("convert", log, tmp_path / log, *words, cwd=folder)
+        assert "400 rows" in found.stdout
+
+
+def test_names_with_commas(folder):
+    words = "evaluate", "log.parquet", *LISTS, "--policy", "uniform", "--context", "x0,x1"
+    fails("no column 'x0,x1' for the context: give the option once for each column", *words, cwd=folder)

@@ -70,14 +70,17 @@ def test_describe(log):
             ["evaluate", "--policy", "uniform", "--positions", "independent"],
             "'uniform' is a Uniform, and this is a log",
         ),
-        (["audit"], "column 'items' holds lists, so this is a log of rankings, which only drstream evaluate takes"),
+        (
+            ["audit"],
+            "column 'items' holds lists, so this is a log of rankings. Only drstream evaluate, describe and",
+        ),
         (
             ["replay", "--policy", "epsilon-greedy", "--horizon", "9"],
-            "this is a log of rankings, which only drstream ev",
+            "this is a log of rankings. Only drstream ev",
         ),
         (
             ["fit", "--model", "ridge", "--output", "model.npz"],
-            "this is a log of rankings, which only drstream evaluate",
+            "this is a log of rankings. Only drstream evaluate",
         ),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
@@ -94,5 +97,6 @@ def test_factorised_policies(tmp_path):
     done = drstream(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "50 rankings of 1 to 3 items" in done.stdout
+    assert "50 rows" in drstream("convert", "log.parquet", "out.parquet", *opened, cwd=tmp_path).stdout
     words = ["evaluate", "log.parquet", *opened, "--policy", "new=factorised:unifrom"]
     fails("did you mean 'uniform'?", *words, cwd=tmp_path)

@@ -104,7 +104,7 @@ def test_fits_that_are_not_for_candidates():
 
 def test_constants_that_cannot_be_ids_or_positions():
     for found, action, message in (
-        (log_of(FOUND, position=True, features_only=True), "item-1", "this log has no ids, so it must be a position"),
+        (log_of(FOUND, position=True, features_only=True), "item-1", "in this log, it must be a position, from 0"),
         (log_of(FOUND, position=True, features_only=True), -1, "must be a position, from 0"),
         (log_of(events(text=False)), 2**70, "ids of candidates are int64"),
         (log_of(events(text=False)), 1.5, "ids of candidates are int64"),

@@ -144,6 +144,19 @@ def test_a_column_of_logged_probabilities_has_no_mass_by_action():
     assert level(result, "mean weight") == "ok"
 
 
+@pytest.mark.parametrize(("bad", "level"), [(0, None), (9, None), (10, "look"), (99, "look"), (100, "stop")])
+def test_rows_that_were_skipped(bad, level):
+    table = world().table(1000)
+    reward = table["reward"].to_numpy().copy()
+    reward[:bad] = np.nan
+    table = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(reward))
+    result = drs.evaluate(drs.Log(table, on_bad_row="skip"), drs.policies.Uniform(), estimators="ips")
+    assert result.n == 1000 - bad
+    assert [f.level for f in result.findings if f.check == "skipped rows"] == ([level] if level else [])
+    if level:
+        assert f"{bad} of 1,000 rows ({bad / 1000:.2%}) were skipped as bad" in repr(result)
+
+
 def test_levels():
     assert findings_of(Facts("p", 10)) == []
     shown = to_show([Finding(level, "c", None, 0.0, level) for level in LEVELS])

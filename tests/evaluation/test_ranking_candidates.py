@@ -148,7 +148,7 @@ def test_positions_outside(place):
             P.Uniform(),
             r"is a Uniform, and this is a log of rankings.*or wrap it, drs.policies.Factorised\(Uniform\(...\)",
         ),
-        (P.Factorised(P.Constant(-1)), "takes -1, which is not among the candidates at row 0"),
+        (P.Factorised(P.Constant(99)), "takes 99, which is not among the candidates at row 0"),
         (P.Factorised(P.Softmax(np.ones(3))), "has 3 weights; on this log, they are 4"),
         (P.Factorised(P.Column("x0")), "the base of Factorised must know the probabilities of all candidates"),
         (P.Factorised(lambda X, z, starts: np.ones(len(z))), "policy 'new'.* at row 0"),

@@ -135,7 +135,7 @@ USERS = {
 
 @pytest.mark.parametrize("user", USERS)
 def test_what_takes_one_action_an_event_refuses_rankings(user):
-    with pytest.raises(drs.LogError, match="column 'items' holds lists, so this is a log of rankings, which only"):
+    with pytest.raises(drs.LogError, match=r"column 'items' holds lists, so this is a log of rankings\. Only"):
         USERS[user](log_of(LISTS))
 
 

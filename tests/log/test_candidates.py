@@ -496,3 +496,11 @@ def test_a_first_row_of_another_width_is_the_bad_one():
     assert (result.n, sum(result.skipped.values())) == (19, 1)
     with pytest.raises(drs.LogError, match=r"at row 0"):
         drs.evaluate(drs.Log(table, context=[], candidates=candidates), drs.policies.Softmax([0.5, 0.5]))
+
+
+def test_an_index_of_consecutive_numbers_is_no_column():
+    frame = pa.table({"item": [0, 1], "p": [1.0, 2.0]}).to_pandas().set_index("item")
+    with pytest.raises(
+        drs.LogError, match=r"there is no column 'item': .*It is the index: pass table\.reset_index\(\)"
+    ):
+        _ = drs.Items(frame).names

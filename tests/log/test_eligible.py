@@ -285,3 +285,11 @@ def test_a_column_that_cannot_hold_sets(options, message):
     )
     with pytest.raises(LogError, match=message):
         drs.Log(table, **options)
+
+
+def test_a_mask_is_no_list_of_labels():
+    table = pa.table({"action": [0, 1], "reward": [0.0, 1.0], "mask": [[True, False], [True, True]]})
+    with pytest.raises(drs.LogError, match=r"a mask: it must hold lists of the actions .* e\.g\. \[2, 5\]"):
+        drs.Log(table, eligible="mask", propensity=0.5, context=[])
+    table = table.set_column(0, "action", pa.array([True, False]))
+    assert drs.Log(table, eligible="mask", propensity=0.5, context=[]).n_actions == 2  # labels are booleans

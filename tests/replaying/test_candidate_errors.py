@@ -65,13 +65,14 @@ class Own(P.EpsilonGreedy):
         (P.Exp3(), "Exp3 learns about actions that all events share.*use EpsilonGreedy, Boltzmann, SquareCB or LinUCB"),
         (Known(), "Known learns about actions.*or write a CompiledShared"),
         (Own(), "Own learns about actions"),
-        (P.Constant(-1), "takes -1, which is not among the candidates at row 0"),
+        (P.Constant(-1), "takes -1: in this log, it must be a position, from 0"),
+        (P.Constant(99), "takes 99, which is not among the candidates at row 0"),
         (P.Linear(np.ones((3, 2))), "a row of weights for each action"),
         (naive_replay.UCB1(3, 2), r"probabilities of UCB1 takes \(X.*must take \(X, Z, starts\)"),
         (P.Retrained(object.__new__(type("Model", (), {"fit": None}))), "Retrained, which has a model for each action"),
         (P.Column("propensity"), "the probability of the logged action only"),
     ],
-    ids=["ucb1", "exp3", "compiled", "subclass", "constant", "linear", "python", "retrained", "column"],
+    ids=["ucb1", "exp3", "compiled", "subclass", "constant", "position", "linear", "python", "retrained", "column"],
 )
 def test_policies_of_known_actions_are_refused_before_the_pass(log, policy, message):
     with pytest.raises(drs.DrstreamError, match=re.compile(message, re.DOTALL)):
@@ -299,3 +300,14 @@ def test_a_policy_of_the_users_own_learns_in_replay_as_in_python(log):
     compiled = drs.replay(log, Mine(), 5, q=0.1)
     python = drs.replay(log, InPython(naive_replay.EpsilonGreedy), 5, q=0.1)
     np.testing.assert_allclose(compiled.replicates["average"], python.replicates["average"], rtol=1e-12)
+
+
+def test_a_policy_whose_update_wants_an_action_is_refused(log):
+    class Of(type("Base", (), {"reset": lambda self: None, "probabilities": lambda self, X, Z, starts: None})):
+        def update(self, x, action, reward):
+            pass
+
+    with pytest.raises(drs.PolicyError, match=r"update of Of takes \(x, action, reward\).*must take \(x, z, reward\)"):
+        drs.replay(log, Of(), 5)
+    with pytest.raises(drs.PolicyError, match=r"on a log of candidates, .*update\(x, z, reward\)\. Half lacks reset"):
+        drs.replay(log, type("Half", (), {"probabilities": print, "update": print})(), 5)
