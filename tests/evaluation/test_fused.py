@@ -135,6 +135,7 @@ def test_what_the_fast_way_cannot_do_goes_block_by_block(monkeypatch):
         assert fast == slow
 
 
+@pytest.mark.jit_only
 def test_so_many_actions_that_a_tile_would_not_be_small_go_block_by_block(monkeypatch):
     table, context = table_of("float32", listed=False, rows=1_100)
     policy = drs.policies.Softmax(np.zeros((9_000, 3)))

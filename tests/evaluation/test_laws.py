@@ -182,6 +182,7 @@ def test_moments_merge_like_the_whole(data):
         assert (abs(layout.comoment(total, group) - wanted) <= 1e-11 * scale).all()
 
 
+@pytest.mark.jit_only
 def test_passes_may_overlap(parquet, model):
     """BLAS is held to one thread until the last of them ends, and is free again then."""
     from threadpoolctl import threadpool_info

@@ -284,6 +284,7 @@ def test_one_negative_number_is_asked_about():
 # Many actions
 
 
+@pytest.mark.jit_only
 def test_k_beyond_two_to_the_16(monkeypatch):
     """65,537 actions, evaluated, audited and described; a replay has chunks of a few events."""
     K = 65_537

@@ -229,6 +229,7 @@ def policies(log):
     return {"softmax": drs.policies.Softmax(weights), "linear": drs.policies.Linear(weights), "function": function}
 
 
+@pytest.mark.jit_only
 @pytest.mark.parametrize("context", [CONTEXT, HASHED], ids=["dense", "sparse"])
 def test_same_bits_for_all_threads_and_batch_sizes(tmp_path, context):
     path = tmp_path / "log.parquet"
@@ -246,6 +247,7 @@ def test_same_bits_for_all_threads_and_batch_sizes(tmp_path, context):
     assert run(2, 700) == first
 
 
+@pytest.mark.jit_only
 def test_dense_and_sparse_forms_give_the_same_results(monkeypatch):
     dense = here(2000)
     assert not dense.is_sparse

@@ -30,6 +30,7 @@ def run(table, policy=None, r=None, **options):
     return drs.replay(drs.Log(table), policy, 50, r, q=0.05, **options)
 
 
+@pytest.mark.jit_only
 def test_precision_follows_the_contexts_unless_it_is_asked_for():
     single, double = contexts_as(pa.float32()), contexts_as(pa.float64())
     r = model()
@@ -49,6 +50,7 @@ def test_other_precisions_are_refused(value):
         run(TABLE, precision=value)
 
 
+@pytest.mark.jit_only
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 @pytest.mark.parametrize("name", ["EpsilonGreedy", "Boltzmann", "SquareCB"])
 @pytest.mark.parametrize("modelled", [False, True])

@@ -13,14 +13,15 @@ import drstream as drs
 from drstream.replaying import lanes, options
 from drstream.replaying import result as runs
 from tests.helpers.logs import world
-from tests.helpers.passes import PLAIN
 from tests.helpers.replays import bits, small_log
+
+pytestmark = pytest.mark.jit_only  # results, notes and tables, not kernels
 
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory):
     path = tmp_path_factory.mktemp("replay") / "log.parquet"
-    rows = 1500 if PLAIN else 200_000
+    rows = 200_000
     w = world(kinds=None)
     pq.write_table(w.table(rows, seed=3), path, row_group_size=rows // 7 + 1)
     return path
