@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 SEVERAL = {"model": "models", "policy": "policies"}
 AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # advice if a file cannot be read
+UNFINISHED = ".part"  # suffix of a file that is being written; a folder of data is read without them
 NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
 
 
@@ -232,11 +234,39 @@ def _skops(kind: type[DrstreamError]) -> Any:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted."""
-    unfinished = Path(f"{os.fspath(path)}.part")
+    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted.
+
+    Its name is its own, so two processes that write to one path do not mix: the last one wins, and its file is whole.
+    The bytes are on the disk before the name is, so that a machine that stops leaves the old file or the new one.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    handle, unfinished = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=UNFINISHED, dir=folder or ".")
+    os.close(handle)
     try:
-        yield unfinished
-        unfinished.replace(path)
+        yield Path(unfinished)
+        os.chmod(unfinished, 0o666 & ~_umask())  # mkstemp lets only the owner read
+        _sync(unfinished)
+        os.replace(unfinished, path)
+        _sync(folder or ".")
     finally:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            os.unlink(unfinished)
+
+
+def _sync(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, where the file system can tell."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems do not sync folders
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    """Return the mask of permissions for new files. Setting it, the only other way to read it, disturbs threads."""
+    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -547,7 +547,7 @@ class Log(Offering):
             lengths = shown_lengths(self.source, roles)
             labels = f"{lengths}, {labels}" if self.has_candidates else lengths
         lines = [
-            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}",
+            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}{self._shown_files()}",
             f"  context     {self._shown_context()}",
             f"  action      {f'{roles.action}: {labels}' if roles.action else 'none'}",
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
@@ -585,6 +585,10 @@ class Log(Offering):
         for reason, first in getattr(self.source, "left_out", {}).items():
             lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
         return "\n".join(lines)
+
+    def _shown_files(self) -> str:
+        files = sum(isinstance(key, str) for key in self.source.keys)
+        return f" in {files:,} files" if files > 1 else ""
 
     def _shown_rows(self) -> str:
         whole, rows = self.source_rows, self.rows

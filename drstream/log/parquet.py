@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import LogError
-from drstream.log.files import arrow_says, unreadable
+from drstream.log.files import State, arrow_says, unreadable
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source
 
@@ -34,8 +34,10 @@ class RowGroup:
     constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     metadata: pq.FileMetaData  # of the file; without it, each row group would read it again
+    state: State  # of the file when its metadata were read
     row_bytes: int  # approximate size of a decoded row
     lists: bool  # some column holds lists
+    verify: bool = False  # whether to compare pages with their checksums, if they have any
 
     @property
     def place(self) -> Place:
@@ -45,21 +47,33 @@ class RowGroup:
         stored = [name for name in self.columns if name not in self.constants]
         rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
         try:
-            with self._source() as source:
-                file = pq.ParquetFile(source, metadata=self.metadata, read_dictionary=self.dictionaries)
+            with self.filesystem.open_input_file(self.path) as source:  # mapped, a file that shrinks kills the process
+                self._check_state(source)
+                file = pq.ParquetFile(
+                    source,
+                    metadata=self.metadata,
+                    read_dictionary=self.dictionaries,
+                    page_checksum_verification=self.verify,
+                )
                 if rows >= self.rows:  # a third faster than in batches, for 20 columns
                     whole = file.read_row_group(self.index, columns=stored, use_threads=False)
                     batches = iter(whole.to_batches())
                 else:
                     batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
                 for batch in batches:
+                    self._check_state(source)
                     yield self._with_constants(batch)
         except (pa.ArrowException, OSError) as error:
             raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
 
-    def _source(self) -> pa.NativeFile:
-        local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
-        return pa.memory_map(self.path) if local else self.filesystem.open_input_file(self.path)
+    def _check_state(self, source: pa.NativeFile) -> None:
+        """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
+        found = State.of(self.path, self.filesystem, source)
+        if found != self.state:
+            raise LogError(
+                f"{self.path} changed while it was read: {self.state.difference(found)}. Some of its events are of one "
+                "file and some of another. Start again when nothing writes to it"
+            )
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.constants.items():
@@ -75,14 +89,16 @@ class ParquetSource:
         self.filesystem = dataset.filesystem
         self.schema = dataset.schema
         self.fragments = list(dataset.get_fragments())
+        self._states: list[State] = []  # of the files, when their footers were read
         self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
 
     @cached_property
     def _row_groups(self) -> list[list[tuple[int, int]]]:
         """Number and size of each row group of each file. Reads every footer once and compares the schemas."""
-        groups = []
+        groups, states = [], []
         for fragment in self.fragments:
             try:
+                states.append(State.of(fragment.path, self.filesystem))
                 groups.append([(group.id, group.num_rows) for group in fragment.row_groups])
                 difference = schema_difference(fragment, self.schema)
             except (pa.ArrowException, OSError) as error:
@@ -93,6 +109,7 @@ class ParquetSource:
                     f"files differ: column {name!r} is {wanted} in {self.fragments[0].path}, but {found} in "
                     f"{fragment.path}. Give files of one schema, or a pyarrow dataset with the schema you want"
                 )
+        self._states = states
         return groups
 
     @property
@@ -109,7 +126,7 @@ class ParquetSource:
         size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
         first_row = 0
-        for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
+        for fragment, groups, state in zip(self.fragments, self._row_groups, self._states, strict=True):
             constants = {
                 name: pa.scalar(value, self.schema.field(name).type)
                 for name, value in ds.get_partition_keys(fragment.partition_expression).items()
@@ -124,7 +141,7 @@ class ParquetSource:
             for index, rows in groups:
                 if index in kept and rows:
                     where = fragment.path, self.filesystem, index, first_row, rows
-                    yield RowGroup(*where, *form, fragment.metadata, *size)
+                    yield RowGroup(*where, *form, fragment.metadata, state, *size)
                 first_row += rows
 
     def ranges(self, column: str) -> dict[int, tuple[int, int]]:
