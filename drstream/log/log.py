@@ -189,7 +189,7 @@ class Log(Offering):
         """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
         self.refuse_rankings()
         self._check_labels()
-        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
+        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip", hints=self.filter is None)
         return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
 
     @property
