@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
@@ -16,6 +18,7 @@ from drstream.errors import LogError, MissingFileError, phrase, suggest
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
 UNFINISHED = (".part", ".tmp", ".temp", ".inprogress", ".crdownload", "~")  # of files that are being written
+REFUSED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # errors that say nothing about contents
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
@@ -76,7 +79,10 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
             raise MissingFileError(f"no file matches {name!r}")
         return [file for path in found for file in (_data_files(path, suffixes) if os.path.isdir(path) else [path])]
     folder = os.path.dirname(name) or "."
-    beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    try:
+        beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    except OSError as error:  # then nobody knows whether the file is there
+        raise LogError(f"cannot read the folder {folder!r}: {error.strerror}") from None
     hint = suggest(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
@@ -159,6 +165,8 @@ def map_arrow(paths: list[str]) -> pa.Table:
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     path = named[1] if named else path
+    if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
+        return LogError(without_secrets(f"cannot read {path}: {os.strerror(error.errno)}"))
     if is_text(path):
         return LogError(f"cannot read {path} as {kind}: it holds text. {_to_convert(path)}")
     if "://" not in path and os.path.isfile(path) and not os.path.getsize(path):
@@ -185,6 +193,27 @@ def is_text(path: str) -> bool:
     except OSError:  # what reads the file says so
         return False
     return bool(first) and not first.startswith((PARQUET, ARROW)) and not re.search(rb"[\x00-\x08\x0e-\x1f]", first)
+
+
+def check_names(schema: pa.Schema, name: str) -> None:
+    """Raise an error if names of columns, or of parts of structs, are not text."""
+    try:
+        str(schema.remove_metadata())
+        for field in schema:
+            field.name  # noqa: B018  # raises an error
+    except UnicodeDecodeError as error:
+        raise LogError(
+            without_secrets(f"cannot read {name}: the name of a column is not UTF-8 ({error.reason})")
+        ) from None
+
+
+def checked(batch: Any, where: Any) -> Any:
+    """Return a batch or table after a check of its offsets, indices and text, which Arrow and kernels trust."""
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?") from None
+    return batch
 
 
 def arrow_says(error: Exception) -> str:

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError
-from drstream.log.files import State, arrow_says, unreadable
+from drstream.errors import DrstreamError, LogError
+from drstream.log.files import State, arrow_says, check_names, checked, unreadable
 from drstream.log.footers import Footer
 from drstream.log.schema import is_list
-from drstream.log.source import Place, Source
+from drstream.log.source import Place, Source, without_views
 
 DECODE_BYTES = 1 << 25  # most that each thread decodes of a row group at a time
 LIST_ROWS = 1 << 15  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
@@ -64,8 +64,10 @@ class RowGroup:
                     batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
                 for batch in batches:
                     self._check_state(source)
-                    yield self._with_constants(batch)
-        except (pa.ArrowException, OSError) as error:
+                    yield self._with_constants(without_views(checked(batch, self.place)))
+        except DrstreamError:
+            raise
+        except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
 
     def _check_state(self, source: pa.NativeFile) -> None:
@@ -83,7 +85,9 @@ class ParquetSource:
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
         self.filesystem = dataset.filesystem
-        self.schema = dataset.schema
+        check_names(dataset.schema, name)
+        self._stored_schema = dataset.schema
+        self.schema = without_views(dataset.schema.empty_table()).schema
         self.fragments = list(dataset.get_fragments())
         self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
 
@@ -95,8 +99,8 @@ class ParquetSource:
             try:
                 footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
                 footer.__dict__["metadata"] = fragment.metadata
-                difference = schema_difference(fragment, self.schema)
-            except (pa.ArrowException, OSError) as error:
+                difference = schema_difference(fragment, self._stored_schema)
+            except Exception as error:  # as above
                 raise unreadable(fragment.path, error) from None
             if difference is not None:
                 name, wanted, found = difference

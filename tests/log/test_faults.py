@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -141,3 +142,96 @@ def test_an_arrow_file_with_indices_outside_of_a_dictionary_is_an_error(tmp_path
     arrow_file(path, events(1.0, 4).set_column(1, "action", labels), [0, 1, 0, 1], [0, 1, 7, 1])
     with pytest.raises(LogError, match=r"log\.arrow as Arrow IPC"):
         drs.Log(path)
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_file_without_permission_is_an_error_that_says_so(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        write(path)
+    else:
+        with pa.ipc.new_file(str(path), events(1.0).schema) as file:
+            file.write_table(events(1.0))
+
+    def refuse(*given: Any, **named: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)  # the tests may run as root, who may read anything
+    monkeypatch.setattr(pa, "memory_map", refuse)
+    monkeypatch.setattr(ds, "dataset", refuse)
+    with pytest.raises(LogError, match=rf"cannot read {path}: Permission denied"):
+        drs.Log(path)
+
+
+def test_a_model_without_permission_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"PK")
+
+    def refuse(*given: Any, **named: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(drs.ModelError, match=rf"cannot read {path}: Permission denied"):
+        drs.models.load(path)
+
+
+def words(reward: float = 1.0) -> pa.Table:
+    table = events(reward, 400)
+    return table.set_column(1, "action", pa.array(["yes", "no"] * 200))
+
+
+@pytest.mark.parametrize("options", [{}, {"on_bad_row": "skip"}, {"filter": "action == 'yes'"}])
+def test_string_views_in_parquet_are_text(tmp_path: Path, options: Any) -> None:
+    table = words()
+    views = table.set_column(1, "action", table["action"].cast(pa.string_view()))
+    results = []
+    for name, rows in (("plain", table), ("views", views)):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(rows, path, row_group_size=100)
+        for log in (drs.Log(path, **options), drs.Log(path, **options).split(0.5)[0]):
+            result = drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"])
+            results.append((list(log.labels), result["ips"].value, result["ips"].n))
+    assert results[:2] == results[2:]
+    assert results[0][0] == ["no", "yes"]
+
+
+def test_labels_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(words(), path, compression="none")
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    path.write_bytes(whole[:start].replace(b"yes", b"y\xffs") + whole[start:])
+    with pytest.raises(LogError, match=r"row group 0 of .*log\.parquet: .*UTF8"):
+        drs.evaluate(drs.Log(path), drs.policies.Uniform(), estimators=["ips"])
+
+
+def test_names_that_are_not_utf8_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(events(1.0).append_column("wxyz", pa.array(np.ones(ROWS))), path, store_schema=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"wxyz", b"wx\xffz"))
+    with pytest.raises(LogError, match=r"log\.parquet.*UTF-8"):
+        drs.Log(path)
+
+
+def test_batches_of_a_stream_are_checked() -> None:
+    table = words()
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 5] * 200, pa.int32()), pa.array(["a", "b"]), safe=False)
+    batches = table.set_column(1, "action", wrong).to_batches()
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    with pytest.raises(LogError, match=r"after row 0: .*out of bounds: 5"):
+        drs.evaluate(drs.Log(reader), drs.policies.Uniform(), estimators=["ips"])
+
+
+def test_numbers_beyond_int64_are_no_negative_labels(tmp_path: Path) -> None:
+    actions = np.array([2**64 - 5, 3] * 200, np.uint64)
+    table = events(1.0, 400).set_column(1, "action", pa.array(actions))
+    log = drs.Log(table)
+    assert list(log.labels) == [3, 2**64 - 5]
+    with pytest.raises(LogError, match="18446744073709551611"):
+        drs.evaluate(drs.Log(table, actions=[-5, 3]), drs.policies.Uniform(), estimators=["ips"])
