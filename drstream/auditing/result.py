@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from drstream.errors import printable
 from drstream.findings import LEVELS, OK, Finding, worst
 from drstream.results import plain, stamped
 
@@ -77,6 +78,7 @@ class Audit:
         """The audit as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    @printable
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.level}; {self.rows:,} rows, {self.actions.num_rows:,} actions"]
         lines += [f"  {finding.level:<4}  {finding.message}" for finding in self.ordered() if finding.level != OK]

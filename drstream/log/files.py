@@ -13,25 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
-from drstream.errors import LogError, MissingFileError, phrase, suggest
+from drstream.errors import LogError, MissingFileError, phrase, suggest, without_secrets
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
 UNFINISHED = (".part", ".tmp", ".temp", ".inprogress", ".crdownload", "~")  # of files that are being written
 REFUSED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # errors that say nothing about contents
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
-
-
-SECRET = re.compile(r"(?i)([?&][^=&#\s]*(?:key|secret|token|sig|signature|password|credential)[^=&#\s]*=)[^&#\s]+")
-
-
-def without_secrets(text: str) -> str:
-    """Return text in which URIs hide passwords, and keys in their queries.
-
-    >>> without_secrets("s3://KEY:SECRET@bucket/log.parquet?secret_key=x&region=eu")
-    's3://***@bucket/log.parquet?secret_key=***&region=eu'
-    """
-    return SECRET.sub(r"\1***", re.sub(r"(\w://)(?:[^/@\s:]*:[^@\s]*|[^/@\s]+)@", r"\1***@", text))
 
 
 @dataclass(frozen=True)

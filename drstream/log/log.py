@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from drstream.errors import LogError, parameter
+from drstream.errors import LogError, parameter, printable
 from drstream.log import labels as action_labels
 from drstream.log.candidates import (
     Candidates,
@@ -535,6 +535,7 @@ class Log(Offering):
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
+    @printable
     def __repr__(self) -> str:
         roles = self.roles
         known = "labels" in self.__dict__ or self.source_rows is not None

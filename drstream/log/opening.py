@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from drstream.errors import DrstreamError, LogError, MissingFileError
-from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable, without_secrets
+from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
+from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.source import Same, Source, StreamSource, TableSource
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.archives import check_array
-from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, warn_user
+from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.candidates import Numbered, describe_features
@@ -232,6 +232,7 @@ class Trained:
                 f"{', '.join(roles.context)}: open it with the same {parameter('context')}"
             )
 
+    @printable
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
         plain = bool, int, float, str  # a value that equals the default may be another object, e.g. from a file

@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "execution": {*LOG, "log", "progress"},
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),
-    "provenance": {"log"},
+    "provenance": {"errors", "log"},
     "log": LOG,
     "moments": {"types", "kernels"},
     "intervals": {*BASICS, "parameters"},
