@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,40 @@ _START, _OR, _END = "\ue000", "\ue001", "\ue002"  # mark words with two forms; p
 _TWO_FORMS = re.compile(f"{_START}(.*?){_OR}(.*?){_END}", re.DOTALL)
 _NO_VALUE = object()
 _PACKAGE = str(Path(__file__).parent) + os.sep
+
+
+_SECRET = re.compile(r"(?i)([?&][^=&#\s]*(?:key|secret|token|sig|signature|password|credential)[^=&#\s]*=)[^&#\s]+")
+_USER = re.compile(r"(\w://)(?:[^/@\s:]*:[^@\s]*|[^/@\s]+)@")
+# Codes that a terminal obeys: all control characters but tabs and ends of lines, and those that turn the direction
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def without_secrets(text: str) -> str:
+    """Return text in which URIs hide passwords, and keys in their queries.
+
+    >>> without_secrets("s3://KEY:SECRET@bucket/log.parquet?secret_key=x&region=eu")
+    's3://***@bucket/log.parquet?secret_key=***&region=eu'
+    """
+    return _SECRET.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def shown(text: str) -> str:
+    """Return text that is safe on a terminal: names and values from data may hold escape codes.
+
+    >>> shown("red \x1b[31m")
+    'red \\\\x1b[31m'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def printable(method: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Make a `__repr__` or `__str__` safe on a terminal."""
+
+    @wraps(method)
+    def safe(self: Any) -> str:
+        return shown(method(self))
+
+    return safe
 
 
 def phrase(python: str, command: str) -> str:
@@ -50,6 +85,7 @@ class DrstreamError(ValueError):
     """Something about the input is wrong. The message says what, where, and what to do."""
 
     def __init__(self, message: str = "", *, kind: str = "") -> None:
+        message = shown(without_secrets(message))
         super().__init__(in_python(message))
         self.message = message  # with both forms of `phrase`
         self.kind = kind  # lets code tell errors of one class apart
@@ -92,6 +128,7 @@ class DrstreamWarning(UserWarning):
     """The result may not mean what it seems to mean. The message says why, and what to do."""
 
     def __init__(self, message: str) -> None:
+        message = shown(without_secrets(message))
         super().__init__(in_python(message))
         self.message = message
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from drstream.errors import without_secrets
 from drstream.log import Log
-from drstream.log.files import without_secrets
 
 LONGEST = 300  # characters of a description
 NEVER = frozenset({"threads", "executor", "progress", "debug"})  # how the work is done, which changes no result

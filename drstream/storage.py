@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import zipfile
+import stat
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from drstream import archives
 from drstream.errors import DrstreamError, suggest
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 SEVERAL = {"model": "models", "policy": "policies"}
 AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # advice if a file cannot be read
+UNFINISHED = ".part"  # suffix of a file that is being written; a folder of data is read without them
 NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
 
 
@@ -105,33 +108,35 @@ class Shelf:
     def load(self, path: str | os.PathLike[str], trusted: Sequence[str] = ()) -> Any:
         """Load what `save` wrote. Types that skops does not trust raise an error unless named in `trusted`."""
         name = os.fspath(path)
-        if not Path(path).is_file():
-            raise self.error(f"no such file: {name!r}")
         try:
-            with zipfile.ZipFile(path) as file:
-                ours = "about.npy" in file.namelist()
-                theirs = "schema.json" in file.namelist()
-        except Exception:  # zipfile raises BadZipFile, OSError, NotImplementedError and others for damaged files
-            ours = theirs = False
-        if theirs:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise FileNotFoundError
+            names = archives.members(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self.error(f"no such file: {name!r}") from None
+        except OSError as error:
+            raise self.error(f"cannot read {name}: {error.strerror or error}") from None
+        if "schema.json" in names:
             trusted = [trusted] if isinstance(trusted, str) else list(trusted)
             state, left = self._read_skops(name, trusted)
             model = self._restore(name, state, state, estimators=True)
             model.check_loaded(name, left)
             return self._finished(name, model, state)
-        if not ours:
+        if "about.npy" not in names:
             raise self.error(
                 f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
                 f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged",
                 kind=NOT_OURS,
             )
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
-            about = json.loads(str(arrays.pop("about")))
-        except Exception as error:  # as above
-            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        about = self._read(name, lambda: json.loads(str(archives.read_array(path, "about"))))
+        arrays = _Members(lambda key: self._read(name, lambda: archives.read_array(path, key)))
         return self._finished(name, self._restore(name, about, arrays, estimators=False), about)
+
+    def _read(self, name: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except Exception as error:  # zipfile and json raise many kinds for damaged files
+            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
 
     def _finished(self, name: str, model: Trained, about: dict[str, Any]) -> Any:
         """Return the model, or the policy that was made of it."""
@@ -139,20 +144,20 @@ class Shelf:
             return model
         try:
             return self.policy(model, **about["policy"])
-        except TypeError as error:
+        except (TypeError, DrstreamError) as error:
             raise self.error(f"{name} lacks what a saved policy has ({error}): it is damaged. {self.again}") from None
 
-    def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
+    def _restore(self, name: str, about: Any, values: dict[str, Any] | _Members, *, estimators: bool) -> Trained:
         try:
             return self._model(name, about, values, estimators)
         except DrstreamError:
             raise
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError, MemoryError) as error:
             raise self.error(
                 f"{name} lacks what a saved {self.sort} has ({error}): it is damaged. {self.again}"
             ) from None
 
-    def _model(self, name: str, about: Any, values: dict[str, Any], estimators: bool) -> Trained:
+    def _model(self, name: str, about: Any, values: dict[str, Any] | _Members, estimators: bool) -> Trained:
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None
             raise self.error(
@@ -166,40 +171,73 @@ class Shelf:
                 f"{name} holds a {about['kind']!r}, which is not a {self.sort}: {suggest(about['kind'], kinds)}"
             )
         kind = kinds[about["kind"]]
-        model = kind.from_parameters(about["parameters"])
-        missing = [key for key in kind.kept if key not in values]
-        if missing:
-            raise self.error(f"{name} lacks {missing[0]!r}: it is damaged. {self.again}")
+        _check_about(about)
+        try:
+            model = kind.from_parameters(about["parameters"])
+        except DrstreamError as error:
+            raise ValueError(error) from None
         for key in kind.kept:
-            setattr(model, key, values[key])
+            value = values.get(key)
+            if value is None:
+                raise self.error(f"{name} lacks {key!r}: it is damaged. {self.again}")
+            setattr(model, key, value)
         model.labels_, model.n_actions = about["labels"], len(about["labels"])
         model.features_ = None if about["features"] is None else tuple(about["features"])
         model.encoding_ = _encoding(about)
         model.pairs_ = Pairs.from_dict(about.get("pairs"))
-        model.n_features_, model.n_events_ = int(about["n_features"]), int(about["n_events"])
-        model.reward_range_ = about["reward_range"][0], about["reward_range"][1]
+        if model.pairs_ is not None and model.pairs_.context != about["n_features"]:
+            raise ValueError(f"pairs of {model.pairs_.context} features for {about['n_features']} of the fit")
+        model.n_features_, model.n_events_ = about["n_features"], about["n_events"]
+        model.reward_range_ = float(about["reward_range"][0]), float(about["reward_range"][1])
         model.skipped_, model.reward_ = about["skipped"], about["reward"]
         model.fitted_on = None if about["fitted_on"] is None else Origin.from_dict(about["fitted_on"])
         model.models_of = tuple(map(Origin.from_dict, about.get("models_of", ())))
+        model.check_arrays()
         return model
 
     def _read_skops(self, name: str, trusted: list[str]) -> tuple[dict[str, Any], list[str]]:
         """Return the contents of the file, and the types that are yet to be checked."""
         skops = _skops(self.error)
         data = Path(name).read_bytes()
-        try:
-            unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
-        except Exception as error:
-            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        self._read(name, lambda: archives.check_skops(data))
+        unknown = sorted(set(self._read(name, lambda: skops.get_untrusted_types(data=data))) - set(trusted))
         if not set(unknown) <= set(self.checked):
             raise untrusted(name, unknown, self.error)
-        try:
-            state = skops.loads(data, trusted=[*trusted, *unknown])
-        except Exception as error:
-            raise self.error(f"{name} cannot be read: {error}. {self.again}") from None
+        state = self._read(name, lambda: skops.loads(data, trusted=[*trusted, *unknown]))
         if not isinstance(state, dict):
             raise self.error(f"{name} was not written by {self.sort}.save()")
         return state, unknown
+
+
+class _Members:
+    """Arrays of a file, which are read when they are asked for: nothing else in the file is."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self.get = read
+
+
+WHOLE = {"n_features": 0, "n_events": 1}  # numbers in a file, and the least that they can be
+
+
+def _check_about(about: dict[str, Any]) -> None:
+    """Check the types of all that a file holds beside arrays and parameters: it may be crafted."""
+    labels, rewards = about["labels"], about["reward_range"]
+    kinds = {type(label) for label in labels} if isinstance(labels, list) else set()
+    if kinds not in ({int}, {str}) or len(set(labels)) < len(labels):
+        raise ValueError("its labels are not distinct integers or strings")
+    for name, least in WHOLE.items():
+        if type(about[name]) is not int or not least <= about[name] < 2**53:
+            raise ValueError(f"{name} is {about[name]!r}")
+    if not isinstance(rewards, list | tuple) or [type(r) in (int, float) for r in rewards] != [True, True]:
+        raise ValueError(f"its reward_range is {rewards!r}")
+    features = about["features"]
+    if features is not None and not all(isinstance(name, str) for name in features):
+        raise ValueError("its features are not names")
+    skipped = about["skipped"]
+    if not all(isinstance(reason, str) and type(count) is int for reason, count in skipped.items()):
+        raise ValueError("its counts of bad rows are not numbers")
+    if not isinstance(about["reward"], str):
+        raise ValueError(f"its reward is {about['reward']!r}")
 
 
 def _encoding(about: dict[str, Any]) -> Encoding | None:
@@ -232,11 +270,39 @@ def _skops(kind: type[DrstreamError]) -> Any:
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted."""
-    unfinished = Path(f"{os.fspath(path)}.part")
+    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted.
+
+    Its name is its own, so two processes that write to one path do not mix: the last one wins, and its file is whole.
+    The bytes are on the disk before the name is, so that a machine that stops leaves the old file or the new one.
+    """
+    folder, name = os.path.split(os.fspath(path))
+    handle, unfinished = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=UNFINISHED, dir=folder or ".")
+    os.close(handle)
     try:
-        yield unfinished
-        unfinished.replace(path)
+        yield Path(unfinished)
+        os.chmod(unfinished, 0o666 & ~_umask())  # mkstemp lets only the owner read
+        _sync(unfinished)
+        os.replace(unfinished, path)
+        _sync(folder or ".")
     finally:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            os.unlink(unfinished)
+
+
+def _sync(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, where the file system can tell."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems do not sync folders
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    """Return the mask of permissions for new files. Setting it, the only other way to read it, disturbs threads."""
+    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from drstream import execution
 from drstream.auditing.audit import lenient
+from drstream.errors import printable
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.source import Part
@@ -81,6 +82,7 @@ class Description:
     def __getitem__(self, name: str) -> Any:
         return self.about[name]
 
+    @printable
     def __repr__(self) -> str:
         about = self.about
         lines = [self.text, f"  unused      {', '.join(about['unused']) or 'none'}"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from drstream.errors import printable
 from drstream.findings import LEVELS, OK, Finding, worst
 from drstream.results import plain, stamped
 
@@ -82,6 +83,7 @@ class Audit:
         actions = f", {self.actions.num_rows:,} actions" if self.actions.num_rows else ""  # none: candidates
         return f"{self.level}; {self.rows:,} rows{actions}"
 
+    @printable
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.headline}"]
         lines += [f"  {finding.level:<4}  {finding.message}" for finding in self.ordered() if finding.level != OK]

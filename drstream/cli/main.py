@@ -22,6 +22,7 @@ from drstream.cli.options import BAD_INPUT, INTERRUPTED
 from drstream.cli.plan import plan
 from drstream.cli.replay import replay
 from drstream.errors import DrstreamError, for_command_line
+from drstream.kernels._interrupts import interrupts_kept
 from drstream.progress import notice
 
 app = typer.Typer(
@@ -39,13 +40,19 @@ def main() -> None:
     notice.start()
     try:
         try:
-            app()
+            with interrupts_kept():
+                app()
             sys.stdout.flush()
         finally:
             gc.freeze()  # saves 0.3 s: at exit, the interpreter would look through all of Numba's objects once more
     except DrstreamError as error:
         _fail(error.message)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(INTERRUPTED)
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # as below; typer's answer would be 1
+            sys.exit(0)
         if end.code == INTERRUPTED:  # typer's answer to Ctrl-C
             print("interrupted", file=sys.stderr)  # noqa: T201
         raise

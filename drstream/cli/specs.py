@@ -257,12 +257,12 @@ def _weights(path: str, others: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _python(spec: str, kind: type[DrstreamError]) -> Any:
-    """Import `module:object`, with the current folder on the path. Imported code is trusted."""
+    """Import `module:object`, with the current folder at the end of the path. Imported code is trusted."""
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
         raise kind(f"python:{spec}: write python:MODULE:OBJECT")
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")  # last: a file named as an installed module must not take its place
     try:
         found: Any = importlib.import_module(module_name)
         for name in attribute.split("."):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text as RichText
 
+from drstream.errors import shown
 from drstream.evaluation.words import assumptions, events
 from drstream.findings import to_show
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from drstream.log import Log
     from drstream.planning.result import Forecast
     from drstream.replaying.comparison import Replays
+
+
+class Text(RichText):
+    """Text from data, without codes that a terminal obeys."""
+
+    def __init__(self, text: str = "", *given: Any, **named: Any) -> None:
+        super().__init__(shown(text), *given, **named)
+
+
+class SafeConsole(Console):
+    """A console that prints strings as they are: no markup, no escape codes."""
+
+    def print(self, *objects: Any, **named: Any) -> None:
+        super().print(*(Text(thing) if isinstance(thing, str) else thing for thing in objects), **named)
 
 
 def show_head(log: Log) -> None:
@@ -309,8 +324,8 @@ def _any_reduced(rows: list[dict[str, Any]]) -> bool:
 
 def _console() -> Console:
     """Return a console. In a pipe, it is wide enough for whole tables."""
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=160)
 
 
 def _count(value: float) -> str:

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drstream.errors import DrstreamError, parameter, phrase
+from drstream.errors import DrstreamError, parameter, phrase, printable
 from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.sums import Sums
 
@@ -102,6 +102,7 @@ class Explanation:
         about = {key: value for key, value in vars(self).items() if key not in ("notes", "advice")}
         return {**about, "parts": self.parts, "notes": list(self.notes), "advice": list(self.advice)}
 
+    @printable
     def __str__(self) -> str:
         head = f"{self.policy}, {self.estimator}: variance of an event {self.variance:.6g}, {self.n:,} events"
         lines = [head, f"  {'part':<14} {'variance':>11} {'share':>8} {'width':>11}"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream import intervals
-from drstream.errors import DrstreamError, suggest
+from drstream.errors import DrstreamError, printable, suggest
 from drstream.evaluation import grids, words
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import (
@@ -572,6 +572,7 @@ class Evaluation(WithModels):
         """What each estimator assumes about users, in a log of rankings; empty in other logs."""
         return {} if self.lists is None else {e.name: assumption(e) for e in self._about.chosen}
 
+    @printable
     def __repr__(self) -> str:
         what, of_a_list = words.events(self.n, self.labels, self.lists), " of a list" if self.lists else ""
         lines = [f"Evaluation of {what}; logging policy's mean reward{of_a_list} {self.baseline}"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+import pickle
 import threading
 from collections.abc import Callable
 from functools import cache, partial
@@ -23,11 +24,12 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba.core import config, types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
 
 from drstream.kernels import _notice
+from drstream.kernels._interrupts import interrupts_kept
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,10 +64,47 @@ def _digest() -> str:
 DIGEST = _digest()
 
 
-class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+class _CheckedFile(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
+    """The files of a kernel in Numba's disk cache, with checksums: damaged machine code would end the process."""
+
+    def _dump(self, obj: Any) -> bytes:
+        data = super()._dump(obj)
+        return hashlib.sha256(data).digest() + bytes(data)
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            with open(self._index_path, "rb") as file:
+                if pickle.load(file) != self._version:
+                    return {}
+                stamp, overloads = pickle.loads(_checked(file.read()))
+        except FileNotFoundError:
+            return {}
+        except Exception:  # damaged: it will be written again
+            logging.getLogger("drstream").debug("index of the kernel cache unreadable", exc_info=True)
+            return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(_checked(Path(self._data_path(name)).read_bytes()))
+
+
+def _checked(data: bytes) -> bytes:
+    size = hashlib.sha256().digest_size
+    if hashlib.sha256(data[size:]).digest() != data[:size]:
+        raise OSError("the checksum is wrong")
+    return data[size:]
+
+
+class _DigestCache(FunctionCache):  # type: ignore[misc]
     """Numba's disk cache with a digest in its key. If it fails, the kernel is compiled all the same."""
 
     digest = DIGEST
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _CheckedFile(
+            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(sig, codegen), self.digest)
@@ -83,7 +122,7 @@ class _DigestCache(FunctionCache):  # type: ignore[misc]  # numba has no types
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
-        except OSError:  # disk full or folder gone read-only: the kernel in memory is fine
+        except Exception:  # disk full, or folder gone or read-only: the kernel in memory is fine
             logging.getLogger("drstream").debug("kernel cache not written", exc_info=True)
 
 
@@ -131,7 +170,7 @@ def _compile_for(dispatcher: Any, *values: Any) -> bool:
 
 def compile_signature(dispatcher: Any, signature: Any) -> None:
     """Compile a kernel for one of its signatures, or load it from the cache, if that was not done before."""
-    with _one_compiler:
+    with _one_compiler, interrupts_kept():
         if signature.args in dispatcher.overloads:
             return
         compiler = dispatcher.compiler
@@ -192,7 +231,8 @@ def policy_function(function: Callable[..., Any], signature: Any, checked: bool 
         _use_cache(dispatcher)  # not for such closures: their key differs in every process, which would add a file
         if isinstance(dispatcher._cache, _DigestCache):
             dispatcher._cache.digest = hashlib.sha256((DIGEST + _what_it_uses(plain, set())).encode()).hexdigest()
-    dispatcher.compile(signature)
+    with interrupts_kept():
+        dispatcher.compile(signature)
     _notice.compiled()
     dispatcher.disable_compile()
     COMPILED.append(dispatcher)

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs
 
-from drstream.errors import LogError, MissingFileError, phrase, suggest
+from drstream.errors import LogError, MissingFileError, phrase, suggest, without_secrets
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
+UNFINISHED = (".part", ".tmp", ".temp", ".inprogress", ".crdownload", "~")  # of files that are being written
+REFUSED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # errors that say nothing about contents
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
-SECRET = re.compile(r"(?i)([?&][^=&#\s]*(?:key|secret|token|sig|signature|password|credential)[^=&#\s]*=)[^&#\s]+")
+@dataclass(frozen=True)
+class State:
+    """What tells one file from another that takes its place."""
 
+    size: int
+    changed: int | None = None  # time of the last change, in ns
+    number: int | None = None  # of the file in its file system
 
-def without_secrets(text: str) -> str:
-    """Return text in which URIs hide passwords, and keys in their queries.
+    @classmethod
+    def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> State:
+        """Return the state of a file. Of a file in object storage, it is the size, which an open `source` knows."""
+        if isinstance(filesystem, pa.fs.LocalFileSystem):
+            found = os.stat(path)
+            return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+        return cls(filesystem.get_file_info(path).size if source is None else source.size())
 
-    >>> without_secrets("s3://KEY:SECRET@bucket/log.parquet?secret_key=x&region=eu")
-    's3://***@bucket/log.parquet?secret_key=***&region=eu'
-    """
-    return SECRET.sub(r"\1***", re.sub(r"(\w://)(?:[^/@\s:]*:[^@\s]*|[^/@\s]+)@", r"\1***@", text))
+    def difference(self, later: State) -> str:
+        if self.size != later.size:
+            return f"it had {self.size:,} bytes, and has {later.size:,}"
+        return "another file has its name" if self.number != later.number else "something wrote to it"
 
 
 def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
@@ -50,7 +67,10 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
             raise MissingFileError(f"no file matches {name!r}")
         return [file for path in found for file in (_data_files(path, suffixes) if os.path.isdir(path) else [path])]
     folder = os.path.dirname(name) or "."
-    beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    try:
+        beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    except OSError as error:  # then nobody knows whether the file is there
+        raise LogError(f"cannot read the folder {folder!r}: {error.strerror}") from None
     hint = suggest(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
@@ -58,16 +78,49 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
 def _data_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
     """Return the files that are Parquet or Arrow by their name or first bytes, or have one of the suffixes, in order.
 
-    Hidden files and files in folders like _temporary, which hold unfinished work, are left out.
+    Hidden files, files in folders like _temporary, and files with suffixes like .part hold unfinished work and are left
+    out. A link to a file or folder that is found under its own name, too, is left out.
     """
-    found = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "**", "*"), recursive=True)):
-        hidden = re.search(r"(^|[/\\])[_.]", os.path.relpath(path, folder))
-        if not hidden and os.path.isfile(path):
-            named = path.lower().endswith((*SUFFIXES, *suffixes))
-            if named or _begins(path, PARQUET, ARROW):
-                found.append(path)
-    return found
+    found: list[str] = []
+    for path in _walk(folder, {os.path.realpath(folder)}):
+        named = path.lower().endswith((*SUFFIXES, *suffixes))
+        if named or _begins(path, PARQUET, ARROW):
+            found.append(path)
+    own = {os.path.realpath(path) for path in found if not _through_link(path, folder)}
+    seen: set[str] = set()
+    kept = []
+    for path in sorted(found):
+        real = os.path.realpath(path)
+        if real not in seen and (real not in own or not _through_link(path, folder)):
+            kept.append(path)
+            seen.add(real)
+    return kept
+
+
+def _walk(folder: str, above: set[str]) -> Iterator[str]:
+    """Yield the files in a folder and in those below it, also through links, except for links to a folder above."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise LogError(
+            f"cannot read the folder {folder!r}: {error.strerror}. Its files may belong to the log: make it readable, "
+            "or name the files to read"
+        ) from None
+    for entry in entries:
+        if entry.name.startswith(("_", ".")) or entry.name.lower().endswith(UNFINISHED):
+            continue
+        if entry.is_dir():
+            real = os.path.realpath(entry.path)
+            if real not in above:
+                yield from _walk(entry.path, above | {real})
+        elif entry.is_file():
+            yield entry.path
+
+
+def _through_link(path: str, folder: str) -> bool:
+    """Whether a path leads from the folder through a link."""
+    below = os.path.relpath(path, folder)
+    return os.path.realpath(path) != os.path.join(os.path.realpath(folder), below)
 
 
 def is_arrow(path: str) -> bool:
@@ -75,8 +128,11 @@ def is_arrow(path: str) -> bool:
 
 
 def _begins(path: str, *magic: bytes) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(ARROW)).startswith(magic)
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(ARROW)).startswith(magic)
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}") from None
 
 
 def map_arrow(paths: list[str]) -> pa.Table:
@@ -84,9 +140,11 @@ def map_arrow(paths: list[str]) -> pa.Table:
     tables = []
     for path in paths:
         try:
-            tables.append(pa.ipc.open_file(pa.memory_map(path)).read_all())
+            table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+            table.validate(full=True)  # Arrow trusts offsets and indices in a file, and so do kernels
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error, "Arrow IPC") from None
+        tables.append(table)
         if tables[-1].schema != tables[0].schema:
             raise LogError(f"files differ: {path} has another schema than {paths[0]}")
     return pa.concat_tables(tables)
@@ -95,6 +153,8 @@ def map_arrow(paths: list[str]) -> pa.Table:
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     path = named[1] if named else path
+    if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
+        return LogError(without_secrets(f"cannot read {path}: {os.strerror(error.errno)}"))
     if is_text(path):
         return LogError(f"cannot read {path} as {kind}: it holds text. {_to_convert(path)}")
     if "://" not in path and os.path.isfile(path) and not os.path.getsize(path):
@@ -115,9 +175,33 @@ def is_text(path: str) -> bool:
         return "://" in path or not os.path.isfile(path) or (os.path.getsize(path) > 0 and not _begins(path, PARQUET))
     if "://" in path or not os.path.isfile(path):
         return False
-    with open(path, "rb") as file:
-        first = file.read(1024)
+    try:
+        with open(path, "rb") as file:
+            first = file.read(1024)
+    except OSError:  # what reads the file says so
+        return False
     return bool(first) and not first.startswith((PARQUET, ARROW)) and not re.search(rb"[\x00-\x08\x0e-\x1f]", first)
+
+
+def check_names(schema: pa.Schema, name: str) -> None:
+    """Raise an error if names of columns, or of parts of structs, are not text."""
+    try:
+        str(schema.remove_metadata())
+        for field in schema:
+            field.name  # noqa: B018  # raises an error
+    except UnicodeDecodeError as error:
+        raise LogError(
+            without_secrets(f"cannot read {name}: the name of a column is not UTF-8 ({error.reason})")
+        ) from None
+
+
+def checked(batch: Any, where: Any) -> Any:
+    """Return a batch or table after a check of its offsets, indices and text, which Arrow and kernels trust."""
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?") from None
+    return batch
 
 
 def arrow_says(error: Exception) -> str:

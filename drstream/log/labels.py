@@ -154,8 +154,11 @@ def given_labels(actions: Any, kind: pa.DataType | None) -> Sequence[Any]:
     return Labels(labels)
 
 
-def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
+def find_labels(source: Source, roles: Roles, skip_bad_rows: bool, hints: bool = True) -> Sequence[Any]:
     """Return the distinct labels of a log: those of its actions, and of its eligible sets.
+
+    hints  Whether statistics of files may tell that a part has no new label. The pass must then read all rows, as it
+           raises an error at a label that is not known.
 
     Labels are sorted, except those of an ordered dictionary, which keep its order. Rows that will be skipped for a bad
     reward or propensity do not count.
@@ -164,7 +167,7 @@ def find_labels(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[A
         raise no_actions()
     kind = source.schema.field(roles.action).type
     if not is_string(_values(kind)):
-        return _find_integers(source, roles, skip_bad_rows)
+        return _find_integers(source, roles, skip_bad_rows, hints and not skip_bad_rows)
     found: dict[Any, None] = {}
     text = [roles.action, *([] if roles.eligible is None else [roles.eligible])]
     for part in source.peek().parts(_names(roles, skip_bad_rows), text=text):
@@ -199,10 +202,10 @@ def no_actions() -> LogError:
     )
 
 
-def _find_integers(source: Source, roles: Roles, skip_bad_rows: bool) -> Sequence[Any]:
+def _find_integers(source: Source, roles: Roles, skip_bad_rows: bool, hints: bool) -> Sequence[Any]:
     assert roles.action is not None
     parquet = isinstance(source, ParquetSource)
-    ranges = _ranges(source, roles) if isinstance(source, ParquetSource) and not skip_bad_rows else {}
+    ranges = _ranges(source, roles) if isinstance(source, ParquetSource) and hints else {}
     values = find_distinct(
         source.peek().parts(_names(roles, skip_bad_rows)),
         lambda part: _columns(part, roles, skip_bad_rows),

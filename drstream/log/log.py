@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from drstream.errors import LogError, parameter
+from drstream.errors import LogError, parameter, printable
 from drstream.log import labels as action_labels
 from drstream.log.candidates import (
     Candidates,
@@ -189,7 +189,7 @@ class Log(Offering):
         """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
         self.refuse_rankings()
         self._check_labels()
-        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip")
+        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip", hints=self.filter is None)
         return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
 
     @property
@@ -535,6 +535,7 @@ class Log(Offering):
         parts, stop = self.source.parts(columns, self.filter, text), self._stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
+    @printable
     def __repr__(self) -> str:
         roles = self.roles
         known = "labels" in self.__dict__ or self.source_rows is not None
@@ -547,7 +548,7 @@ class Log(Offering):
             lengths = shown_lengths(self.source, roles)
             labels = f"{lengths}, {labels}" if self.has_candidates else lengths
         lines = [
-            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}",
+            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}{self._shown_files()}",
             f"  context     {self._shown_context()}",
             f"  action      {f'{roles.action}: {labels}' if roles.action else 'none'}",
             f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
@@ -585,6 +586,10 @@ class Log(Offering):
         for reason, first in getattr(self.source, "left_out", {}).items():
             lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
         return "\n".join(lines)
+
+    def _shown_files(self) -> str:
+        files = sum(isinstance(key, str) for key in self.source.keys)
+        return f" in {files:,} files" if files > 1 else ""
 
     def _shown_rows(self) -> str:
         whole, rows = self.source_rows, self.rows

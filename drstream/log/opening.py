@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from drstream.errors import LogError, MissingFileError
-from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable, without_secrets
+from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
+from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
@@ -51,7 +51,9 @@ def _open_paths(*names: str) -> Source:
         return ParquetSource(ds.dataset(target, format="parquet", partitioning="hive"), name)
     except FileNotFoundError as error:
         raise MissingFileError(f"no such file: {without_secrets(arrow_says(error))}") from None
-    except (pa.ArrowException, OSError) as error:
+    except DrstreamError:
+        raise
+    except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
         raise unreadable(name, error) from None
 
 

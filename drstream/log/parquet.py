@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError
-from drstream.log.files import arrow_says, unreadable
+from drstream.errors import DrstreamError, LogError
+from drstream.log.files import State, arrow_says, check_names, checked, unreadable
+from drstream.log.footers import Footer
 from drstream.log.schema import is_list
-from drstream.log.source import Place, Source
+from drstream.log.source import Place, Source, without_views
 
 DECODE_BYTES = 1 << 25  # most that each thread decodes of a row group at a time
 LIST_ROWS = 1 << 15  # the same for lists, in rows: their levels take much memory, and larger batches are slower, too
@@ -25,17 +26,20 @@ LIST_ROWS = 1 << 15  # the same for lists, in rows: their levels take much memor
 class RowGroup:
     """One row group of a Parquet file."""
 
-    path: str
-    filesystem: pa.fs.FileSystem
+    footer: Footer  # of its file
     index: int
     first_row: int
     rows: int
     columns: tuple[str, ...]
     constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
-    metadata: pq.FileMetaData  # of the file; without it, each row group would read it again
     row_bytes: int  # approximate size of a decoded row
     lists: bool  # some column holds lists
+    verify: bool = False  # whether to compare pages with their checksums, if they have any
+
+    @property
+    def path(self) -> str:
+        return self.footer.path
 
     @property
     def place(self) -> Place:
@@ -45,21 +49,29 @@ class RowGroup:
         stored = [name for name in self.columns if name not in self.constants]
         rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
         try:
-            with self._source() as source:
-                file = pq.ParquetFile(source, metadata=self.metadata, read_dictionary=self.dictionaries)
+            with self.footer.open() as source:  # mapped, a file that shrinks kills the process
+                self._check_state(source)
+                file = pq.ParquetFile(
+                    source,
+                    metadata=self.footer.metadata,
+                    read_dictionary=self.dictionaries,
+                    page_checksum_verification=self.verify,
+                )
                 if rows >= self.rows:  # a third faster than in batches, for 20 columns
                     whole = file.read_row_group(self.index, columns=stored, use_threads=False)
                     batches = iter(whole.to_batches())
                 else:
                     batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
                 for batch in batches:
-                    yield self._with_constants(batch)
-        except (pa.ArrowException, OSError) as error:
+                    self._check_state(source)
+                    yield self._with_constants(without_views(checked(batch, self.place)))
+        except DrstreamError:
+            raise
+        except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
 
-    def _source(self) -> pa.NativeFile:
-        local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
-        return pa.memory_map(self.path) if local else self.filesystem.open_input_file(self.path)
+    def _check_state(self, source: pa.NativeFile) -> None:
+        self.footer.check_state(State.of(self.path, self.footer.filesystem, source))
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.constants.items():
@@ -73,19 +85,22 @@ class ParquetSource:
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
         self.filesystem = dataset.filesystem
-        self.schema = dataset.schema
+        check_names(dataset.schema, name)
+        self._stored_schema = dataset.schema
+        self.schema = without_views(dataset.schema.empty_table()).schema
         self.fragments = list(dataset.get_fragments())
         self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
 
     @cached_property
-    def _row_groups(self) -> list[list[tuple[int, int]]]:
-        """Number and size of each row group of each file. Reads every footer once and compares the schemas."""
-        groups = []
+    def _footers(self) -> list[Footer]:
+        """The footer of each file. Reads all of them once, and compares their schemas."""
+        footers = []
         for fragment in self.fragments:
             try:
-                groups.append([(group.id, group.num_rows) for group in fragment.row_groups])
-                difference = schema_difference(fragment, self.schema)
-            except (pa.ArrowException, OSError) as error:
+                footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
+                footer.__dict__["metadata"] = fragment.metadata
+                difference = schema_difference(fragment, self._stored_schema)
+            except Exception as error:  # as above
                 raise unreadable(fragment.path, error) from None
             if difference is not None:
                 name, wanted, found = difference
@@ -93,11 +108,14 @@ class ParquetSource:
                     f"files differ: column {name!r} is {wanted} in {self.fragments[0].path}, but {found} in "
                     f"{fragment.path}. Give files of one schema, or a pyarrow dataset with the schema you want"
                 )
-        return groups
+            if min(footer.rows, default=0) < 0:
+                raise LogError(f"cannot read {fragment.path}: a row group has {min(footer.rows)} rows. Is it damaged?")
+            footers.append(footer)
+        return footers
 
     @property
     def rows(self) -> int:
-        return sum(rows for groups in self._row_groups for _, rows in groups)
+        return sum(rows for footer in self._footers for rows in footer.rows)
 
     def peek(self, rows: int | None = None) -> Source:
         return self
@@ -109,22 +127,20 @@ class ParquetSource:
         size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
         first_row = 0
-        for fragment, groups in zip(self.fragments, self._row_groups, strict=True):
+        for fragment, footer in zip(self.fragments, self._footers, strict=True):
             constants = {
                 name: pa.scalar(value, self.schema.field(name).type)
                 for name, value in ds.get_partition_keys(fragment.partition_expression).items()
                 if name in columns
             }
-            kept = {index for index, _ in groups}
+            kept: Collection[int] = range(len(footer.rows))
             if filter is not None:
-                pieces = fragment.split_by_row_group(filter=filter, schema=self.schema)
-                kept = {group.id for piece in pieces for group in piece.row_groups}
-            stored = [self._stored_name(fragment.metadata, n) for n in text if n not in constants]
+                kept = footer.kept(filter, self.schema, fragment.partition_expression)
+            stored = [self._stored_name(footer.metadata, n) for n in text if n not in constants]
             form = tuple(columns), constants, tuple(stored)
-            for index, rows in groups:
+            for index, rows in enumerate(footer.rows):
                 if index in kept and rows:
-                    where = fragment.path, self.filesystem, index, first_row, rows
-                    yield RowGroup(*where, *form, fragment.metadata, *size)
+                    yield RowGroup(footer, index, first_row, rows, *form, *size)
                 first_row += rows
 
     def ranges(self, column: str) -> dict[int, tuple[int, int]]:
@@ -133,15 +149,16 @@ class ParquetSource:
         Groups whose range is not known are left out.
         """
         found, first_row = {}, 0
-        for fragment in self.fragments if self._row_groups else []:
-            for group in fragment.row_groups:
-                if is_list(self.schema.field(column).type):
-                    statistics = _statistics(group.metadata, self._stored_name(fragment.metadata, column))
-                else:
-                    statistics = (group.statistics or {}).get(column) or {}
-                if "min" in statistics and "max" in statistics:
-                    found[first_row] = int(statistics["min"]), int(statistics["max"])
-                first_row += group.num_rows
+        kind = self.schema.field(column).type
+        kind = kind.value_type if is_list(kind) else kind
+        for footer in self._footers:
+            name = self._stored_name(footer.metadata, column)
+            paths = [footer.metadata.schema.column(j).path for j in range(footer.columns)]
+            bounds = footer.bounds(paths.index(name), kind) if name in paths else [None] * len(footer.rows)
+            for known, rows in zip(bounds, footer.rows, strict=True):
+                if known is not None:
+                    found[first_row] = known
+                first_row += rows
         return found
 
     def _stored_name(self, metadata: pq.FileMetaData, column: str) -> str:
@@ -151,18 +168,6 @@ class ParquetSource:
         stored = [metadata.schema.column(j) for j in range(metadata.num_columns)]
         items = [c.path for c in stored if c.max_repetition_level and c.path.startswith(f"{column}.")]
         return str(min(items, key=len))  # others would be of a column whose name goes on after the same dot
-
-    def minimum_maximum(self, column: str) -> tuple[Any, Any] | None:
-        """Return the range of a column from the row groups' statistics; None if a row group has none."""
-        lows, highs = [], []
-        for fragment in self.fragments if self._row_groups else []:  # _row_groups reads and checks the footers
-            for group in fragment.row_groups:
-                statistics = (group.statistics or {}).get(column)
-                if not statistics or "min" not in statistics:
-                    return None
-                lows.append(statistics["min"])
-                highs.append(statistics["max"])
-        return (min(lows), max(highs)) if lows else None
 
 
 def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:
@@ -178,13 +183,6 @@ def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tu
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind.value_type if is_list(kind) else kind)
-
-
-def _statistics(group: pq.RowGroupMetaData, name: str) -> dict[str, Any]:
-    """Return the smallest and the largest value of a stored column in a row group, if they are known."""
-    columns = [group.column(j) for j in range(group.num_columns)]
-    found = next(c.statistics for c in columns if c.path_in_schema == name)
-    return {"min": found.min, "max": found.max} if found is not None and found.has_min_max else {}
 
 
 def _bytes(kind: pa.DataType) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter
-from drstream.log.files import arrow_says
+from drstream.log.files import arrow_says, checked
 
 PIECE = 131_072
 HOLD_BYTES = 1 << 30  # most that is held of a stream that can be read once, to find its labels
@@ -121,7 +121,7 @@ class TablePart:
 
 class TableSource:
     def __init__(self, table: pa.Table, name: str, keys: tuple[Any, ...] = (), place: str = "") -> None:
-        self.table = _without_views(table)
+        self.table = without_views(table)
         self.name = name
         self.keys = keys
         self.place = place
@@ -160,7 +160,7 @@ class StreamSource:
     _seen: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)  # what `peek` has opened
 
     def __post_init__(self) -> None:
-        self.schema = _without_views(self.schema.empty_table()).schema
+        self.schema = without_views(self.schema.empty_table()).schema
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
@@ -173,7 +173,7 @@ class StreamSource:
         self.spent = self.one_shot
         first_row, held, rows = 0, [], 0
         for batch in self._read():
-            batch = _without_views(batch.select(list(columns)))
+            batch = without_views(batch.select(list(columns)))
             while rows + batch.num_rows >= PIECE:
                 held.append(batch.slice(0, PIECE - rows))
                 batch = batch.slice(PIECE - rows)
@@ -191,7 +191,7 @@ class StreamSource:
         self._seen = None
         try:
             for batch in stream:
-                yield batch
+                yield checked(batch, f"the {self.name} after row {rows}")
                 rows += batch.num_rows
         except (pa.ArrowException, OSError) as error:
             raise LogError(f"cannot read the {self.name} after row {rows}: {arrow_says(error)}") from None
@@ -222,7 +222,7 @@ class StreamSource:
         return TableSource(pa.Table.from_batches(batches, batches[0].schema if batches else self.schema), self.name)
 
 
-def _without_views(data: Any) -> Any:
+def without_views(data: Any) -> Any:
     """Convert string views and binary views to plain columns, as some functions of Arrow do not take views.
 
     Lists of string views become lists of strings.

@@ -28,6 +28,7 @@ from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.models.trained import for_matrices
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
+from drstream.policies.fixed import Uniform
 from drstream.types import Floats
 
 BLOCK_BYTES = 1 << 21  # of (x, r) that are sorted by fold and action at a time; twice as much takes a third longer
@@ -75,6 +76,14 @@ class Ridge(LinearModel):
             raise ModelError('Ridge: weights="mrdr" goes with policy=, the policy that is to be evaluated')
         self.fit_intercept, self.shared = bool(fit_intercept), bool(shared)
         self.weights, self.policy, self.interactions = weights, policy, bool(interactions)
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """Make one from the parameters in a file, which has no policy."""
+        needed = Uniform() if parameters.get("weights") == "mrdr" else None
+        made: Self = super().from_parameters({**parameters, "policy": needed})
+        made.policy = None
+        return made
 
     def _fit(self, log: Any, workers: Workers) -> None:
         log = self.fit_log(as_log(log, propensities=self.weights is not None))

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, warn_user
+from drstream.archives import check_array
+from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.candidates import Numbered, describe_features
@@ -17,6 +18,7 @@ from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
+from drstream.types import Floats
 
 
 class Trained:
@@ -26,6 +28,8 @@ class Trained:
     error: type[DrstreamError] = ModelError
     estimators = False  # whether `kept` holds estimators of scikit-learn
     kept: tuple[str, ...] = ("coef_", "intercept_")  # attributes that a file must hold beside the parameters
+    coef_: Floats
+    intercept_: Floats
     labels_: Sequence[Any]
     features_: tuple[str, ...] | None  # columns of the context; None for one column of lists, or `Sparse`
     encoding_: Encoding | None = None  # how these columns become features
@@ -52,14 +56,10 @@ class Trained:
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> Self:
-        """Make one from the parameters in a file, which were checked before it was saved."""
-        if cls.estimators:
-            return cls(**parameters)
-        if unknown := parameters.keys() - inspect.signature(cls).parameters.keys():
-            raise TypeError(f"{cls.__name__} has no parameter {min(unknown)!r}")
-        made = object.__new__(cls)
-        made.__dict__.update(parameters)
-        return made
+        """Make one from the parameters in a file. Older files lack some: a class may say what these were."""
+        names = inspect.signature(cls).parameters
+        older = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+        return cls(**{**older, **parameters})
 
     def fresh(self) -> Self:
         """Return an unfitted copy, with the same parameters."""
@@ -138,6 +138,13 @@ class Trained:
 
     def check_savable(self) -> None:
         """Raise an error if the model cannot be written to a file."""
+
+    def check_arrays(self) -> None:
+        """Check the arrays from a file, which may be crafted: compiled code does not check array bounds."""
+        if not self.estimators:
+            actions = len(self.labels_)
+            self.coef_ = check_array("coef_", self.coef_, (actions, self.row_width))
+            self.intercept_ = check_array("intercept_", self.intercept_, (actions,))
 
     def check_loaded(self, name: str, types: Sequence[str]) -> None:
         """Raise an error if the objects of these types, read from the file `name`, could do harm."""
@@ -225,6 +232,7 @@ class Trained:
                 f"{', '.join(roles.context)}: open it with the same {parameter('context')}"
             )
 
+    @printable
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
         plain = bool, int, float, str  # a value that equals the default may be another object, e.g. from a file

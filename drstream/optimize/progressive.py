@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from drstream.archives import check_array
 from drstream.buffers import PIECE, check_shape
 from drstream.errors import PolicyError, suggest
 from drstream.execution import Workers
@@ -352,11 +353,28 @@ class ProgressivePolicy(Learned):
                 f"the file holds a ProgressivePolicy of {about['kind']!r}, which is not a policy that could be saved: "
                 f"{suggest(str(about['kind']), known)}"
             )
-        made: Self = super().from_parameters({name: parameters[name] for name in inspect.signature(cls).parameters})
+        policy = known[about["kind"]](**about["parameters"])
+        given = {name: parameters[name] for name in inspect.signature(cls).parameters}
+        made: Self = super().from_parameters({**given, "policy": policy})
         for name in FOUND:
             setattr(made, name, parameters.get(name, UNKNOWN[name]) if name in UNKNOWN else parameters[name])
-        made.policy = known[about["kind"]](**about["parameters"])
+        numbers = [getattr(made, name) for name in FOUND if name not in ("prediction_range_", "notes_")]
+        low, high = made.prediction_range_
+        if not all(type(n) in (int, float, bool) for n in (*numbers, low, high)):
+            raise TypeError(f"{', '.join(FOUND[:-2])} must be numbers")
         return made
+
+    def check_arrays(self) -> None:
+        self.weights_ = check_array("weights_", self.weights_, (None,))
+        self.states_ = check_array("states_", self.states_, (len(self.weights_), None))
+        if not len(self.weights_) or self.weights_.min() < 0 or not math.isclose(self.weights_.sum(), 1, abs_tol=1e-6):
+            raise ValueError("weights_ are not shares that sum to 1")
+        if self.uses_context:  # a state of the declared width may be too large to make: extrapolate from narrow ones
+            none, one, two = (len(self.policy.initial_state(len(self.labels_), d)) for d in range(3))
+            curve, d = (two - 2 * one + none) // 2, self.n_features_
+            if none + (one - none - curve) * d + curve * d * d != self.states_.shape[1]:
+                raise ValueError(f"states of shape {self.states_.shape} for {d} features")
+        self._checked_states()
 
     def __repr__(self) -> str:
         if not self.fitted:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from drstream.errors import suggest
+from drstream.errors import printable, suggest
 from drstream.results import Note, plain, stamped
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ class Forecast:
             f"{self.sample_rows:,} rows"
         )
 
+    @printable
     def __repr__(self) -> str:
         lines = [f"Forecast of {self.head}"]
         lines += [f"  evaluate {w.policy!r} by {w.estimator}: {_evaluated(w, self.confidence)}" for w in self.widths]

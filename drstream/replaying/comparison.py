@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from drstream.errors import suggest
+from drstream.errors import printable, suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
@@ -110,6 +110,7 @@ class Replays:
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_dict(), indent=indent)
 
+    @printable
     def __repr__(self) -> str:
         first = self.runs[0]
         width = max(len("policy"), *map(len, self.policies))

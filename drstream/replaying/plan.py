@@ -16,7 +16,6 @@ from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.candidates import Numbered
-from drstream.log.parquet import ParquetSource
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
@@ -219,17 +218,11 @@ def _copy_of(policy: Any, name: str) -> Any:
 def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: Workers) -> float:
     """The smallest propensity of the log's events.
 
-    It comes from the statistics of Parquet files if all rows count, else from a pass over the column. If bad rows are
-    skipped or propensities are estimated, the pass reads all columns that the replay reads.
+    It comes from a pass over the column: statistics of Parquet files may be wrong. If bad rows are skipped or
+    propensities are estimated, the pass reads all columns that the replay reads.
     """
-    everything = log.filter is None and not log._splits and log.on_bad_row == "error"
-    column = log.roles.propensity
     if models.logger is None and log.constant_propensity is not None:
         return log.constant_propensity
-    if everything and column is not None and isinstance(log.source, ParquetSource):
-        known = log.source.minimum_maximum(column)
-        if known is not None and known[0] > 0:
-            return float(known[0])
     held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for the replay
     reader = reader if log.on_bad_row == "skip" or models.logger else held.reader()
     smallest = 1.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from drstream.errors import NotEnoughEventsError
+from drstream.errors import NotEnoughEventsError, printable
 from drstream.intervals import student, t_score
 from drstream.replaying.grid import Choice, Shared, Tried, choose, learned_range
 from drstream.replaying.needed import FAILURE, events_needed, with_pilot
@@ -467,6 +467,7 @@ class Replay(WithModels):
             return f"{mass}, estimated bound on |bias of ΣcV|: {self.bias_bound:.4g} T"
         return f"{mass}, too large for a bound on the bias"
 
+    @printable
     def __repr__(self) -> str:
         head = f"Replay of {self.policy!r} by {self.method}, T = {self.horizon:,} steps"
         mass = f"; {self.about_bias}" if self.complete and self.method != "dm" else ""

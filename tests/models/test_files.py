@@ -3,6 +3,7 @@
 import json
 import stat
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
+from drstream.storage import atomic_path
 from tests.helpers.logs import arrays, log_of, world
 from tests.helpers.passes import PLAIN
 
@@ -224,3 +226,35 @@ def test_damaged_files(rows, tmp_path):
         path.write_bytes(whole[:end])
         with pytest.raises(drs.ModelError):
             M.load(path)
+
+
+def test_two_writers_of_one_path_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    with atomic_path(path) as one, atomic_path(path) as other:
+        one.write_bytes(b"one" * 100)
+        other.write_bytes(b"other")
+        assert not path.exists()
+    assert path.read_bytes() == b"one" * 100  # the one that ended last
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_a_file_that_is_not_complete_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"old")
+
+    def write() -> None:
+        with atomic_path(path) as unfinished:
+            unfinished.write_bytes(b"ne")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "model.npz") as unfinished:
+        unfinished.write_bytes(b"new")
+    (tmp_path / "usual").write_bytes(b"")
+    assert (tmp_path / "model.npz").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -1,5 +1,6 @@
 """The kernel cache: a second process compiles nothing, files do not pile up, and old code never runs."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -95,9 +96,27 @@ def test_a_process_compiles_what_is_not_in_the_cache_or_broken_there(copy):
     assert files(cache) == first
     code = list(cache.rglob("*.nbc"))
     assert len(code) == misses
-    for path in code:
-        path.write_bytes(path.read_bytes()[:100])
-    assert run(copy, cache, SUM)[2] == value
+    index = list(cache.rglob("*.nbi"))
+    for damaged, damage in itertools.product((code, index), (cut, flip, empty)):
+        for path in damaged:
+            damage(path)
+        assert run(copy, cache, SUM) == (0, misses, value)
+        assert run(copy, cache, SUM) == (misses, 0, value)  # the files are good again
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flip(path):
+    """Change a byte near the end, which is machine code, or the name of the file of machine code."""
+    data = bytearray(path.read_bytes())
+    data[-len(data) // 4] ^= 1
+    path.write_bytes(data)
+
+
+def empty(path):
+    path.write_bytes(b"")
 
 
 def test_a_second_process_compiles_nothing_and_leaves_no_file(full, tmp_path):

@@ -47,7 +47,7 @@ def room(module):
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
-TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
+TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
@@ -66,8 +66,9 @@ MAY_IMPORT = {
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress"},
-    "storage": {*BASICS, "log"},
-    "provenance": {"log"},
+    "storage": {*BASICS, "archives", "log"},
+    "archives": set(),
+    "provenance": {"errors", "log"},
     "log": LOG,
     "moments": {"types", "kernels"},
     "intervals": {*BASICS, "parameters"},
