@@ -48,7 +48,7 @@ class Checkpoint:
                 f"{parameter('checkpoint')}: a {source.name} can be read only once, so a pass cannot go on after it "
                 "was stopped. Pass a Parquet path or a pyarrow Table"
             )
-        check_folder(path, "checkpoint")
+        check_folder(path, "checkpoint", log)
         return cls(os.fspath(path), seconds, state)
 
     def begin(self, keep: bool) -> Fold:
@@ -96,13 +96,15 @@ class Checkpoint:
             Path(self.path).unlink(missing_ok=True)
 
 
-def check_folder(path: Any, name: str) -> None:
-    """Raise an error before a long pass if its file could not be written."""
+def check_folder(path: Any, name: str, log: Log) -> None:
+    """Raise an error before a long pass if its file could not be written, or is one of the log."""
     if not isinstance(path, str | os.PathLike):
         raise StateError(f"{parameter(name, path)}: it must be the path of a file")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise StateError(f"{parameter(name, os.fspath(path))}: there is no folder {folder!r}")
+    if os.path.realpath(path) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
+        raise StateError(f"{parameter(name, os.fspath(path))} is a file of the log itself: choose another name")
     if os.path.isdir(path):
         raise StateError(f"{parameter(name, os.fspath(path))} is a folder: give the path of a file")
 

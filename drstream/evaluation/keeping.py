@@ -32,7 +32,7 @@ def keeping(
     if state is None:
         return False
     if not isinstance(state, Kept):
-        check_folder(state, "state")
+        check_folder(state, "state", log)
     weighted, modelled = any(e.weight for e in chosen), any(e.needs_model for e in chosen)
     needed = [one.needed(model=modelled, propensity=weighted) for one in inputs.values()]
     refuse_unlasting(log, chosen, gather, needed, ranking=bool(log.roles.ranking))
