@@ -48,6 +48,7 @@ def room(module):
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
+TOOLS |= {"digests", "states"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
@@ -67,6 +68,8 @@ MAY_IMPORT = {
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress"},
     "storage": {*BASICS, "log"},
+    "states": {"errors", "storage"},
+    "digests": {"log", "provenance"},
     "provenance": {"log"},
     "log": LOG,
     "moments": {"types", "kernels"},
