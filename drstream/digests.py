@@ -96,6 +96,8 @@ class Digest:
             self.add(value.__self__)
         elif (identity := getattr(value, "identity", None)) is not None and not isinstance(value, type):
             self._put("named", identity)
+        elif hasattr(value, "kept_parameters") and not isinstance(value, type):
+            self._add_fitted(value)
         elif isinstance(value, types.FunctionType):
             self._add_function(value)
         elif callable(value) and not hasattr(value, "__dict__"):  # compiled: of NumPy, say
@@ -103,6 +105,23 @@ class Digest:
             self._doubt(value, getattr(value, "__module__", None))
         else:
             self._add_instance(value)
+
+    def _add_fitted(self, model: Any) -> None:
+        """Take up a model or policy by what a file of it would hold."""
+        self._put("fitted", type(model).__module__, type(model).__qualname__)
+        self._doubt(model, type(model).__module__)
+        labels = getattr(model, "labels_", None)
+        encoding, pairs = getattr(model, "encoding_", None), getattr(model, "pairs_", None)
+        self._add_all(
+            [
+                model.kept_parameters(),
+                None if labels is None else [label if isinstance(label, str) else int(label) for label in labels],
+                None if encoding is None else encoding.to_dict(),
+                None if pairs is None else pairs.to_dict(),
+                [float(bound) for bound in getattr(model, "reward_range_", None) or ()],
+                *(getattr(model, name, None) for name in model.kept),
+            ]
+        )
 
     def _add_function(self, function: types.FunctionType) -> None:
         self._put("function", function.__module__, function.__qualname__)

@@ -39,16 +39,16 @@ def identity_of(
     about, encoding = about_log(log), plans[0].reader.encoding
     return {
         "policies": {name: Digest.of(policy) for name, policy in policies.items()},
-        "models": models,
-        "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
         "log": {
             **{name: about[name] for name in ("columns", "filter", "splits", "before_row", "missing", "on_bad_row")},
             "roles": Digest.of(log.roles)["sha256"],
             "categories": None if encoding is None else Digest.of(encoding.to_dict())["sha256"],
             "loggers": describe([str(one) for one in log.loggers]) if log.roles.logger_propensities else None,
         },
-        "blocks": [[plan.block_rows, plan.fused] for plan in plans],
+        "models": models,
+        "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
         "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
+        "blocks": [[plan.block_rows, plan.fused] for plan in plans],
     }
 
 
@@ -120,6 +120,8 @@ def _within(tree: Any, where: tuple[str, ...]) -> Any:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "is" in value:
+        value = value["is"]
     text = "none" if value is None else str(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
 

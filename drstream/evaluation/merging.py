@@ -19,7 +19,7 @@ from drstream.evaluation.keeping import Kept
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.saved import outline_from_dict
-from drstream.evaluation.state import Others, State
+from drstream.evaluation.state import MADE_UP, Others, State, made_up
 from drstream.evaluation.tally import new_tally
 from drstream.findings import LOOK, Finding
 from drstream.log import Log
@@ -48,6 +48,13 @@ def merge(states: Any) -> Evaluation:
     if isinstance(states, str | os.PathLike | bytes | State):
         states = [states]
     found = [State.of(state) for state in states]
+    try:
+        return _merged(found)
+    except MADE_UP as error:
+        raise made_up(found[0].name if found else "", error) from None
+
+
+def _merged(found: Sequence[State]) -> Evaluation:
     used = [state for state in found if state.identity is not None]
     if not used:
         raise StateError(f"there is no event in {len(found)} states: give states of logs" if found else "give a state")

@@ -98,6 +98,7 @@ def pack(tally: Tally) -> Packed:
 def unpack(packed: Packed, form: Form, typical_reward: float) -> Tally:
     """Return the state. A ValueError, KeyError or TypeError says that these are not the numbers of such a state."""
     words, floats, ints = packed
+    _check_size(form, len(floats), len(ints))
     reader, tally = Reader(floats, ints), new_tally(form, typical_reward)
     _take_totals(reader, tally.totals)
     for array in (tally.reduced, tally.mass, tally.even, tally.logged):
@@ -114,6 +115,18 @@ def unpack(packed: Packed, form: Form, typical_reward: float) -> Tally:
             _take_segments(reader, found, words[name])
     reader.end()
     return tally
+
+
+def _check_size(form: Form, floats: int, ints: int) -> None:
+    """Raise an error if a form asks for more numbers than there are, before any memory is taken for them."""
+    counts = form.policies, form.actions
+    if not all(isinstance(count, int) and count >= 0 for count in counts) or form.actions > ints:
+        raise ValueError("no such number of policies and actions")
+    first, policies = 1 + bool(form.down_sampled), form.policies
+    sizes = [len(terms) * (policies if form.paired else 1) + first for terms in form.groups]
+    products = sum(size**2 for size in sizes) * (1 if form.paired else policies)
+    if 2 * (first + policies * len(form.columns)) + products + policies * form.actions > floats:
+        raise ValueError("too few numbers")
 
 
 def _put_totals(writer: Writer, totals: Totals) -> None:

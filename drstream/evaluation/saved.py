@@ -68,6 +68,8 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
     asked = Asked(_settings(found["settings"]), chosen, found["auto"], told, found["forward"])
     form = {name: _tuples(value) for name, value in found["form"].items()}
     embedding = found["embedding"]
+    if isinstance(found["labels"], int) and found["labels"] != form["actions"]:
+        raise ValueError("number of actions")
     models = {**found["models"], "crossfitted": tuple(found["models"]["crossfitted"])}
     return Outline(
         form=Form(**form),

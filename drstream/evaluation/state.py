@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drstream import states
+from drstream.errors import DrstreamError
 from drstream.evaluation.folding import Fold, Unit
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.packing import pack, unpack
@@ -19,6 +20,7 @@ from drstream.states import Arrays, StateError
 EVALUATION, CHECKPOINT = "evaluation", "checkpoint of an evaluation"
 OF_A_FILE = ("file", "size", "modified", "digest")
 OF_A_PART = ("row_group", "first_row", "rows")
+MADE_UP = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError, ArithmeticError, RecursionError)
 Others = dict[str, dict[str, dict[str, int]]]  # by reward, who, and column: events of unknown categories
 
 
@@ -107,8 +109,8 @@ class State:
                 name,
             )
             found._restore(header, arrays)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError, OverflowError) as error:
-            raise StateError(f"{name} is damaged: {error} does not fit. Write it again") from None
+        except MADE_UP as error:
+            raise made_up(name, error) from None
         return found
 
     def _restore(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -130,6 +132,13 @@ class State:
     def __repr__(self) -> str:
         files = len({mark.file for mark in self.marks})
         return f"State of {self.n:,} events from {files} file{'s' * (files != 1)}"
+
+
+def made_up(name: str, error: Exception) -> DrstreamError:
+    """What to raise for a file whose checksum is right, and whose contents are not those of a state."""
+    if isinstance(error, DrstreamError):
+        return error
+    return StateError(f"{name} is damaged: {error} does not fit. Write it again")
 
 
 def normal(identity: Any) -> Any:
