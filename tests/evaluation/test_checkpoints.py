@@ -46,11 +46,17 @@ def paths(tmp_path):
     return write(tmp_path, [day(seed) for seed in range(3)])  # three row groups each
 
 
-def test_a_stopped_pass_goes_on_to_the_same_bits(paths, tmp_path):
+@pytest.mark.parametrize(
+    ("options", "points"),
+    [
+        ({"by": "country", "cluster": "user"}, (1, 4)),
+        ({"interval": ["anytime", "bootstrap"], "reward_range": (0, 1), "estimators": ["ips"]}, (3, 7)),
+    ],
+)
+def test_a_stopped_pass_goes_on_to_the_same_bits(paths, tmp_path, options, points):
     log, path = drs.Log(paths, **CONTEXT, actions=4), tmp_path / "run.ckpt"
-    options = {"by": "country", "cluster": "user", "interval": ["bootstrap", "anytime"], "reward_range": (0, 1)}
     wanted = contents(drs.evaluate(log, stopping(99), **options))
-    for calls in (1, 3, 4, 8):
+    for calls in points:
         with pytest.raises(Stop):
             drs.evaluate(log, stopping(calls), **options, **EACH, checkpoint=path)
         assert len(State.of(path, CHECKPOINT).marks) == calls

@@ -102,7 +102,7 @@ KINDS = {
     "segments and clusters": Kind(
         TWO,
         CONTEXT,
-        {"by": ["country", "size"], "cluster": "user", "interval": ["cluster", "normal", "bootstrap", "t"]},
+        {"by": ["country", "size"], "cluster": "user", "interval": ["cluster", "normal"]},
         model=ridge,
     ),
     "bounds": Kind(
@@ -149,7 +149,7 @@ KINDS = {
     ),
     "rankings": Kind({"new": rankings.NEW}, rankings.ROLES, {"by": "country"}, make=ranked),
     "candidates": Kind(
-        {"uniform": P.Uniform(), "soft": P.Softmax(np.array([0.5, -1.0, 0.2]))},
+        {"uniform": P.Uniform(), "soft": P.Softmax(np.array([0.3, 0.1, 0.5, -1.0, 0.2]))},
         {"context": "x", "candidates": drs.Candidates("items", "z")},
         make=offered,
     ),
