@@ -17,6 +17,8 @@ _WHERE = {
     "Items": "drstream.log",
     "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation.evaluate",
+    "merge": "drstream.evaluation.merging",
+    "partial": "drstream.evaluation.merging",
     "replay": "drstream.replaying.replay",
     "plan": "drstream.planning.plan",
     "convert": "drstream.converting.convert",
@@ -42,6 +44,8 @@ _WHERE = {
     "ModelError": "drstream.errors",
     "NotEnoughEventsError": "drstream.errors",
     "DrstreamWarning": "drstream.errors",
+    "State": "drstream.evaluation.state",
+    "StateError": "drstream.states",
     "estimators": "drstream.evaluation.estimators",
     "models": "drstream.models",
     "optimize": "drstream.optimize",
@@ -72,12 +76,16 @@ __all__ = [
     "Replay",
     "Replays",
     "Sparse",
+    "State",
+    "StateError",
     "convert",
     "estimators",
     "evaluate",
     "from_obp",
+    "merge",
     "models",
     "optimize",
+    "partial",
     "plan",
     "policies",
     "rankings",
@@ -108,7 +116,9 @@ if TYPE_CHECKING:
     from drstream.evaluation import estimators, rankings
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.explanation import Explain, Explanation
+    from drstream.evaluation.merging import merge, partial
     from drstream.evaluation.result import Evaluation
+    from drstream.evaluation.state import State
     from drstream.intervals.statistic import Constants
     from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
@@ -118,6 +128,7 @@ if TYPE_CHECKING:
     from drstream.replaying.result import Replay
     from drstream.results import Estimate
     from drstream.sampling import uniforms
+    from drstream.states import StateError
 
 
 def __getattr__(name: str) -> Any:

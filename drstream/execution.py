@@ -56,13 +56,20 @@ class Workers:
 
 
 def run(
-    task: Callable[[Part], Result], log: Log, columns: Sequence[str], workers: Workers, text: str = ""
+    task: Callable[[Part], Result],
+    log: Log,
+    columns: Sequence[str],
+    workers: Workers,
+    text: str = "",
+    parts: Iterable[Part] | None = None,
 ) -> Iterator[Result]:
     """Yield `task(part)` for every part of the log, in the order of the parts, whichever finishes first.
 
     BLAS uses one thread. Parts run in parallel already, and sums must not depend on the number of threads.
+
+    parts  Those parts of the log that are wanted; by default, all.
     """
-    parts = log.parts(columns)
+    parts = log.parts(columns) if parts is None else parts
     stop = threading.Event()
     executor = workers.executor
     with ExitStack() as stack:

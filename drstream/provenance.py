@@ -19,7 +19,9 @@ from drstream.errors import without_secrets
 from drstream.log import Log
 
 LONGEST = 300  # characters of a description
-NEVER = frozenset({"threads", "executor", "progress", "debug"})  # how the work is done, which changes no result
+NEVER = frozenset(  # how the work is done, which changes no result
+    {"threads", "executor", "progress", "debug", "state", "checkpoint", "checkpoint_every"}
+)
 ELSEWHERE = frozenset({"log", "policies", "model", "propensity", "seed", "fold_seed", "on_bad_row"})
 
 
@@ -39,7 +41,7 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
     return {
         "version": __version__,
         "run": run.__name__,
-        **_of_log(log),
+        **about_log(log),
         "events": events,
         "seed": seeds.get("seed", seeds.get("fold_seed")),
         "policies": _described(given.get("policies")),
@@ -59,7 +61,8 @@ def _differs(value: Any, default: Any) -> bool:
     return value is not default and not (simple and type(value) is type(default) and value == default)
 
 
-def _of_log(log: Log) -> dict[str, Any]:
+def about_log(log: Log) -> dict[str, Any]:
+    """Describe a log: where it is, which rows are used, and what its columns are."""
     origin, roles = log.origin, log.roles
     columns = {
         "context": list(roles.context),

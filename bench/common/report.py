@@ -42,6 +42,8 @@ from bench.scaling import cases as scaling_cases
 from bench.scaling import report as scaling_report
 from bench.sparse import cases as sparse_cases
 from bench.sparse import report as sparse_report
+from bench.states import cases as state_cases
+from bench.states import report as state_report
 
 TOPICS = [  # in the order of the page
     (evaluation_cases, evaluation_report),
@@ -54,6 +56,7 @@ TOPICS = [  # in the order of the page
     (ranking_cases, ranking_report),
     (eligible_cases, eligible_report),
     (label_cases, label_report),
+    (state_cases, state_report),
     (profile_cases, profile_report),
     (lock_cases, lock_report),
     (process_cases, process_report),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drstream.cli.comparing import check_gathered, differences, parse_pairs, with_differences
+from drstream.cli.comparing import check_gathered, parse_pairs
 from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
@@ -52,10 +52,10 @@ from drstream.cli.options import (
     parse_logger_propensities,
     write_table,
 )
+from drstream.cli.showing import all_rewards, show_result, stops
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
 from drstream.evaluation.rankings import ALL as RANKINGS
-from drstream.findings import STOP, worst
 from drstream.intervals.names import NAMES as INTERVALS
 
 
@@ -214,6 +214,17 @@ def evaluate(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Write the state of the pass to this file. 'drstream merge' makes results of such files."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a checkpoint to this file, every 30 seconds. If the run is killed, the same command goes on "
+            "from there. The file is deleted at the end."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
 ) -> None:
@@ -259,47 +270,25 @@ def evaluate(
         explain=told,
         threads=threads,
         progress=True,
+        state=state,
+        checkpoint=checkpoint,
     )
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
     if output is not None:
-        write_table(_all_rewards(result), output)
+        write_table(all_rewards(result), output)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:
         from drstream.cli.tables import reasons
 
         typer.echo(f"bad rows skipped while the model was fitted: {reasons(left_out)}", err=True)
-    if json:
-        import json as js
-
-        typer.echo(js.dumps(with_differences(result, compared), indent=2, default=str))
-    else:
-        from drstream.cli.tables import show, show_differences, show_explanations
-
-        for one in result.rewards.values():
-            show(one)
-            if compared:
-                show_differences(differences(one, compared), one.confidence)
-            if explain:
-                show_explanations(one)
+    show_result(result, compared, json=json, explain=explain)
+    if not json:
         if text := str(held):
             typer.echo(text)
         typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
-    if strict and any(worst(one.findings) == STOP for one in result.rewards.values()):
+    if strict and stops(result):
         raise typer.Exit(STOPPED)
-
-
-def _all_rewards(result: Any) -> Any:
-    """Return the table of estimates. With several rewards, a column says which one each row is about."""
-    import pyarrow as pa
-
-    if len(result.rewards) == 1:
-        return result.to_arrow()
-    tables = [one.to_arrow() for one in result.rewards.values()]
-    names = [pa.array([name] * len(table)) for name, table in zip(result.rewards, tables, strict=True)]
-    return pa.concat_tables(
-        [table.add_column(0, "reward", column) for table, column in zip(tables, names, strict=True)]
-    ).replace_schema_metadata(tables[0].schema.metadata)
 
 
 def _largest_constants() -> Any:

@@ -17,6 +17,7 @@ from drstream.cli.demo import demo
 from drstream.cli.describe import describe
 from drstream.cli.evaluate import evaluate
 from drstream.cli.fit import fit
+from drstream.cli.merge import merge
 from drstream.cli.optimize import optimize
 from drstream.cli.options import BAD_INPUT, INTERRUPTED
 from drstream.cli.plan import plan
@@ -84,5 +85,5 @@ def version(show: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-for command in (describe, audit, plan, evaluate, fit, optimize, replay, convert, demo):
+for command in (describe, audit, plan, evaluate, merge, fit, optimize, replay, convert, demo):
     app.command()(command)

@@ -374,14 +374,15 @@ def numbers(text: str, option: str, kind: Callable[[str], Any] = float, more: st
         raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas{more}") from None
 
 
-def check_output(path: Path, log: Log) -> None:
+def check_output(path: Path, log: Log | None) -> None:
     check_folder(path, log)
     if path.suffix not in (".parquet", ".csv"):
         raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
 
 
-def check_folder(path: Path, log: Log) -> None:
-    if str(path.resolve()) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
+def check_folder(path: Path, log: Log | None) -> None:
+    keys = () if log is None else log.source.keys
+    if str(path.resolve()) in {os.path.realpath(key) for key in keys if isinstance(key, str)}:
         raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
     if not path.parent.is_dir():
         raise DrstreamError(f"--output {path}: there is no folder {str(path.parent)!r}")

@@ -15,10 +15,11 @@ from drstream import parameters as checked
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
-from drstream.evaluation.embedding import Embedding
+from drstream.evaluation.checkpoints import EVERY, Checkpoint, fold_parts
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
+from drstream.evaluation.keeping import Kept, keeping, state_of
 from drstream.evaluation.lists import (
     ListPlan,
     check_options,
@@ -27,26 +28,27 @@ from drstream.evaluation.lists import (
     list_terms,
     make_list_plan,
 )
+from drstream.evaluation.outline import Asked, Outline
 from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
 from drstream.evaluation.ragged import space_for
 from drstream.evaluation.rankings import refuse_for_events
-from drstream.evaluation.result import About, Evaluation
-from drstream.evaluation.segments import check_number, pooled, segments_of
+from drstream.evaluation.result import Evaluation
+from drstream.evaluation.segments import check_number, segments_of
 from drstream.evaluation.settings import Settings
-from drstream.evaluation.sums import Group, Inspected, Overlap, Sums, joined, joined_stretches, stratified
-from drstream.evaluation.terms import Bounds, Tally, Workspace, block_terms, note_batch
-from drstream.evaluation.totals import Totals, buckets_of
+from drstream.evaluation.state import State
+from drstream.evaluation.tally import Tally
+from drstream.evaluation.terms import Bounds, Workspace, block_terms, note_batch
+from drstream.evaluation.totals import buckets_of
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import Batch
 from drstream.log.loggers import check_number as check_loggers
-from drstream.log.rows import Folds
 from drstream.log.schema import UNIFORM
 from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
-from drstream.models.binding import ModelInputs, no_propensities, others_of
+from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
 from drstream.policies.base import as_policies
@@ -85,6 +87,9 @@ def evaluate(
     threads: int | None = None,
     executor: Any = None,
     progress: Any = False,
+    state: Any = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = EVERY,
 ) -> Evaluation:
     """Estimate how good policies would have been. One pass over the log serves all policies and estimators.
 
@@ -139,6 +144,11 @@ def evaluate(
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads.
     progress    True shows a bar on a terminal. A function is called with (rows done, rows in all).
+    state       Path of a file for the state of the pass: `drs.merge` makes results of such files without the logs.
+    checkpoint  Path of a file that is written while the pass runs, and deleted at its end. If the run is killed, the
+                same call goes on from there, to the same bits.
+    checkpoint_every
+                Seconds between two writes of the checkpoint.
 
     >>> import drstream as drs, pyarrow as pa
     >>> table = pa.table({"action": [0, 1, 1, 0], "reward": [1.0, 0.0, 1.0, 0.0], "propensity": [0.5] * 4})
@@ -189,8 +199,6 @@ def evaluate(
     if pairs not in (None, True, False):
         raise DrstreamError(f"{parameter('pairs', pairs)}: it must be True, False or None")
     named = as_policies(policies)
-    chosen = for_lists(chosen, log, workers) if ranking else chosen
-    tried = grids.expand(chosen, auto)
     plans: list[Plan] = []
     of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
     inputs = {}
@@ -198,28 +206,40 @@ def evaluate(
         second = None if told is None else _model_for(told.second_model, reward)
         found_model = _model_for(model, reward)
         inputs[reward] = ModelInputs(found_model, propensity, crossfit, of_folds, fold_seed, clamp, second)
+    keep = keeping(state, log, chosen, gather, inputs)
+    chosen = for_lists(chosen, log, workers) if ranking else chosen
+    tried = grids.expand(chosen, auto)
     log = log if ranking else with_known_actions(log, named, inputs.values(), tried)
     for reward, given_models in inputs.items():
         about_pass = tried, parameters, workers, gather
+        of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
         if ranking:
-            plans.append(make_list_plan(log.for_reward(reward), named, given_models.model, *about_pass, pairs))
+            plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
         else:
             how = scored_in, pairs, embedding
-            plans.append(make_plan(log.for_reward(reward), named, given_models, *about_pass, *how))
+            plans.append(make_plan(of_reward, named, given_models, *about_pass, *how))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
-    totals = [plan.create() for plan in plans]
+    asked = Asked(settings, chosen, auto, told, is_forward(crossfit))
+    outlines = [Outline.of(plan, asked) for plan in plans]
     reader = count_loggers(_reader(plans, log), log, workers)
-    for tallies in execution.run(partial(consume, plans, reader), log, reader.columns, workers):
-        for total, tally in zip(totals, tallies, strict=True):
-            total.merge(tally)
+    last: State | None = None
+    if keep or checkpoint is not None:
+        last = state_of(given, log, named, inputs, plans, outlines, reader)
+    written = None if last is None else Checkpoint.of(checkpoint, checkpoint_every, log, last)
+    task = partial(consume, plans, reader)
+    fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
+    totals = fold.total(lambda: [plan.create() for plan in plans])
+    if isinstance(state, Kept) and last is not None:
+        state.state = replace(last, fold=fold)
     if not totals[0].totals.count:
         left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
     made_from = provenance(evaluate, given, log, totals[0].totals.count)
-    found = {
-        reward: finish(plan, total, settings, chosen, auto, told, made_from, forward=is_forward(crossfit))
-        for reward, plan, total in zip(log.roles.rewards, plans, totals, strict=True)
-    }
+    found = {outline.reward: outline.finish(total, made_from) for outline, total in zip(outlines, totals, strict=True)}
+    if keep and last is not None and not isinstance(state, Kept):
+        replace(last, fold=fold).save(state)
+    if written is not None:
+        written.remove()
     first = found[log.roles.reward]
     first.rewards = found
     return first
@@ -364,89 +384,3 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
 def _buckets(batch: Batch) -> Ints:
     keys = batch.keys
     return buckets_of(Block(batch, 0, len(batch)).rows.astype(np.uint64) if keys is None else keys)
-
-
-def finish(
-    plan: Plan,
-    tally: Tally,
-    settings: Settings,
-    chosen: list[Estimator],
-    auto: str | None = None,
-    told: Explain | None = None,
-    made_from: dict[str, Any] | None = None,
-    *,
-    forward: bool = False,
-) -> Evaluation:
-    """Make the result from the final state."""
-    _refuse_outside(tally, settings, by_fold=isinstance(plan.reader.folds, Folds))
-    job = plan.job
-    overlap = Overlap(job.mixed(tally), tally.logged, tally.other_than_clicks == 0)
-    whole = _sums(plan, tally.totals, tally.reduced, overlap)
-    about = About(
-        policies=[policy.name for policy in job.policies],
-        labels=list(plan.reader.labels),
-        estimators=plan.estimators,
-        chosen=chosen,
-        models=job.models.summary(tally.calibration),
-        skipped=dict(tally.skipped),
-        settings=settings,
-        reward=plan.reward,
-        auto=auto,
-        explain=None if told is None else replace(told, second_model=None),  # models need not be picklable
-        forward=forward,
-        precision=job.precision,
-        others=others_of(job.policies, job.models),
-        provenance=made_from or {},
-        lists=plan.about(tally) if isinstance(plan, ListPlan) else None,
-        embedding=job.embedding if isinstance(job.embedding, Embedding) else None,
-    )
-    segments = {}
-    if tally.segments is not None:
-        check_number(len(tally.segments.totals), plan.gather.by, groups=plan.gather.buckets or plan.gather.stretches)
-        no_counts = np.full(tally.reduced.shape, -1)
-        unknown = replace(overlap, mass=np.full_like(tally.mass, np.nan))
-        for key, totals in pooled(tally.segments.totals, plan.gather.by).items():
-            segments[key] = _sums(plan, totals, no_counts, unknown)
-    loggers = {}
-    if tally.loggers is not None:
-        no_counts, unknown = np.full(tally.reduced.shape, -1), replace(overlap, mass=np.full_like(tally.mass, np.nan))
-        for key in sorted(tally.loggers.totals):
-            loggers[key[0]] = _sums(plan, tally.loggers.totals[key], no_counts, unknown)
-        whole = stratified(whole, list(loggers.values()))
-    return Evaluation(about, whole, plan.gather.by, segments, loggers=loggers)
-
-
-def _sums(plan: Plan, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:
-    """Read means, co-moments and sums by bucket and stretch off a state."""
-    job, layout, state = plan.job, plan.layout, totals.moments
-    means = layout.means(state)
-    groups = {}
-    for terms in plan.groups:
-        place, parts = list(plan.group(terms)), plan.parts(terms)
-        stretches = [totals.by_stretch(part) for part in parts]
-        comoment = joined([layout.comoment(state, part) for part in parts], job.first)
-        groups[terms] = Group(means[place], comoment, totals.buckets(place), joined_stretches(stretches, job.first))
-    weights = [f"{group.weight.name}.weight" for group in job.terms.weighted]
-    inspected = Inspected(*np.moveaxis(totals.inspected, -1, 0))
-    return Sums(totals.count, groups, weights, inspected, reduced, job.pivot, job.down_sampled, overlap, plan.paired)
-
-
-def _refuse_outside(tally: Tally, settings: Settings, *, by_fold: bool) -> None:
-    """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave.
-
-    If events were evaluated in the order of their folds, the one that is shown need not be the first of the log.
-    """
-    for (what, policy), found in tally.outside.items():
-        many = f"{found.count:,} {what}{'s' * (found.count != 1)}"
-        whose = f" of policy {policy!r}" if policy else ""
-        bound = parameter("reward_range", settings.reward_range)
-        todo = "Give the range that rewards can have, or repair these rows"
-        if what == "weight":
-            bound = parameter("max_weight_bound", settings.max_weight_bound)
-            todo = f"Give a bound that holds, or cap the weights: {parameter('cap')} and the capped estimators"
-        elif what == "prediction":
-            todo = f"Hold predictions within the range: {parameter('clamp', settings.reward_range)}"
-        raise DrstreamError(
-            f"{many}{whose} outside of {bound}: {'one of them' if by_fold else 'the first'} is {found.first:.6g}, at "
-            f"{found.where}. {todo}"
-        )

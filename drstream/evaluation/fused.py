@@ -13,7 +13,8 @@ import scipy.linalg.cython_blas  # noqa: F401  # loads the BLAS of the kernel be
 
 from drstream.buffers import read_only
 from drstream.evaluation.plan import Plan
-from drstream.evaluation.terms import Job, Tally, Workspace, block_terms, prediction_limits
+from drstream.evaluation.tally import Tally
+from drstream.evaluation.terms import Job, Workspace, block_terms, prediction_limits
 from drstream.evaluation.totals import THIN
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms

@@ -27,9 +27,9 @@ from drstream.evaluation.rankings import (
     at_positions,
     has_position_terms,
 )
-from drstream.evaluation.rankings import Lists as ListsSeen
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.terms import Job, Tally, Terms, WeightTerms, Workspace, events_of, weigh_group
+from drstream.evaluation.tally import Tally
+from drstream.evaluation.terms import Job, Terms, WeightTerms, Workspace, events_of, weigh_group
 from drstream.evaluation.totals import Events, Lengths
 from drstream.execution import Workers
 from drstream.kernels import rankings as kernels
@@ -71,12 +71,6 @@ class ListPlan(Plan):
     def _codes(self, group: WeightTerms) -> Ints:
         known = [*TERMS, *(f"{term} {place}" for term in BY_POSITION for place in range(self.positions))]
         return np.array([known.index(term) for term in group.terms])
-
-    def about(self, tally: Tally) -> ListsSeen:
-        """What a result says about the lists."""
-        found = tally.lengths
-        assert found is not None
-        return ListsSeen(found.shortest, found.longest, found.items, self.listed, self.kind)
 
     @property
     def model(self) -> Positions | None:

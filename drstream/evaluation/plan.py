@@ -15,10 +15,12 @@ from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.embedding import Categories, embedding_of
 from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.form import Form
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.terms import Bounds, Job, Tally, Terms
-from drstream.evaluation.totals import Segments, Shape
+from drstream.evaluation.tally import Tally, new_tally
+from drstream.evaluation.terms import Bounds, Job, Terms
+from drstream.evaluation.totals import Shape
 from drstream.execution import Workers, physical_memory
 from drstream.kernels.fused import PAD
 from drstream.kernels.fused import TILE as FUSED_ROWS
@@ -28,7 +30,6 @@ from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.rows import Blocks
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
-from drstream.models.calibration import Calibration
 from drstream.moments import Layout
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 
@@ -61,39 +62,35 @@ class Plan:
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
     gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
-    typical_reward: float = 0.0
+    typical_reward: float = 0.0  # that predictions are compared about: 0, unless rewards are far from it
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
     fused: bool = False  # whether batches go the way of `evaluation/fused.py`
 
     @cached_property
+    def form(self) -> Form:
+        job, gather = self.job, self.gather
+        return Form(
+            policies=len(job.policies),
+            columns=job.terms.columns,
+            weights=tuple(f"{group.weight.name}.weight" for group in job.terms.weighted),
+            groups=self.groups,
+            down_sampled=job.down_sampled,
+            paired=self.paired,
+            buckets=gather.buckets,
+            stretches=gather.stretches,
+            by=gather.by,
+            logger=self.reader.loggers is not None,
+            actions=job.n_actions,
+            with_sets=job.with_sets,
+        )
+
+    @property
     def layout(self) -> Layout:
-        """Variable 0 is the reward. The terms of each policy follow."""
-        return Layout(self.job.variables, tuple(part for terms in self.groups for part in self.parts(terms)))
+        return self.form.layout
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
-        job = self.job
-        weights = np.array(job.weights, np.int64).reshape(-1, len(job.policies)).T
-        return Shape(self.layout, np.ascontiguousarray(weights), self.gather.buckets, self.gather.stretches)
-
-    @cached_property
-    def shape_of_loggers(self) -> Shape:
-        return replace(self.shape, stretches=False)
-
-    def group(self, terms: Sequence[str]) -> tuple[int, ...]:
-        """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
-        job = self.job
-        columns, first = job.terms.columns, job.first
-        places = [columns.index(t) for t in terms]
-        of_policies = (first + j * len(columns) + place for j in range(len(job.policies)) for place in places)
-        return (*range(first), *of_policies)
-
-    def parts(self, terms: Sequence[str]) -> list[tuple[int, ...]]:
-        """The group of these terms, or, if policies are not paired, one part of it for each policy."""
-        whole, first, size = self.group(terms), self.job.first, len(terms)
-        if self.paired:
-            return [whole]
-        return [(*whole[:first], *whole[i : i + size]) for i in range(first, len(whole), size)]
+        return self.form.shape
 
     @property
     def block_rows(self) -> int:
@@ -131,18 +128,7 @@ class Plan:
         return replace(self, reader=reader, fused=True)
 
     def create(self) -> Tally:
-        job = self.job
-        policies = len(job.policies)
-        return Tally(
-            totals=self.shape.create(),
-            reduced=np.zeros((policies, len(job.terms.weighted)), np.int64),
-            mass=np.zeros((policies, job.n_actions)),
-            even=np.zeros(job.n_actions if job.with_sets else 0),
-            logged=np.zeros(job.n_actions, np.int64),
-            calibration=Calibration(self.typical_reward),
-            segments=Segments(self.shape, BATCH_ROWS) if self.gather.by else None,
-            loggers=None if self.reader.loggers is None else Segments(self.shape_of_loggers, BATCH_ROWS),
-        )
+        return new_tally(self.form, self.typical_reward)
 
 
 def make_plan(
@@ -198,7 +184,7 @@ def make_plan(
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
-    about = gather, log.roles.reward, log.typical_reward, paired
+    about = gather, log.roles.reward, log.pivot, paired
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
     plan.check_memory(workers.threads)
     if not by_time:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from drstream.buffers import invalid_probabilities
-from drstream.evaluation.terms import Job, Tally, Workspace
+from drstream.evaluation.tally import Tally
+from drstream.evaluation.terms import Job, Workspace
 from drstream.kernels import ragged
 from drstream.log import Block
 from drstream.types import Floats

@@ -73,6 +73,7 @@ class About:
     provenance: dict[str, Any] = field(default_factory=dict)
     lists: Lists | None = None  # of a log of rankings
     embedding: Embedding | None = None  # categories of the actions, if estimators used them
+    findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 
 class Evaluation(WithModels):
@@ -293,8 +294,8 @@ class Evaluation(WithModels):
         if self.lists is not None and (about := self.lists.about_propensities(self._forms())):
             found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
-        found += unknown_categories(self._about.others, self.n)
-        found += skipped_rows(self.skipped, self.n)
+        found += [*unknown_categories(self._about.others, self.n), *skipped_rows(self.skipped, self.n)]
+        found += self._about.findings
         if self._sums.down_sampled and self.models.crossfitted[1]:
             about_model: Finding | None = sampled_propensities()
         elif self._sums.down_sampled:
@@ -453,7 +454,7 @@ class Evaluation(WithModels):
         return self._evaluation_of(key)
 
     def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
-        about = replace(self._about, skipped={}, others={})
+        about = replace(self._about, skipped={}, others={}, findings=())
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
 
     # Explanations

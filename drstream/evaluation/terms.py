@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,8 @@ from drstream.evaluation.embedding import Categories, Embedding
 from drstream.evaluation.estimators import EXTRA, IMPORTANCE, PREDICTED, WITH_WEIGHT, Estimator, Weight
 from drstream.evaluation.marginals import Marginals, OfActions, OfCandidates
 from drstream.evaluation.scoring import Group, Stack
-from drstream.evaluation.totals import Events, Lengths, Segments, Totals
+from drstream.evaluation.tally import Tally
+from drstream.evaluation.totals import Events
 from drstream.kernels import policies as observing
 from drstream.kernels import terms as kernels
 from drstream.kernels.policies import ARGMAX, IDENTITY
@@ -123,82 +123,6 @@ class Bounds:
     predictions: bool = False  # whether predictions must lie in the range, too
 
 
-@dataclass
-class Outside:
-    """How many numbers are outside of a bound, and the first of them."""
-
-    count: int
-    first: float
-    where: str
-
-    def merge(self, later: Outside) -> None:
-        self.count += later.count
-
-
-@dataclass
-class Tally:
-    """The state of a pass over some events."""
-
-    totals: Totals
-    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight
-    mass: Floats  # sum of ν(a|x) over events, by policy and action; empty if no policy tells it
-    even: Floats  # the same of the policy that takes all eligible actions equally often; empty without eligible sets
-    logged: Ints  # number of events, by logged action
-    calibration: Calibration  # of r̂
-    other_than_clicks: int = 0  # number of rewards that are neither 0 nor 1
-    outside: dict[tuple[str, str | None], Outside] = field(default_factory=dict)  # by what, and policy
-    skipped: Counter[str] = field(default_factory=Counter)  # bad rows by reason
-    segments: Segments | None = None
-    loggers: Segments | None = None  # by logger
-    lengths: Lengths | None = None  # of the lists of rankings
-
-    def note_outside(
-        self,
-        what: str,
-        policy: str | None,
-        values: Floats,
-        low: float,
-        high: float,
-        block: Block,
-        starts: Ints | None = None,
-    ) -> None:
-        """Count the values outside of [low, high]. They are by event, or by action and event.
-
-        starts  Where the values of each event begin, if they are of its candidates.
-        """
-        first = np.zeros(1, np.int64)
-        count = int(kernels.count_outside(values.reshape(-1), low, high, first))
-        if count:
-            place = int(first[0])
-            event = place % len(block) if starts is None else int(np.searchsorted(starts, place, side="right")) - 1
-            where = block.where(event)
-            found = Outside(count, float(values.reshape(-1)[first[0]]), where)
-            if (what, policy) in self.outside:
-                self.outside[what, policy].merge(found)
-            else:
-                self.outside[what, policy] = found
-
-    def merge(self, later: Tally) -> None:
-        self.totals.merge(later.totals)
-        self.reduced += later.reduced
-        self.mass += later.mass
-        self.even += later.even
-        self.logged += later.logged
-        self.calibration.merge(later.calibration)
-        self.other_than_clicks += later.other_than_clicks
-        self.skipped.update(later.skipped)
-        self.lengths = self.lengths if later.lengths is None else later.lengths.merged(self.lengths)
-        for key, found in later.outside.items():
-            if key in self.outside:
-                self.outside[key].merge(found)
-            else:
-                self.outside[key] = Outside(found.count, found.first, found.where)
-        if self.segments is not None and later.segments is not None:
-            self.segments.merge(later.segments)
-        if self.loggers is not None and later.loggers is not None:
-            self.loggers.merge(later.loggers)
-
-
 @dataclass(frozen=True)
 class Job:
     """What to compute for each block. It can be pickled if policies and models can."""
@@ -264,15 +188,11 @@ class Job:
             for j in range(len(self.policies))
         ]
 
-    def mixed(self, tally: Tally) -> Floats:
-        """The sums of ν(a|x) over events, by policy and action. Kernels leave out the random actions of linear ones."""
-        mass = tally.mass.copy()
-        if self.stack is not None:
-            group = self.stack.policies
-            for slot, epsilon in zip(group.slots, group.epsilons, strict=True):
-                even = tally.even if self.with_sets else tally.totals.count / self.n_actions
-                mass[slot] = (1 - epsilon) * mass[slot] + epsilon * even
-        return mass
+    @property
+    def random(self) -> tuple[tuple[int, float], ...]:
+        """The linear policies whose actions are at random now and then, and how often."""
+        group = None if self.stack is None else self.stack.policies
+        return () if group is None else tuple(zip(group.slots.tolist(), group.epsilons.tolist(), strict=True))
 
     @property
     def words(self) -> int:

@@ -128,6 +128,13 @@ class Totals:
     def count(self) -> int:
         return self.shape.layout.count(self.moments)
 
+    @property
+    def nbytes(self) -> int:
+        layout = self.shape.layout
+        buckets = 8 * BUCKETS * (1 + layout.variables) if self.shape.buckets else 0
+        stretches = 8 * len(self.stretches) * (1 + layout.variables + layout.products)
+        return self.moments.nbytes + self.inspected.nbytes + buckets + stretches
+
 
 @dataclass
 class Stretch:

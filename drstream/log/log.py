@@ -393,6 +393,13 @@ class Log(Offering):
             other.__dict__.pop(known, None)
         return other
 
+    def about_zero(self) -> Log:
+        """Return the same log, whose typical reward counts as 0: sums then do not depend on its first rows."""
+        other = self._but()
+        other.__dict__.pop("pivot", None)
+        other.__dict__["_first_rewards"] = np.empty(0)
+        return other
+
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
         without = {"propensity": None, "propensities": (), "constant": None, "logger_propensities": ()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -18,7 +17,7 @@ from drstream.kernels.terms import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.models.base import CandidateModel, RewardModel, as_model
-from drstream.models.calibration import Calibration
+from drstream.models.calibration import Calibration, summarised
 from drstream.models.crossfit import (
     FORWARD,
     CrossFitted,
@@ -180,24 +179,24 @@ class BoundModels:
             self.logger.fill(piece, np.empty((needed, len(piece))), out[place])
         return out
 
-    def summary(self, calibration: Calibration) -> ModelSummary:
-        """Return what a result reports about these models."""
+    @property
+    def about(self) -> ModelSummary:
+        """What a result reports about these models, as far as it is known before the pass."""
         logger = None if self.logger is None else self.logger.policy
         return ModelSummary(
             crossfit=FORWARD if isinstance(self.folds, Blocks) else None if self.folds is None else self.folds.count,
             blocks=self.folds.count if isinstance(self.folds, Blocks) else 0,
-            unpredicted=calibration.unpredicted,
             blind_second=self.blind_second,
             crossfitted=(
                 self.model is not None and self.model.crossfitted,
                 getattr(logger, "crossfitted", False),
             ),
             estimated_propensities=self.estimated,
-            least_propensity=math.nan if self.logger is None else calibration.least_propensity,
-            r2=math.nan if self.model is None else calibration.r2,
-            calibration=None if self.model is None else calibration.deciles(),
-            clamped=0.0 if self.model is None else calibration.clamped_share,
         )
+
+    def summary(self, calibration: Calibration) -> ModelSummary:
+        """Return what a result reports about these models."""
+        return summarised(self.about, calibration, model=self.model is not None, logger=self.logger is not None)
 
 
 def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVALUATED) -> BoundModels:

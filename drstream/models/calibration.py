@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from drstream.kernels import calibration as kernels
+from drstream.results import ModelSummary
 from drstream.types import Floats
 
 
@@ -72,3 +74,19 @@ class Calibration:
                 "reward": found[some] / count[some],
             }
         )
+
+
+def summarised(about: ModelSummary, calibration: Calibration, *, model: bool, logger: bool) -> ModelSummary:
+    """Return what a result reports about models, with what a pass has seen.
+
+    about          What was known before the pass.
+    model, logger  Whether there is a reward model, and one of the propensities.
+    """
+    return replace(
+        about,
+        unpredicted=calibration.unpredicted,
+        least_propensity=calibration.least_propensity if logger else math.nan,
+        r2=calibration.r2 if model else math.nan,
+        calibration=calibration.deciles() if model else None,
+        clamped=calibration.clamped_share if model else 0.0,
+    )

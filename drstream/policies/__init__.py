@@ -2,7 +2,7 @@
 
 from drstream.policies import learners
 from drstream.policies.adapters import from_arrow, from_function, from_sklearn
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import FixedPolicy, named
 from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, Uniform
 from drstream.policies.greedy import Greedy
 from drstream.policies.learners import *  # noqa: F403  # its __all__ holds the learners and nothing else
@@ -28,5 +28,6 @@ __all__ = [
     "from_arrow",
     "from_function",
     "from_sklearn",
+    "named",
     *learners.__all__,
 ]

@@ -37,6 +37,7 @@ class FixedPolicy:
     direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     command = "optimize"  # the command that learns such a policy, or its model
     learned_on: tuple[Origin, ...] = ()  # events that it, or a model that it was learned with, has seen
+    identity: str | None = None  # what tells its versions apart, if the user said so: see `named`
     _wants: str | None = None  # whether `probabilities` takes eligible sets, once it was looked at
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -181,6 +182,22 @@ def as_policy(policy: Any, name: str) -> FixedPolicy:
         f"policy {name!r} is a {kind}: a policy is an object with probabilities(X), or a "
         "function of X, that returns (n, K)"
     )
+
+
+def named(identity: str, policy: Any) -> FixedPolicy:
+    """Return a policy with an identity of your own choosing, for states and checkpoints.
+
+    A state of `evaluate(..., state=)` cannot know what a function of yours reads or calls. With an identity, it takes
+    your word: policies of one identity are the same. Change it whenever the policy changes.
+
+    >>> named("v3", lambda X: np.full((len(X), 2), 0.5)).identity
+    'v3'
+    """
+    if not isinstance(identity, str) or not identity:
+        raise PolicyError(f"named({identity!r}, ...): the identity must be a word")
+    found = copy.copy(as_policy(policy, identity))
+    found.identity = identity
+    return found
 
 
 def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:

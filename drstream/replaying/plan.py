@@ -164,7 +164,7 @@ def make_plan(
         "sparse": reader.with_context and log.is_sparse,
         "for_compiled": for_compiled,
         "for_python": for_python,
-        "typical_reward": log.typical_reward,
+        "typical_reward": log.pivot,
     }
     preparation: Preparation
     if log.has_candidates:

@@ -48,6 +48,7 @@ def room(module):
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
+TOOLS |= {"digests", "states"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
@@ -68,6 +69,8 @@ MAY_IMPORT = {
     "execution": {*LOG, "log", "progress"},
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),
+    "states": {"errors", "storage"},
+    "digests": {"log", "provenance"},
     "provenance": {"errors", "log"},
     "log": LOG,
     "moments": {"types", "kernels"},

@@ -1,0 +1,1 @@
+"""Benchmarks of states that last."""

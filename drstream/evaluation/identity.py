@@ -1,0 +1,172 @@
+"""What a state is about: digests of policies, models, parameters and columns. States that are merged agree in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from drstream.digests import Digest
+from drstream.errors import DrstreamError, parameter
+from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.outline import Outline
+from drstream.evaluation.plan import Gather, Plan
+from drstream.evaluation.saved import outline_to_dict, own_estimators
+from drstream.log import Log
+from drstream.models.binding import ModelInputs
+from drstream.policies.base import FixedPolicy
+from drstream.provenance import about_log, describe
+from drstream.states import StateError, difference
+
+PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
+FAR = 1e5  # rewards so far from 0, in standard deviations, lose ten digits about 0
+
+
+def identity_of(
+    given: Mapping[str, Any],
+    log: Log,
+    policies: Mapping[str, FixedPolicy],
+    inputs: Mapping[str, ModelInputs],
+    plans: Sequence[Plan],
+    outlines: Sequence[Outline],
+) -> dict[str, Any]:
+    """What a pass is about, as JSON."""
+    models = {}
+    for reward, one in inputs.items():
+        users = {"reward model": one.model, "propensity model": one.propensity, "second reward model": one.second}
+        models[reward] = {role: Digest.of(user) for role, user in users.items() if user is not None}
+    about, encoding = about_log(log), plans[0].reader.encoding
+    return {
+        "policies": {name: Digest.of(policy) for name, policy in policies.items()},
+        "log": {
+            **{name: about[name] for name in ("columns", "filter", "splits", "before_row", "missing", "on_bad_row")},
+            "roles": Digest.of(log.roles)["sha256"],
+            "categories": None if encoding is None else Digest.of(encoding.to_dict())["sha256"],
+            "loggers": describe([str(one) for one in log.loggers]) if log.roles.logger_propensities else None,
+        },
+        "models": models,
+        "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
+        "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
+        "blocks": [[plan.block_rows, plan.fused] for plan in plans],
+    }
+
+
+def _parameter(value: Any) -> Any:
+    return describe(value) if isinstance(value, bool | int | float | str | tuple | list) else Digest.of(value)
+
+
+def doubts(identity: Mapping[str, Any]) -> dict[str | None, list[str]]:
+    """What nobody can vouch for, by policy; None for models and parameters."""
+    found: dict[str | None, list[str]] = {
+        name: one["doubtful"] for name, one in identity["policies"].items() if "doubtful" in one
+    }
+    others = [one for models in identity["models"].values() for one in models.values()]
+    others += [one for one in identity["parameters"].values() if isinstance(one, dict)]
+    unknown = sorted({text for one in others for text in one.get("doubtful", ())})
+    return {**found, None: unknown} if unknown else found
+
+
+def refuse_difference(one: Any, other: Any, names: tuple[str, str], *, checkpoint: bool = False) -> None:
+    """Raise an error that names the first difference of two identities, if there is one."""
+    found = difference(one, other)
+    if found is None:
+        return
+    where, first, second = found
+    what = _named(where)
+    if where[0] in ("policies", "models") and where[-1] in ("sha256", "is"):
+        first, second = _within(one, where[:-1]), _within(other, where[:-1])
+        text = "is" if first["is"] != second["is"] else "sha256"
+        first, second = first[text], second[text]
+    if checkpoint:
+        raise StateError(
+            f"{names[0]} is a checkpoint of another run: {what} is {_shown(first)} there, and {_shown(second)} now. "
+            "Run it as before, or delete the checkpoint"
+        )
+    raise StateError(
+        f"{names[0]} and {names[1]} cannot be merged: {what} is {_shown(first)} in the first, and {_shown(second)} in "
+        f"the second. {_advice(where)}"
+    )
+
+
+def _named(where: tuple[str, ...]) -> str:
+    if where[0] == "policies":
+        return f"policy {where[1]!r}" if len(where) > 1 else "the set of policies"
+    if where[0] == "models":
+        return f"the {where[2]} of {where[1]!r}" if len(where) > 2 else "the set of models"
+    if where[0] == "parameters":
+        return parameter(where[1])
+    if where[0] == "log":
+        return f"the log's {where[1].replace('_', ' ')}" + "".join(f" ({word})" for word in where[2:])
+    if where[0] == "rewards" and len(where) > 2:
+        return "the set of actions" if where[2] == "labels" else " ".join(where[2:]).replace("_", " ")
+    return " ".join(where)
+
+
+def _advice(where: tuple[str, ...]) -> str:
+    if where[-1] in ("labels", "actions"):
+        return f"Give all actions, with {parameter('actions')}, when you open each log"
+    if where[:2] == ("log", "categories"):
+        return f"Give all categories, with {parameter('categorical')}, when you open each log"
+    if where[-1] == "positions" or "columns" in where or "groups" in where:
+        return "States must be about the same sums: give the same estimators, to logs with lists of the same length"
+    return "Evaluate all logs in the same way"
+
+
+def _within(tree: Any, where: tuple[str, ...]) -> Any:
+    for word in where:
+        tree = tree[word]
+    return tree
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "is" in value:
+        value = value["is"]
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def refuse_unlasting(
+    log: Log, chosen: Sequence[Estimator], gather: Gather, inputs: Sequence[ModelInputs], *, ranking: bool
+) -> None:
+    """Raise an error before the pass if its state could not be merged with others to what one pass would give."""
+    if own := own_estimators(chosen, ranking=ranking):
+        raise _cannot(f"estimator {own[0]!r} is yours, and a file holds no functions: leave it out")
+    if any(one.waits for one in inputs):
+        raise _cannot(
+            "models would be fitted on this log alone, and one pass over several logs would fit others: fit the models "
+            "before, on earlier events, and pass them fitted"
+        )
+    for split in log.origin.splits:
+        if split.cluster is None:
+            raise _cannot(
+                "a split by row numbers has other rows in a longer log: split by a column (cluster), or not at all"
+            )
+    if log.origin.stop is not None:
+        raise _cannot("the rows before a certain one are others in a longer log: take the whole log")
+    for estimator in chosen:
+        weight = estimator.weight
+        if weight is not None and weight.balanced:
+            raise _cannot(
+                f"the weights of {estimator.name!r} depend on the shares of loggers in all logs: leave it out"
+            )
+        if weight is not None and weight.power:
+            raise _cannot(f"the weights of {estimator.name!r} depend on all earlier rows: leave it out")
+    if gather.stretches:
+        raise _cannot("'anytime' intervals count rows from the first one of all logs: choose another method")
+    if gather.buckets and gather.cluster is None:
+        raise _cannot(
+            f"bootstrap intervals divide rows by their number: give {parameter('cluster')}, or choose another"
+        )
+    for reward in log.roles.rewards:
+        first = log.for_reward(reward)._first_rewards
+        spread = float(np.std(first)) if len(first) else 0.0
+        if spread and abs(float(np.mean(first))) > FAR * spread:
+            raise _cannot(
+                f"rewards in {reward!r} are about {np.mean(first):.6g} and differ by {spread:.2g}, and sums about 0 "
+                "would lose their digits: subtract a constant from them"
+            )
+
+
+def _cannot(why: str) -> DrstreamError:
+    return StateError(f"{parameter('state')}: {why}")
