@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drstream.digests import Digest
+from drstream.errors import without_secrets
 from drstream.evaluation.checkpoints import check_folder
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.folding import Fold
@@ -14,7 +15,6 @@ from drstream.evaluation.outline import Outline
 from drstream.evaluation.plan import Gather, Plan
 from drstream.evaluation.state import State, normal
 from drstream.log import Log, Reader
-from drstream.log.files import without_secrets
 from drstream.models.binding import ModelInputs
 from drstream.policies.base import FixedPolicy
 

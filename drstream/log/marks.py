@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream.errors import LogError
-from drstream.log.files import unreadable, without_secrets
+from drstream.errors import LogError, without_secrets
+from drstream.log.files import unreadable
 from drstream.log.parquet import RowGroup
 from drstream.log.source import Part, TablePart
 
@@ -68,8 +68,8 @@ class Marker:
 def _file(part: RowGroup, name: str) -> Mark:
     """The mark of a whole file."""
     try:
-        modified = part.filesystem.get_file_info(part.path).mtime_ns
-        with part.filesystem.open_input_file(part.path) as file:
+        modified = part.footer.filesystem.get_file_info(part.path).mtime_ns
+        with part.footer.open() as file:
             size = file.size()
             file.seek(max(size - 8, 0))
             length = int.from_bytes(file.read(8)[:4], "little")
