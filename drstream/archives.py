@@ -125,7 +125,8 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
 
 def _array(data: bytes) -> NDArray[Any]:
     shape, fortran, kind, start = _header(io.BytesIO(data), len(data))
-    return np.frombuffer(data, kind, offset=start).reshape(shape, order="F" if fortran else "C")
+    found = np.frombuffer(data, kind, offset=start).reshape(shape, order="F" if fortran else "C")
+    return found.copy(order="K")  # kernels take arrays that can be written to
 
 
 def check_array(name: str, found: Any, shape: Collection[int | None]) -> NDArray[np.float64]:

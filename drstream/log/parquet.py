@@ -113,9 +113,19 @@ class ParquetSource:
             footers.append(footer)
         return footers
 
+    @cached_property
+    def _groups(self) -> list[Sequence[int]]:
+        """The row groups of each file that belong to the log. A dataset of the user's may have some of them only."""
+        return [
+            range(len(footer.rows))
+            if fragment.num_row_groups == len(footer.rows)
+            else [group.id for group in fragment.row_groups]
+            for fragment, footer in zip(self.fragments, self._footers, strict=True)
+        ]
+
     @property
     def rows(self) -> int:
-        return sum(rows for footer in self._footers for rows in footer.rows)
+        return sum(footer.rows[i] for footer, own in zip(self._footers, self._groups, strict=True) for i in own)
 
     def peek(self, rows: int | None = None) -> Source:
         return self
@@ -127,18 +137,19 @@ class ParquetSource:
         size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
         first_row = 0
-        for fragment, footer in zip(self.fragments, self._footers, strict=True):
+        for fragment, footer, own in zip(self.fragments, self._footers, self._groups, strict=True):
             constants = {
                 name: pa.scalar(value, self.schema.field(name).type)
                 for name, value in ds.get_partition_keys(fragment.partition_expression).items()
                 if name in columns
             }
-            kept: Collection[int] = range(len(footer.rows))
+            kept: Collection[int] = own
             if filter is not None:
                 kept = footer.kept(filter, self.schema, fragment.partition_expression)
             stored = [self._stored_name(footer.metadata, n) for n in text if n not in constants]
             form = tuple(columns), constants, tuple(stored)
-            for index, rows in enumerate(footer.rows):
+            for index in own:
+                rows = footer.rows[index]
                 if index in kept and rows:
                     yield RowGroup(footer, index, first_row, rows, *form, *size)
                 first_row += rows
@@ -151,14 +162,14 @@ class ParquetSource:
         found, first_row = {}, 0
         kind = self.schema.field(column).type
         kind = kind.value_type if is_list(kind) else kind
-        for footer in self._footers:
+        for footer, own in zip(self._footers, self._groups, strict=True):
             name = self._stored_name(footer.metadata, column)
             paths = [footer.metadata.schema.column(j).path for j in range(footer.columns)]
             bounds = footer.bounds(paths.index(name), kind) if name in paths else [None] * len(footer.rows)
-            for known, rows in zip(bounds, footer.rows, strict=True):
-                if known is not None:
+            for index in own:
+                if (known := bounds[index]) is not None:
                     found[first_row] = known
-                first_row += rows
+                first_row += footer.rows[index]
         return found
 
     def _stored_name(self, metadata: pq.FileMetaData, column: str) -> str:

@@ -86,7 +86,7 @@ def test_the_same_file_twice(folder):
 
 def test_the_same_file_twice_through_a_link(folder):
     os.symlink("part-2.parquet", folder / "clicks" / "latest.parquet")
-    twice("clicks", "as 'clicks/latest.parquet' and as 'clicks/part-2.parquet'")
+    assert drs.Log("clicks").rows == 150  # in a folder, a link beside its file counts once
     os.symlink("clicks", folder / "other")
     twice(
         ["clicks/part-0.parquet", "other/part-0.parquet"], "is given twice, as 'clicks/part-0.parquet' and as 'other/"

@@ -227,7 +227,7 @@ def test_kernels_keep_the_rules(path):
     """No kernel raises, asserts or is long; only _jit.py and _types.py import numba; kernels import kernels only."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        if path.name != "_jit.py":
+        if path.name not in ("_jit.py", "_interrupts.py"):  # Python, not kernels
             assert not isinstance(node, ast.Raise | ast.Assert), f"{path.name}:{node.lineno}"
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("drstream"):
             assert node.module.startswith("drstream.kernels"), f"{path.name}:{node.lineno}"
