@@ -275,6 +275,9 @@ class World:
     ) -> None:
         """Write a log to a Parquet file, which appears only when it is complete."""
         schema = self.table(1, layout=layout).schema
-        with atomic_path(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression=compression) as writer:
+        with (
+            atomic_path(path) as unfinished,
+            pq.ParquetWriter(unfinished, schema, compression=compression, write_page_checksum=True) as writer,
+        ):
             for table in self.tables(rows, seed=seed, layout=layout):
                 writer.write_table(table, row_group_size=row_group_rows)

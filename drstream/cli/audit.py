@@ -25,6 +25,7 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
+    Verify,
     open_log,
 )
 
@@ -49,6 +50,7 @@ def audit(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
+    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     threads: Threads = None,

@@ -25,6 +25,7 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
+    Verify,
     open_log,
 )
 
@@ -45,6 +46,7 @@ def describe(
     positions: Positions = None,
     actions: Actions = None,
     eligible: Eligible = None,
+    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     threads: Threads = None,

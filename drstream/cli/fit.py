@@ -27,6 +27,7 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
+    Verify,
     check_folder,
     open_log,
 )
@@ -67,6 +68,7 @@ def fit(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
+    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",

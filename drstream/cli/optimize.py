@@ -26,6 +26,7 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
+    Verify,
     check_folder,
     open_log,
 )
@@ -82,6 +83,7 @@ def optimize(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
+    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",

@@ -42,7 +42,7 @@ def opened_writer(path: Path, suffix: str, schema: pa.Schema, codec: str, first:
 class _Parquet:
     def __init__(self, path: Path, schema: pa.Schema, codec: str, first: pa.Table) -> None:
         names = [name for name in schema.names if _repeats(first.column(name))]
-        self._file = pq.ParquetWriter(path, schema, compression=codec, use_dictionary=names)
+        self._file = pq.ParquetWriter(path, schema, compression=codec, use_dictionary=names, write_page_checksum=True)
 
     def write(self, table: pa.Table) -> None:
         self._file.write_table(table, row_group_size=max(1, table.num_rows))

@@ -44,6 +44,14 @@ class State:
         return "another file has its name" if self.number != later.number else "something wrote to it"
 
 
+def changed(path: str, before: State, found: State) -> LogError:
+    """Return the error about a file that is not the one that was opened: its rows may be anything."""
+    return LogError(
+        f"{path} changed while it was read: {before.difference(found)}. Some of its events are of one file and some of "
+        "another. Start again when nothing writes to it"
+    )
+
+
 def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
     """Return the files that a name stands for. A directory stands for the data files in it.
 
@@ -133,21 +141,6 @@ def _begins(path: str, *magic: bytes) -> bool:
             return file.read(len(ARROW)).startswith(magic)
     except OSError as error:
         raise LogError(f"cannot read {path}: {error.strerror}") from None
-
-
-def map_arrow(paths: list[str]) -> pa.Table:
-    """Return Arrow IPC files as one table. Files that are not compressed are memory-mapped."""
-    tables = []
-    for path in paths:
-        try:
-            table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-            table.validate(full=True)  # Arrow trusts offsets and indices in a file, and so do kernels
-        except (pa.ArrowException, OSError) as error:
-            raise unreadable(path, error, "Arrow IPC") from None
-        tables.append(table)
-        if tables[-1].schema != tables[0].schema:
-            raise LogError(f"files differ: {path} has another schema than {paths[0]}")
-    return pa.concat_tables(tables)
 
 
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from drstream.errors import LogError
 from drstream.kernels.footer import DEPTH, find_statistics
-from drstream.log.files import State
+from drstream.log.files import State, changed
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,7 @@ class Footer:
     def check_state(self, found: State) -> None:
         """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
         if found != self.state:
-            raise LogError(
-                f"{self.path} changed while it was read: {self.state.difference(found)}. Some of its events are of one "
-                "file and some of another. Start again when nothing writes to it"
-            )
+            raise changed(self.path, self.state, found)
 
     def bounds(self, column: int, kind: pa.DataType) -> list[tuple[Any, Any] | None]:
         """Return the smallest and largest value of a stored column in each row group, where statistics tell.

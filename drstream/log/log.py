@@ -100,6 +100,8 @@ class Log(Offering):
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
     batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
                 batch size never changes a result.
+    verify      Whether to compare pages of Parquet files with their checksums. Files of `convert` have them; pages
+                without one are read as they are. docs/security.md says what it costs.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
@@ -133,12 +135,13 @@ class Log(Offering):
         positions: str | None = None,
         on_bad_row: str = "error",
         batch_size: int | None = None,
+        verify: bool = False,
     ) -> None:
         _check_on_bad_row(on_bad_row)
         if batch_size is not None and batch_size < 1:
             raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self._propensities_found = False
-        self.source = open_source(source)
+        self.source = open_source(source, verify)
         schema = self.source.schema
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
         if candidates is FIND:

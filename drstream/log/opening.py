@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
-from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
+from drstream.errors import DrstreamError, LogError, MissingFileError, parameter, without_secrets
+from drstream.log.arrow import open_arrow
+from drstream.log.files import arrow_says, expand, is_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, verify: bool = False) -> Source:
+    """Open a source. With `verify`, pages of Parquet files are compared with their checksums."""
+    opened = _open(source)
+    if verify:
+        if not isinstance(opened, ParquetSource):
+            raise LogError(
+                f"{parameter('verify', True)} is about checksums of pages of Parquet files, and this log is read from "
+                f"{opened.name}, which has none: leave it out"
+            )
+        opened = copy.copy(opened)
+        opened.verify = True
+    return opened
+
+
+def _open(source: Any) -> Source:
     if isinstance(source, str | os.PathLike):
         return _open_paths(os.fspath(source))
     if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
@@ -43,7 +59,7 @@ def _open_paths(*names: str) -> Source:
     check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
     if arrow and len(arrow) == len(paths):
-        return TableSource(map_arrow(paths), name, tuple(map(os.path.abspath, paths)), place=name)
+        return open_arrow(paths, name)
     if arrow:
         raise LogError(f"{name} holds Parquet and Arrow files, e.g. {arrow[0]}: choose one kind, e.g. with a glob")
     try:

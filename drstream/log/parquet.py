@@ -82,6 +82,8 @@ class RowGroup:
 class ParquetSource:
     """Parquet files of one schema, in the order given."""
 
+    verify = False  # whether to compare pages with their checksums
+
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
         self.filesystem = dataset.filesystem
@@ -151,7 +153,7 @@ class ParquetSource:
             for index in own:
                 rows = footer.rows[index]
                 if index in kept and rows:
-                    yield RowGroup(footer, index, first_row, rows, *form, *size)
+                    yield RowGroup(footer, index, first_row, rows, *form, *size, self.verify)
                 first_row += rows
 
     def ranges(self, column: str) -> dict[int, tuple[int, int]]:

@@ -176,7 +176,10 @@ class Losses:
             raise LogError(f"{os.fspath(path)} is a file of the log itself: choose another name")
         if not Path(path).parent.is_dir():
             raise LogError(f"cannot write {os.fspath(path)}: there is no folder {str(Path(path).parent)!r}")
-        with atomic_path(path) as unfinished, pq.ParquetWriter(unfinished, self._schema) as writer:
+        with (
+            atomic_path(path) as unfinished,
+            pq.ParquetWriter(unfinished, self._schema, write_page_checksum=True) as writer,
+        ):
             for batch in self:
                 writer.write_batch(self._record_batch(batch))
 

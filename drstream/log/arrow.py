@@ -1,0 +1,235 @@
+"""Arrow IPC files. Their memory is mapped to learn where columns are, but rows are read.
+
+The operating system kills a process that touches mapped memory of a file that has become shorter. A read of such a file
+just ends early, which is an error that names it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from drstream.errors import DrstreamError, LogError
+from drstream.log.files import State, arrow_says, changed, check_names, checked, unreadable
+from drstream.log.source import PIECE, Place, Source, TablePart, TableSource
+
+LOCAL = pa.fs.LocalFileSystem()
+
+
+@dataclass(frozen=True)
+class ArrowFile:
+    """A mapped file, as it was when it was opened."""
+
+    path: str
+    state: State
+    base: int  # address of its first byte
+
+    def check_state(self) -> None:
+        found = State.of(self.path, LOCAL)
+        if found != self.state:
+            raise changed(self.path, self.state, found)
+
+
+class ArrowSource(TableSource):
+    """Arrow IPC files of one schema, in the order given. The table says where columns are, and is not read."""
+
+    def __init__(self, layout: pa.Table, files: Sequence[ArrowFile], name: str) -> None:
+        super().__init__(layout, name, tuple(os.path.abspath(file.path) for file in files), place=name)
+        self.files = sorted(files, key=lambda file: file.base)
+
+    def parts(
+        self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
+    ) -> Iterator[Any]:  # an ArrowPart has all that a TablePart has
+        layout = self.table.select(list(columns))
+        for start in range(0, self.rows, PIECE):
+            yield ArrowPart(layout.slice(start, PIECE), self.files, start, self.place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_arrow, ([file.path for file in self.files], self.name)
+
+
+@dataclass
+class ArrowPart:
+    """Consecutive rows of Arrow files."""
+
+    layout: pa.Table
+    files: Sequence[ArrowFile]
+    first_row: int
+    name: str
+
+    @property
+    def place(self) -> Place:
+        return Place(self.first_row, self.name)
+
+    @property
+    def rows(self) -> int:
+        return int(self.layout.num_rows)
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows, read into memory and checked."""
+        where = f"rows {self.first_row:,} to {self.first_row + self.rows - 1:,} of {self.name}"
+        with _Reads(self.files) as reads:
+            try:
+                columns = [
+                    pa.chunked_array([reads.array(chunk) for chunk in column.chunks], column.type)
+                    for column in self.layout.columns
+                ]
+            except (pa.ArrowException, IndexError) as error:
+                raise LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?") from None
+        return checked(pa.table(columns, self.layout.schema), where)
+
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        yield from self.table.to_batches(max_chunksize=rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TablePart, (self.table, self.first_row, self.name)
+
+
+class _Reads:
+    """Copies arrays from files, given arrays whose buffers are in their mapped memory, which is not touched."""
+
+    def __init__(self, files: Sequence[ArrowFile]) -> None:
+        self.files = files
+        self.bases = [file.base for file in files]
+        self.handles: dict[str, int] = {}
+
+    def __enter__(self) -> _Reads:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        used = [file for file in self.files if file.path in self.handles]
+        for handle in self.handles.values():
+            os.close(handle)
+        if error[0] is None:
+            for file in used:
+                file.check_state()
+
+    def bytes(self, buffer: pa.Buffer, start: int, stop: int) -> pa.Buffer:
+        """Return bytes of a buffer. One that is not in a mapped file, e.g. decompressed, stays as it is."""
+        place = bisect_right(self.bases, buffer.address) - 1
+        if place < 0 or buffer.address >= self.files[place].base + self.files[place].state.size:
+            return buffer.slice(start, stop - start)
+        file = self.files[place]
+        if start < 0 or stop < start or stop > buffer.size:
+            raise IndexError(f"bytes {start:,} to {stop:,} of a buffer of {buffer.size:,}")
+        out = pa.allocate_buffer(stop - start)
+        view, at = memoryview(out), buffer.address - file.base + start
+        handle = self._handle(file)
+        while len(view):
+            count = os.preadv(handle, [view], at)
+            if not count:
+                raise changed(file.path, file.state, State.of(file.path, LOCAL))
+            view, at = view[count:], at + count
+        return out
+
+    def _handle(self, file: ArrowFile) -> int:
+        if file.path not in self.handles:
+            try:
+                file.check_state()
+                self.handles[file.path] = os.open(file.path, os.O_RDONLY)
+            except OSError as error:
+                raise unreadable(file.path, error, "Arrow IPC") from None
+        return self.handles[file.path]
+
+    def _valid(self, array: pa.Array) -> pa.Buffer | None:
+        """Return the bits that say which items are not null, from the first bit of a byte on."""
+        buffer, skip = array.buffers()[0], array.offset % 8
+        if buffer is None:
+            return None
+        found = self.bytes(buffer, array.offset // 8, (array.offset + len(array) + 7) // 8)
+        bits = np.unpackbits(np.frombuffer(found, np.uint8), bitorder="little")[skip : skip + len(array)]
+        return pa.py_buffer(np.packbits(bits, bitorder="little"))
+
+    def array(self, array: pa.Array) -> pa.Array:
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            indices, values = self.array(array.indices), self.array(array.dictionary)
+            return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered, safe=False)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(array))
+        if pa.types.is_struct(kind):
+            fields = [self.array(array.field(i)) for i in range(kind.num_fields)]
+            return pa.Array.from_buffers(kind, len(array), [self._valid(array)], -1, 0, fields)
+        skip = array.offset % 8  # bits are read by the byte
+        first, last = array.offset - skip, array.offset + len(array)
+        buffers = array.buffers()
+        valid = buffers[0]
+        read: list[pa.Buffer | None] = [None if valid is None else self.bytes(valid, first // 8, (last + 7) // 8)]
+        children: list[pa.Array] = []
+        if pa.types.is_boolean(kind):
+            read.append(self.bytes(buffers[1], first // 8, (last + 7) // 8))
+        elif pa.types.is_fixed_size_list(kind):
+            size = kind.list_size
+            children.append(self.array(array.values.slice(first * size, (last - first) * size)))
+        elif _has_offsets(kind):
+            width = 8 if str(kind).startswith("large_") else 4
+            offsets = np.frombuffer(
+                self.bytes(buffers[1], width * first, width * (last + 1)), np.int64 if width == 8 else np.int32
+            )
+            low, high = int(offsets[0]), int(offsets[-1])
+            read.append(pa.py_buffer(offsets - offsets[0]))
+            if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+                items = array.values
+                if not 0 <= low <= high <= len(items):
+                    raise IndexError(f"items {low:,} to {high:,} of {len(items):,} in a list")
+                children.append(self.array(items.slice(low, high - low)))
+            else:
+                read.append(self.bytes(buffers[2], low, high) if buffers[2] is not None else None)
+        else:
+            width = kind.bit_width // 8
+            read.append(self.bytes(buffers[1], width * first, width * last))
+        return pa.Array.from_buffers(kind, last - first, read, -1 if read[0] else 0, 0, children).slice(skip)
+
+
+def _has_offsets(kind: pa.DataType) -> bool:
+    t = pa.types
+    text = t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind)
+    return bool(text or t.is_list(kind) or t.is_large_list(kind))
+
+
+def _is_simple(kind: pa.DataType) -> bool:
+    """Whether `_Reads` can copy arrays of this type."""
+    t = pa.types
+    if t.is_struct(kind):
+        return all(_is_simple(field.type) for field in kind.fields)
+    if t.is_dictionary(kind) or t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
+        return _is_simple(kind.value_type)
+    fixed = t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind)
+    return fixed or t.is_null(kind) or _has_offsets(kind)
+
+
+def open_arrow(paths: Sequence[str], name: str) -> Source:
+    """Open Arrow IPC files. Those with columns of types that cannot be copied by rows are read into memory."""
+    tables, files = [], []
+    for path in paths:
+        try:
+            state = State.of(path, LOCAL)
+            mapped = pa.memory_map(path)
+            schema = pa.ipc.open_file(mapped).schema
+            check_names(schema, path)
+            simple = all(_is_simple(column.type) for column in schema)
+            tables.append(pa.ipc.open_file(mapped if simple else pa.OSFile(path)).read_all())
+            if simple:
+                mapped.seek(0)
+                files.append(ArrowFile(path, state, mapped.read_buffer(8).address))
+                tables[-1].validate()  # sizes of buffers; rows are checked when they are read
+            else:
+                tables[-1].validate(full=True)  # Arrow trusts offsets and indices in a file, and so do kernels
+        except DrstreamError:
+            raise
+        except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError and others
+            raise unreadable(path, error, "Arrow IPC") from None
+        if tables[-1].schema != tables[0].schema:
+            raise LogError(f"files differ: {path} has another schema than {paths[0]}")
+    table = pa.concat_tables(tables)
+    if len(files) < len(paths):
+        return TableSource(table, name, tuple(map(os.path.abspath, paths)), place=name)
+    return ArrowSource(table, files, name)

@@ -1,0 +1,129 @@
+"""Arrow IPC files: rows are read, not mapped, so a file that shrinks is an error and not the end of the process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import drstream as drs
+from drstream.errors import LogError
+from drstream.log import arrow, source
+from drstream.log.arrow import ArrowSource, open_arrow
+
+ROWS = 1_003
+
+
+def some(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
+    """ROWS of the values, over and over."""
+    return pa.array((values * ROWS)[:ROWS], kind)
+
+
+COLUMNS = {
+    "float": some([1.5, None, 3.0]),
+    "plain": some([1.5, 2.0]),
+    "bool": some([True, False, None, True, True]),
+    "date": some([1, 2, 3], pa.int32()).cast(pa.date32()),
+    "decimal": some([1, 2, 3], pa.int64()).cast(pa.decimal128(30, 2)),
+    "text": some(["a", "", None, "wörd"]),
+    "large": some(["a", "b"], pa.large_string()),
+    "bytes": some([b"a", b"\xff"]),
+    "dictionary": some(["x", "y", None]).dictionary_encode(),
+    "list": some([[1.0, 2.0], [], None, [3.0, None]]),
+    "large list": some([["a"], ["b", "c"]], pa.large_list(pa.large_string())),
+    "fixed": some([[1, 2, 3], [4, 5, 6], None], pa.list_(pa.int16(), 3)),
+    "struct": some([{"a": 1, "b": "x"}, None, {"a": None, "b": "yy"}]),
+    "items": some([[{"id": 1, "f": [0.5]}], [], [{"id": 2, "f": []}, {"id": 3, "f": None}]]),
+    "null": pa.nulls(ROWS),
+}
+
+
+def write(path: Path, table: pa.Table, batch: int = 300, **options: Any) -> str:
+    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
+        file.write_table(table, max_chunksize=batch)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("piece", [7, 128, 2_000])
+def test_rows_that_are_read_are_those_of_the_file(
+    tmp_path: Path, name: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "PIECE", piece)
+    table = pa.table({"c": COLUMNS[name], "other": np.arange(ROWS)})
+    both = [write(tmp_path / f"{i}.arrow", table) for i in range(2)]
+    opened = open_arrow(both, "two")
+    assert isinstance(opened, ArrowSource)
+    parts = list(opened.parts(["c"]))
+    assert [part.first_row for part in parts] == list(range(0, 2 * ROWS, piece))
+    assert (
+        pa.concat_tables(part.table for part in parts).combine_chunks()
+        == pa.concat_tables([table.select(["c"])] * 2).combine_chunks()
+    )
+    assert pickle.loads(pickle.dumps(parts[-1])).table == parts[-1].table
+
+
+def test_compressed_files_and_views_are_read_too(tmp_path: Path) -> None:
+    table = pa.table({"c": COLUMNS["text"], "d": COLUMNS["list"]})
+    for options in ({"compression": "lz4"}, {"compression": "zstd"}):
+        opened = open_arrow([write(tmp_path / "log.arrow", table, **options)], "log")
+        assert pa.concat_tables(part.table for part in opened.parts(["c", "d"])) == table
+    views = table.set_column(0, "c", table["c"].cast(pa.string_view()))
+    opened = open_arrow([write(tmp_path / "log.arrow", views)], "log")
+    assert type(opened) is source.TableSource
+    assert opened.table["c"].to_pylist() == table["c"].to_pylist()
+
+
+def log_file(path: Path, rows: int = 40_000) -> str:
+    columns = {
+        "x0": np.ones(rows),
+        "action": np.arange(rows) % 2,
+        "reward": np.ones(rows),
+        "propensity": np.full(rows, 0.5),
+    }
+    return write(path, pa.table(columns), batch=rows)
+
+
+class Meddler:
+    def __init__(self, deed: Any) -> None:
+        self.deed, self.calls = deed, 0
+
+    def probabilities(self, X: Any) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            self.deed()
+        return np.full((len(X), 2), 0.5)
+
+
+@pytest.mark.parametrize("size", [0, 100, 20_000, 700_000])
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped, the process would end here, with SIGBUS."""
+    monkeypatch.setattr(arrow, "PIECE", 4_000)
+    path = log_file(tmp_path / "log.arrow")
+    log = drs.Log(path)
+    with pytest.raises(LogError, match=rf"{path} changed while it was read: it had .* bytes, and has {size:,}"):
+        drs.evaluate(log, Meddler(lambda: os.truncate(path, size)), threads=1, estimators=["ips"])
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "PIECE", 4_000)
+    path, other = log_file(tmp_path / "log.arrow"), log_file(tmp_path / "other.arrow")
+    log = drs.Log(path)
+    with pytest.raises(LogError, match="another file has its name"):
+        drs.evaluate(log, Meddler(lambda: os.replace(other, path)), threads=1, estimators=["ips"])
+
+
+def test_a_read_that_ends_early_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file becomes shorter after the last look at its state."""
+    path = log_file(tmp_path / "log.arrow")
+    part = next(drs.Log(path).source.parts(["reward"]))
+    monkeypatch.setattr(os, "preadv", lambda handle, views, at: 0)
+    with pytest.raises(LogError, match=r"log\.arrow changed while it was read"):
+        next(part.batches())
