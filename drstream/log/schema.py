@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -217,9 +218,9 @@ def _assign(
     more: tuple[str, ...],
     exclude: str | Sequence[str] | None,
 ) -> Roles:
-    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
-    if twice is not None:
-        raise LogError(f"the log has {schema.names.count(twice)} columns named {twice!r}: rename all but one")
+    twice, count = Counter(schema.names).most_common(1)[0] if len(schema) else ("", 0)
+    if count > 1:
+        raise LogError(f"the log has {count} columns named {twice!r}: rename all but one")
     wanted = {"action": action, "reward": reward, "propensity": propensity}
     found = {role: _find(schema, role, name) for role, name in wanted.items() if name is not None}
     lists = _check_types(schema, found)
