@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from drstream.digests import Digest
-from drstream.errors import DrstreamError, parameter
+from drstream.errors import DrstreamError, parameter, phrase
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.plan import Gather, Plan
@@ -141,6 +141,7 @@ def refuse_unlasting(
         if split.cluster is None:
             raise _cannot(
                 "a split by row numbers has other rows in a longer log: split by a column (cluster), or not at all"
+                f"{phrase('', '. A model is fitted on such a split: fit it before, drstream fit, on another log')}"
             )
     if log.origin.stop is not None:
         raise _cannot("the rows before a certain one are others in a longer log: take the whole log")
