@@ -10,6 +10,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, arrow_says, changed, check_names, checked, unreadable
-from drstream.log.source import PIECE, Place, Source, TablePart, TableSource
+from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
 
@@ -42,6 +43,7 @@ class ArrowSource(TableSource):
 
     def __init__(self, layout: pa.Table, files: Sequence[ArrowFile], name: str) -> None:
         super().__init__(layout, name, tuple(os.path.abspath(file.path) for file in files), place=name)
+        self.opened = tuple(files)  # in the order given
         self.files = sorted(files, key=lambda file: file.base)
 
     def parts(
@@ -49,10 +51,10 @@ class ArrowSource(TableSource):
     ) -> Iterator[Any]:  # an ArrowPart has all that a TablePart has
         layout = self.table.select(list(columns))
         for start in range(0, self.rows, PIECE):
-            yield ArrowPart(layout.slice(start, PIECE), self.files, start, self.place)
+            yield ArrowPart(layout.slice(start, PIECE), self, start)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_arrow, ([file.path for file in self.files], self.name)
+        return reopened, (tuple((file.path, file.state) for file in self.opened), self.name)
 
 
 @dataclass
@@ -60,9 +62,12 @@ class ArrowPart:
     """Consecutive rows of Arrow files."""
 
     layout: pa.Table
-    files: Sequence[ArrowFile]
+    source: ArrowSource
     first_row: int
-    name: str
+
+    @property
+    def name(self) -> str:
+        return self.source.place
 
     @property
     def place(self) -> Place:
@@ -76,7 +81,7 @@ class ArrowPart:
     def table(self) -> pa.Table:
         """The rows, read into memory and checked."""
         where = f"rows {self.first_row:,} to {self.first_row + self.rows - 1:,} of {self.name}"
-        with _Reads(self.files) as reads:
+        with _Reads(self.source.files) as reads:
             try:
                 columns = [
                     pa.chunked_array([reads.array(chunk) for chunk in column.chunks], column.type)
@@ -90,7 +95,11 @@ class ArrowPart:
         yield from self.table.to_batches(max_chunksize=rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TablePart, (self.table, self.first_row, self.name)
+        return _part_of, (self.source, tuple(self.layout.column_names), self.first_row, self.rows)
+
+
+def _part_of(source: ArrowSource, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
+    return ArrowPart(source.table.select(list(columns)).slice(first_row, rows), source, first_row)
 
 
 class _Reads:
@@ -204,6 +213,17 @@ def _is_simple(kind: pa.DataType) -> bool:
         return _is_simple(kind.value_type)
     fixed = t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind)
     return fixed or t.is_null(kind) or _has_offsets(kind)
+
+
+@lru_cache(maxsize=4)
+def reopened(files: tuple[tuple[str, State], ...], name: str) -> Source:
+    """Open files again that another process opened, once in this one. They must not have changed since."""
+    source = open_arrow([path for path, _ in files], name)
+    assert isinstance(source, ArrowSource)
+    for found, (path, state) in zip(source.opened, files, strict=True):
+        if found.state != state:
+            raise changed(path, state, found.state)
+    return source
 
 
 def open_arrow(paths: Sequence[str], name: str) -> Source:

@@ -127,3 +127,14 @@ def test_a_read_that_ends_early_is_an_error(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "preadv", lambda handle, views, at: 0)
     with pytest.raises(LogError, match=r"log\.arrow changed while it was read"):
         next(part.batches())
+
+
+def test_a_part_travels_without_its_rows_and_not_to_another_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.arrow", pa.table({"c": np.arange(500_000)}))
+    part, *_ = open_arrow([path], "log").parts(["c"])
+    sent = pickle.dumps(part)
+    assert len(sent) < 1_000
+    write(tmp_path / "log.arrow", pa.table({"c": np.arange(400_000)}))
+    arrow.reopened.cache_clear()
+    with pytest.raises(LogError, match=r"log\.arrow changed while it was read"):
+        pickle.loads(sent)
