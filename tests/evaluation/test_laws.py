@@ -138,7 +138,7 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
         total.merge(tally)
     result = run(parquet, model, [estimator])
     for columns in plan.groups:
-        group = plan.group(columns)
+        group = plan.form.group(columns)
         found = result._sums.groups[columns]
         assert (found.means == plan.layout.means(total.totals.moments)[list(group)]).all()
         assert (found.comoment == plan.layout.comoment(total.totals.moments, group)).all()
