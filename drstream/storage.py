@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -128,7 +129,7 @@ class Shelf:
                 f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged",
                 kind=NOT_OURS,
             )
-        about = self._read(name, lambda: json.loads(str(archives.read_array(path, "about"))))
+        about = self._read(name, lambda: json.loads(_text(archives.read_array(path, "about"))))
         arrays = _Members(lambda key: self._read(name, lambda: archives.read_array(path, key)))
         return self._finished(name, self._restore(name, about, arrays, estimators=False), about)
 
@@ -207,6 +208,15 @@ class Shelf:
         if not isinstance(state, dict):
             raise self.error(f"{name} was not written by {self.sort}.save()")
         return state, unknown
+
+
+def _text(array: Any) -> bytes:
+    """Return the text in an array. NumPy takes any number for a character, also those that Python cannot handle."""
+    if array.dtype.kind != "U" or array.ndim:
+        raise ValueError("what it says about itself is not text")
+    if array.reshape(1).view(np.uint32).max(initial=0) > sys.maxunicode:
+        raise ValueError("what it says about itself has characters that do not exist")
+    return str(array).encode()
 
 
 class _Members:

@@ -122,7 +122,8 @@ def flip_start(data: bytearray, rng: np.random.Generator) -> None:
 
 def huge(data: bytearray, rng: np.random.Generator) -> None:
     """Put a huge number somewhere."""
-    number = int(rng.choice([2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1])).to_bytes(8, "little")
+    numbers = (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
+    number = numbers[int(rng.integers(len(numbers)))].to_bytes(8, "little")
     width = int(rng.choice([4, 8]))
     place = int(rng.integers(max(1, len(data) - width)))
     data[place : place + width] = number[:width]

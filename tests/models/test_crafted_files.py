@@ -109,6 +109,15 @@ def test_limits_of_propensities_from_a_file_are_checked(tmp_path: Path, name: st
         drs.models.load(path)
 
 
+def test_characters_that_do_not_exist_are_refused(saved: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    about = saved["about"].copy()
+    about.reshape(1).view(np.uint32)[20] = 0x7FFF_FFFF
+    np.savez(path, **{**saved, "about": about})
+    with pytest.raises(drs.ModelError, match=r"model\.npz cannot be read: .*characters"):
+        drs.models.load(path)
+
+
 # Sizes
 
 
