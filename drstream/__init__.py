@@ -46,6 +46,8 @@ _WHERE = {
     "DrstreamWarning": "drstream.errors",
     "State": "drstream.evaluation.state",
     "StateError": "drstream.states",
+    "Processes": "drstream.processes",
+    "WorkerError": "drstream.errors",
     "estimators": "drstream.evaluation.estimators",
     "models": "drstream.models",
     "optimize": "drstream.optimize",
@@ -73,11 +75,13 @@ __all__ = [
     "ModelError",
     "NotEnoughEventsError",
     "PolicyError",
+    "Processes",
     "Replay",
     "Replays",
     "Sparse",
     "State",
     "StateError",
+    "WorkerError",
     "convert",
     "estimators",
     "evaluate",
@@ -112,6 +116,7 @@ if TYPE_CHECKING:
         ModelError,
         NotEnoughEventsError,
         PolicyError,
+        WorkerError,
     )
     from drstream.evaluation import estimators, rankings
     from drstream.evaluation.evaluate import evaluate
@@ -123,6 +128,7 @@ if TYPE_CHECKING:
     from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast
+    from drstream.processes import Processes
     from drstream.replaying.comparison import Replays
     from drstream.replaying.replay import replay
     from drstream.replaying.result import Replay

@@ -53,6 +53,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.cli.showing import all_rewards, show_result, stops
+from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
 from drstream.evaluation.rankings import ALL as RANKINGS
@@ -225,6 +226,8 @@ def evaluate(
             "from there. The file is deleted at the end."
         ),
     ] = None,
+    workers: WorkerProcesses = None,
+    dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
 ) -> None:
@@ -241,7 +244,8 @@ def evaluate(
     compared = parse_pairs(compare, policies)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
+    executor = open_executor(workers, dask)
+    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor)
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
@@ -269,6 +273,7 @@ def evaluate(
         precision=precision,
         explain=told,
         threads=threads,
+        executor=executor,
         progress=True,
         state=state,
         checkpoint=checkpoint,
