@@ -53,9 +53,10 @@ _WHERE = {
     "optimize": "drstream.optimize",
     "policies": "drstream.policies",
     "rankings": "drstream.evaluation.rankings",
+    "spark": "drstream.spark",
     "synth": "drstream.synth",
 }
-_MODULES = ("estimators", "models", "optimize", "policies", "rankings", "synth")
+_MODULES = ("estimators", "models", "optimize", "policies", "rankings", "spark", "synth")
 
 __all__ = [
     "Candidates",
@@ -99,12 +100,13 @@ __all__ = [
     "read_obp",
     "read_vw",
     "replay",
+    "spark",
     "synth",
     "uniforms",
 ]
 
 if TYPE_CHECKING:
-    from drstream import models, optimize, policies, synth
+    from drstream import models, optimize, policies, spark, synth
     from drstream.converting.convert import convert
     from drstream.converting.obp import from_obp
     from drstream.converting.readers import read_csv, read_dsjson, read_json, read_obp, read_vw

@@ -55,6 +55,7 @@ USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
     "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
     "planning": {*USES, "evaluation", "replaying"},
+    "spark": {*USES, "evaluation"},
     "synth": {*MODELS},
     "optimize": {*USES, "replaying"},  # the progressive validation policy is learned by a replay
     "evaluation": USES,
