@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from queue import Empty, Full, Queue
@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
+from drstream.log.remote import read_ahead, retries_of
 from drstream.log.source import Part
 from drstream.parameters import whole
 from drstream.progress import reporter
@@ -85,6 +86,8 @@ def run(
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
+        if workers.executor is None and retries_of(log.source) is not None:
+            parts = stack.enter_context(closing(read_ahead(parts, AHEAD * workers.threads)))
         if executor is None:
             for part in parts:
                 yield task(part)
@@ -126,7 +129,7 @@ class UnderWay:
             raise
         self.done += 1
         self.report(part.first_row + part.rows)
-        return result
+        return self.sender.received(part, result)
 
     def cancel(self) -> None:
         for _, future in self.parts:

@@ -280,6 +280,8 @@ def evaluate(
     )
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
+    if again := result.provenance.get("reads_tried_again"):
+        typer.echo(f"reads that failed and were tried again: {again:,}", err=True)
     if output is not None:
         write_table(all_rewards(result), output)
     left_out = getattr(models["model"], "skipped_", None)

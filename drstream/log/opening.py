@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
 from drstream.log.files import arrow_says, expand, is_arrow, map_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
+from drstream.log.remote import open_uris
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
 
@@ -39,6 +40,8 @@ def open_source(source: Any) -> Source:
 
 def _open_paths(*names: str) -> Source:
     name = without_secrets(names[0]) if len(names) == 1 else f"{len(names)} paths"
+    if any("://" in one for one in names):
+        return _open_uris(name, names)
     paths = [path for n in names for path in expand(n)]
     check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
@@ -54,6 +57,16 @@ def _open_paths(*names: str) -> Source:
     except DrstreamError:
         raise
     except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
+        raise unreadable(name, error) from None
+
+
+def _open_uris(name: str, names: tuple[str, ...]) -> Source:
+    check_no_file_twice(list(names))
+    filesystem, paths = open_uris(names)
+    check_no_file_twice([f"://{path}" for path in paths])
+    try:
+        return ParquetSource(ds.dataset(paths, filesystem=filesystem, format="parquet", partitioning="hive"), name)
+    except (pa.ArrowException, OSError) as error:
         raise unreadable(name, error) from None
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, arrow_says, check_names, checked, unreadable
 from drstream.log.footers import Footer
+from drstream.log.remote import is_remote, together, with_retries
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source, without_views
 
@@ -56,6 +57,7 @@ class RowGroup:
                     metadata=self.footer.metadata,
                     read_dictionary=self.dictionaries,
                     page_checksum_verification=self.verify,
+                    pre_buffer=is_remote(self.footer.filesystem),  # a few large reads instead of one for each column
                 )
                 if rows >= self.rows:  # a third faster than in batches, for 20 columns
                     whole = file.read_row_group(self.index, columns=stored, use_threads=False)
@@ -84,7 +86,7 @@ class ParquetSource:
 
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
-        self.filesystem = dataset.filesystem
+        self.filesystem = with_retries(dataset.filesystem)
         check_names(dataset.schema, name)
         self._stored_schema = dataset.schema
         self.schema = without_views(dataset.schema.empty_table()).schema
@@ -95,10 +97,11 @@ class ParquetSource:
     def _footers(self) -> list[Footer]:
         """The footer of each file. Reads all of them once, and compares their schemas."""
         footers = []
-        for fragment in self.fragments:
+        opened = together(self._footer, self.fragments) if is_remote(self.filesystem) else map(self._footer, self.fragments)
+        for fragment, footer in zip(self.fragments, opened, strict=True):
             try:
-                footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
-                footer.__dict__["metadata"] = fragment.metadata
+                if isinstance(footer, Exception):
+                    raise footer
                 difference = schema_difference(fragment, self._stored_schema)
             except Exception as error:  # as above
                 raise unreadable(fragment.path, error) from None
@@ -122,6 +125,14 @@ class ParquetSource:
             else [group.id for group in fragment.row_groups]
             for fragment, footer in zip(self.fragments, self._footers, strict=True)
         ]
+
+    def _footer(self, fragment: ds.ParquetFileFragment) -> Footer | Exception:
+        try:
+            footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
+            footer.__dict__["metadata"] = fragment.metadata
+        except Exception as error:  # raised where its file is looked at
+            return error
+        return footer
 
     @property
     def rows(self) -> int:

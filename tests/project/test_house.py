@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress", "sending"},
-    "sending": {*BASICS, "processes"},
+    "sending": {*BASICS, "log", "processes"},
     "processes": {*BASICS, "parameters"},
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),

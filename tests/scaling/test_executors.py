@@ -20,7 +20,7 @@ from tests.helpers.logs import world
 
 pytestmark = pytest.mark.jit_only  # processes would each interpret kernels
 WORLD = world(kinds=None)
-ROWS, GROUP = 4_000, 200
+ROWS, GROUP = 1_000, 50
 
 
 @pytest.fixture(scope="module")
