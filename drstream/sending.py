@@ -1,7 +1,7 @@
 """What travels to the workers of an executor: a task once to each worker process, and then parts of the log alone.
 
-A task holds policies, models and all that a pass needs to know. The first tasks carry it as bytes, and each worker keeps
-it. A worker that has not seen it says so, and the part is sent again, with the task.
+A task holds policies, models and all that a pass needs to know. The first parts travel with it, as bytes, and each
+worker keeps it. A worker that has not seen it says so, and the part is sent again, with the task.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ def lost(error: BaseException, where: str = "", done: int = 0) -> DrstreamError:
     if isinstance(error, DrstreamError):
         return error
     name = type(error).__name__
-    kept = f" {done} parts before it were complete: with {parameter('checkpoint')}, evaluate keeps them." if done else ""
+    kept = (
+        f" {done} parts before it were complete: with {parameter('checkpoint')}, evaluate keeps them." if done else ""
+    )
     advice = (
         "Dask has tried it on several workers: look into their logs"
         if name == "KilledWorker"

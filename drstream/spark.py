@@ -27,7 +27,13 @@ from drstream.models.ridge import Ridge
 
 HEAD = 100  # rows that the driver looks at before a job
 RIDGE = "sums of a ridge regression"
-NOT_HERE = ("state", "checkpoint", "executor", "threads", "progress")  # Spark decides, or there is no file to go on with
+NOT_HERE = (
+    "state",
+    "checkpoint",
+    "executor",
+    "threads",
+    "progress",
+)  # Spark decides, or there is no file to go on with
 Model = TypeVar("Model", bound=Ridge)
 Batches = Iterable[pa.RecordBatch]
 
@@ -68,8 +74,8 @@ def _state(batches: Batches, policies: Any, model: Any, estimators: Any, how: di
 def fit(dataframe: Any, model: Model, *, log: Mapping[str, Any] | None = None) -> Model:
     """Fit a model to the rows of a Spark data frame, and return it. It is a `drs.models.Ridge` on numeric contexts.
 
-    Such a fit takes one pass, and sums of partitions can be merged. Other models read the log many times: write the data
-    frame to Parquet, and fit them there.
+    Such a fit takes one pass, and sums of partitions can be merged. Other models read the log many times: write the
+    data frame to Parquet, and fit them there.
     """
     if not isinstance(model, Ridge):
         raise ModelError(

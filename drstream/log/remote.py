@@ -72,10 +72,14 @@ def open_uris(names: Iterable[str]) -> tuple[pa.fs.FileSystem, list[str]]:
     filesystem: pa.fs.FileSystem | None = None
     for name in names:
         if "://" not in name:
-            raise LogError(without_secrets(f"{name} is a path, and other files are URIs: give files of one file system"))
+            raise LogError(
+                without_secrets(f"{name} is a path, and other files are URIs: give files of one file system")
+            )
         here, files = _expand(name)
         if filesystem is not None and not here.equals(filesystem):
-            raise LogError(without_secrets(f"{name} is on another file system than the files before it: read one alone"))
+            raise LogError(
+                without_secrets(f"{name} is on another file system than the files before it: read one alone")
+            )
         filesystem = filesystem or here
         found += files
     assert filesystem is not None
@@ -175,8 +179,10 @@ def read_ahead(parts: Iterable[Any], count: int) -> Iterator[Any]:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()
-    finally:
+    except BaseException:  # nobody wants more
         pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown(wait=False)
 
 
 def _all(part: Any) -> list[pa.RecordBatch]:

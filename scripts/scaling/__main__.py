@@ -9,7 +9,9 @@ the first run took beside it, and bytes that travel.
 from __future__ import annotations
 
 import argparse
+import os
 import pickle
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -59,9 +61,9 @@ def main() -> None:
     log = drs.Log(given.log)
     policy = drs.policies.Softmax(np.random.default_rng(0).normal(size=(log.n_actions, log.n_features)))
     about = {"estimators": ["ips", "snips"], "pairs": False}
-    print(f"{log.source_rows:,} rows, {log.n_actions} actions, {log.n_features} features")
-    print("| workers | first run, s | best of later runs, s | sent, bytes (median, most) | back, bytes (most) |")
-    print("|---|---|---|---|---|")
+    print(f"{log.source_rows:,} rows, {log.n_actions} actions, {log.n_features} features")  # noqa: T201
+    print("| workers | first run, s | best of later runs, s | sent, bytes (median, most) | back, bytes (most) |")  # noqa: T201
+    print("|---|---|---|---|---|")  # noqa: T201
     values = set()
     for name in given.only.split(","):
         sent.clear()
@@ -69,9 +71,9 @@ def main() -> None:
         with ExitStack() as stack:
             first, least, result = best(runner(name, stack, given.log, log, policy, about), given.times)
         bytes_sent = f"{int(np.median(sent)):,}, {max(sent):,}" if sent else "-"
-        print(f"| {name} | {first:.2f} | {least:.2f} | {bytes_sent} | {max(back, default=0):,} |", flush=True)
+        print(f"| {name} | {first:.2f} | {least:.2f} | {bytes_sent} | {max(back, default=0):,} |", flush=True)  # noqa: T201
         if name != "spark":  # its partitions are other parts
-            values.add(tuple(e.value for e in result))
+            values.add((result["ips"].value, result["ips"].low, result["snips"].value))
     assert len(values) <= 1, "not the same bits"
 
 
@@ -90,10 +92,13 @@ def runner(name: str, stack: ExitStack, path: str, log: Any, policy: Any, about:
         return lambda: drs.evaluate(log, policy, executor=executor, **about)
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     stack.callback(session.stop)
-    frame = session.read.parquet(path).select(*log.roles.context, log.roles.action, log.roles.reward, log.roles.propensity)
+    frame = session.read.parquet(path).select(
+        *log.roles.context, log.roles.action, log.roles.reward, log.roles.propensity
+    )
     options = {"context": list(log.roles.context), "actions": log.n_actions}
     return lambda: drs.spark.evaluate(frame, policy, log=options, **about)
 

@@ -1,7 +1,9 @@
 """A file system that fails now and then, at moments that a seed decides, like a network does."""
 
+import io
 import random
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs
@@ -69,7 +71,7 @@ class Faulty(pa.fs.FileSystemHandler):
 
 class FaultyFile:
     def __init__(self, handler, path):
-        self.handler, self.file = handler, open(path, "rb")
+        self.handler, self.file = handler, io.BytesIO(Path(path).read_bytes())
 
     def read(self, count=-1):
         at = self.file.tell()

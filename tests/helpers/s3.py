@@ -64,7 +64,7 @@ class Forward(BaseHTTPRequestHandler):
             self.close_connection = True
         server.close()
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward  # noqa: N815
 
 
 @contextmanager

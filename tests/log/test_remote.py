@@ -33,7 +33,8 @@ def folder(tmp_path_factory):
         pq.write_table(WORLD.table(EACH, seed=day), found / f"day={day}" / "a.parquet", row_group_size=GROUP)
     (found / "day=0" / "_temporary").mkdir()
     (found / "day=0" / "_temporary" / "b.parquet").write_bytes(b"unfinished")
-    (found / "notes.txt").write_text("not data")
+    (found / "empty").mkdir()
+    (found / "empty" / "notes.txt").write_text("not data")
     return found
 
 
@@ -51,7 +52,7 @@ def evaluate(source, **options):
 
 
 def value(result):
-    return result["ips"].value, result["ips"].interval, result.n
+    return result["ips"].value, result["ips"].low, result.n
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_remote_log_gives_the_bits_of_local_files(folder, here):
     [
         ("/day=7", "no such file or directory: 'made-up://.*day=7'"),
         ("/day=7*", "no file matches"),
-        ("/day=0/_temporary", "no .parquet, .pq, .parq file in"),
+        ("/empty", "no .parquet, .pq, .parq file in"),
     ],
 )
 def test_what_is_not_there(folder, here, name, message):
@@ -113,7 +114,8 @@ def test_errors_that_pass_change_no_bit_and_are_counted(folder, here, seed):
 
 def test_a_dataset_on_another_file_system_is_read_with_retries(folder):
     handler = Faulty()
-    data = ds.dataset(str(folder), filesystem=pa.fs.PyFileSystem(handler), format="parquet", partitioning="hive")
+    files = sorted(map(str, folder.glob("day=*/a.parquet")))
+    data = ds.dataset(files, filesystem=pa.fs.PyFileSystem(handler), format="parquet", partitioning="hive")
     wanted = value(evaluate(str(folder), threads=1))
     log = drs.Log(data, context="x?")
     assert log.source_rows == DAYS * EACH
@@ -129,7 +131,7 @@ def test_an_error_that_stays_is_raised_after_some_attempts(folder, here):
     before = here.requests
     with pytest.raises(drs.LogError, match="the network is down"):
         drs.evaluate(log, POLICY, threads=1)
-    assert remote.ATTEMPTS <= here.requests - before
+    assert here.requests - before >= remote.ATTEMPTS
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("not yours")])
@@ -190,7 +192,9 @@ def test_retries_in_worker_processes_are_counted(folder, here):
 
 def test_an_unknown_scheme_is_a_clear_error(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(drs.LogError, match=r"cannot open zz://\*\*\*@b/a: pyarrow has no file system for zz://.*pip install fsspec"):
+    with pytest.raises(
+        drs.LogError, match=r"cannot open zz://\*\*\*@b/a: pyarrow has no file system for zz://.*pip install fsspec"
+    ):
         drs.Log("zz://KEY:SECRET@b/a")
 
 

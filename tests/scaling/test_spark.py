@@ -67,18 +67,24 @@ LOG = {"context": "x?"}
 
 def in_one(tables, **options):
     """The same parts by one thread."""
-    return drs.merge([drs.partial(table.to_batches(), POLICIES, log={**LOG, "actions": 4}, **options) for table in tables])
+    return drs.merge(
+        [drs.partial(table.to_batches(), POLICIES, log={**LOG, "actions": 4}, **options) for table in tables]
+    )
 
 
 def numbers(result):
-    return [result.to_arrow().column(name).to_pylist() for name in ("value", "se", "low", "high", "ess")]
+    return [result.to_arrow().column(name).to_pylist() for name in ("value", "stderr", "low", "high", "ess")]
 
 
 def test_spark_gives_the_bits_of_one_thread(session):
     tables = parts()
     found = drs.spark.evaluate(frame(session, tables), POLICIES, log=LOG)
     assert found.n == FILES * EACH
-    assert numbers(found) == numbers(in_one(tables)) == numbers(drs.evaluate(drs.Log(pa.concat_tables(tables), **LOG), POLICIES))
+    assert (
+        numbers(found)
+        == numbers(in_one(tables))
+        == numbers(drs.evaluate(drs.Log(pa.concat_tables(tables), **LOG), POLICIES))
+    )
 
 
 def test_partitions_may_be_empty_or_equal(session):
@@ -144,6 +150,9 @@ def test_only_a_data_frame_of_spark_is_taken():
 def test_drstream_imports_neither_spark_nor_dask():
     import subprocess
 
-    code = "import sys, drstream as drs; drs.spark, drs.evaluate, drs.Processes; print({'pyspark', 'dask', 'distributed', 'fsspec'} & set(sys.modules))"
+    code = (
+        "import sys, drstream as drs; drs.spark, drs.evaluate, drs.Processes; "
+        "print({'pyspark', 'dask', 'distributed', 'fsspec'} & set(sys.modules))"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
