@@ -66,7 +66,9 @@ def _open_uris(name: str, names: tuple[str, ...]) -> Source:
     check_no_file_twice([f"://{path}" for path in paths])
     try:
         return ParquetSource(ds.dataset(paths, filesystem=filesystem, format="parquet", partitioning="hive"), name)
-    except (pa.ArrowException, OSError) as error:
+    except DrstreamError:
+        raise
+    except Exception as error:  # as above
         raise unreadable(name, error) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -97,11 +98,12 @@ class ParquetSource:
     def _footers(self) -> list[Footer]:
         """The footer of each file. Reads all of them once, and compares their schemas."""
         footers = []
-        opened = together(self._footer, self.fragments) if is_remote(self.filesystem) else map(self._footer, self.fragments)
-        for fragment, footer in zip(self.fragments, opened, strict=True):
+        if is_remote(self.filesystem):
+            together(_read_footer, self.fragments)
+        for fragment in self.fragments:
             try:
-                if isinstance(footer, Exception):
-                    raise footer
+                footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
+                footer.__dict__["metadata"] = fragment.metadata
                 difference = schema_difference(fragment, self._stored_schema)
             except Exception as error:  # as above
                 raise unreadable(fragment.path, error) from None
@@ -125,14 +127,6 @@ class ParquetSource:
             else [group.id for group in fragment.row_groups]
             for fragment, footer in zip(self.fragments, self._footers, strict=True)
         ]
-
-    def _footer(self, fragment: ds.ParquetFileFragment) -> Footer | Exception:
-        try:
-            footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
-            footer.__dict__["metadata"] = fragment.metadata
-        except Exception as error:  # raised where its file is looked at
-            return error
-        return footer
 
     @property
     def rows(self) -> int:
@@ -190,6 +184,12 @@ class ParquetSource:
         stored = [metadata.schema.column(j) for j in range(metadata.num_columns)]
         items = [c.path for c in stored if c.max_repetition_level and c.path.startswith(f"{column}.")]
         return str(min(items, key=len))  # others would be of a column whose name goes on after the same dot
+
+
+def _read_footer(fragment: ds.ParquetFileFragment) -> None:
+    """Read a footer now, on a thread of its own. An error is raised again where the footer is used."""
+    with suppress(Exception):
+        fragment.ensure_complete_metadata()
 
 
 def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:
