@@ -95,8 +95,8 @@ class Processes(Executor):
                 try:
                     self._start(job)
                     return
-                except RuntimeError as closed:
-                    error = closed
+                except Exception as problem:  # closed, or the system starts no more processes
+                    error = problem
             else:
                 error = self._given_up(job)
         if not job.future.set_running_or_notify_cancel():

@@ -195,7 +195,7 @@ def _with_actions(dataframe: Any, first: pa.Table, log: Mapping[str, Any] | None
     if options.get("actions") is not None or action is None or opened.has_candidates or opened.roles.ranking:
         return options
     distinct = _map(dataframe.select(action).distinct(), _table)
-    values = pa.concat_tables([pa.ipc.open_stream(data).read_all() for data in distinct]).column(action)
+    values = pa.concat_tables([pa.ipc.open_stream(data).read_all() for data in distinct]).column(action).drop_null()
     columns = {
         field.name: values if field.name == action else pa.nulls(len(values), field.type) for field in first.schema
     }
