@@ -53,7 +53,7 @@ POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
-    "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
+    "cli": {*USES, "processes", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
     "planning": {*USES, "evaluation", "replaying"},
     "spark": {*USES, "evaluation"},
     "synth": {*MODELS},
