@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -168,7 +168,7 @@ def together(action: Callable[[Any], Result], things: list[Any]) -> list[Result]
         return list(pool.map(action, things))
 
 
-def read_ahead(parts: Iterable[Any], count: int) -> Iterator[Any]:
+def read_ahead(parts: Iterable[Any], count: int) -> Generator[Any, None, None]:
     """Yield parts. Threads read the next `count` of them meanwhile, so that work does not wait for the network."""
     pool = ThreadPoolExecutor(min(count, READERS), thread_name_prefix="drstream-ahead")
     try:

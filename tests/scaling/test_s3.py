@@ -10,7 +10,10 @@ from drstream.log import remote
 from tests.helpers import s3
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
+pytestmark = [
+    pytest.mark.jit_only,  # in processes
+    pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
+]
 WORLD = world(kinds=None)
 DAYS, EACH, GROUP = 2, 100, 25
 

@@ -12,7 +12,10 @@ import drstream as drs
 from tests.helpers.logs import world
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # Spark starts processes
+pytestmark = [
+    pytest.mark.jit_only,  # in processes
+    pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
+]
 WORLD = world(kinds=None)
 POLICIES = {"taste": drs.policies.Softmax(WORLD.taste), "one": drs.policies.Constant(1)}
 FILES, EACH = 4, 500
