@@ -16,14 +16,14 @@ class Proxy(ThreadingHTTPServer):
 
     def __init__(self, port):
         super().__init__(("127.0.0.1", 0), Forward)
-        self.behind, self.rate, self.faults = port, 0.0, []
+        self.behind, self.rate, self.faults, self.kinds = port, 0.0, [], KINDS
         self.random, self.lock = random.Random(0), threading.Lock()
 
     def fault(self):
         with self.lock:
             if self.random.random() >= self.rate:
                 return None
-            self.faults.append(self.random.choice(KINDS))
+            self.faults.append(self.random.choice(self.kinds))
             return self.faults[-1]
 
 
@@ -42,7 +42,7 @@ class Forward(BaseHTTPRequestHandler):
             return
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length) if length else None
-        if fault in ("500", "503"):
+        if fault in ("403", "500", "503"):
             self.send_response(int(fault))
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -73,8 +73,10 @@ def test_broken_answers_change_no_bit(folder, proxy, seed, monkeypatch):
     assert proxy.faults
 
 
-def test_a_server_that_is_down_is_an_error_without_secrets(proxy, monkeypatch):
+def test_a_server_that_refuses_is_an_error_without_secrets(proxy, monkeypatch):
+    """pyarrow raises the same kind of error as for a server that is down, but without half a minute of attempts."""
     monkeypatch.setattr(remote, "ATTEMPTS", 2)
+    monkeypatch.setattr(proxy, "kinds", ("403",))
     proxy.rate = 1.0
     try:
         with pytest.raises(drs.LogError) as error:
@@ -82,6 +84,7 @@ def test_a_server_that_is_down_is_an_error_without_secrets(proxy, monkeypatch):
     finally:
         proxy.rate = 0.0
     assert "SECRET" not in str(error.value)
+    assert proxy.faults.count("403") >= 2
 
 
 def test_file_systems_of_fsspec(folder):
