@@ -40,7 +40,7 @@ def test_models_are_fitted_and_policies_replayed_by_workers(path, tmp_path):
     words = ("replay", path, "--policy", "epsilon-greedy", "--horizon", 20, "--shards", 2, "--json")
     here, there = drstream(*words), drstream(*words, "--workers", 2, env=env)
     assert there.returncode == 0, there.stderr
-    assert json.loads(here.stdout)["replays"] == json.loads(there.stdout)["replays"]
+    assert json.loads(here.stdout)["runs"] == json.loads(there.stdout)["runs"]
 
 
 def test_one_kind_of_workers_is_given(path):
