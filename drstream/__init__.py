@@ -46,14 +46,17 @@ _WHERE = {
     "DrstreamWarning": "drstream.errors",
     "State": "drstream.evaluation.state",
     "StateError": "drstream.states",
+    "Processes": "drstream.processes",
+    "WorkerError": "drstream.errors",
     "estimators": "drstream.evaluation.estimators",
     "models": "drstream.models",
     "optimize": "drstream.optimize",
     "policies": "drstream.policies",
     "rankings": "drstream.evaluation.rankings",
+    "spark": "drstream.spark",
     "synth": "drstream.synth",
 }
-_MODULES = ("estimators", "models", "optimize", "policies", "rankings", "synth")
+_MODULES = ("estimators", "models", "optimize", "policies", "rankings", "spark", "synth")
 
 __all__ = [
     "Candidates",
@@ -73,11 +76,13 @@ __all__ = [
     "ModelError",
     "NotEnoughEventsError",
     "PolicyError",
+    "Processes",
     "Replay",
     "Replays",
     "Sparse",
     "State",
     "StateError",
+    "WorkerError",
     "convert",
     "estimators",
     "evaluate",
@@ -95,12 +100,13 @@ __all__ = [
     "read_obp",
     "read_vw",
     "replay",
+    "spark",
     "synth",
     "uniforms",
 ]
 
 if TYPE_CHECKING:
-    from drstream import models, optimize, policies, synth
+    from drstream import models, optimize, policies, spark, synth
     from drstream.converting.convert import convert
     from drstream.converting.obp import from_obp
     from drstream.converting.readers import read_csv, read_dsjson, read_json, read_obp, read_vw
@@ -112,6 +118,7 @@ if TYPE_CHECKING:
         ModelError,
         NotEnoughEventsError,
         PolicyError,
+        WorkerError,
     )
     from drstream.evaluation import estimators, rankings
     from drstream.evaluation.evaluate import evaluate
@@ -123,6 +130,7 @@ if TYPE_CHECKING:
     from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast
+    from drstream.processes import Processes
     from drstream.replaying.comparison import Replays
     from drstream.replaying.replay import replay
     from drstream.replaying.result import Replay

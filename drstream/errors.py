@@ -115,6 +115,10 @@ class ModelError(DrstreamError):
     """A reward model, or what it predicted, cannot be used."""
 
 
+class WorkerError(DrstreamError):
+    """Workers of an executor ended before their work was complete, or cannot take it."""
+
+
 class NotEnoughEventsError(DrstreamError):
     """A replay reached the end of the log before it had simulated all steps of one replicate."""
 

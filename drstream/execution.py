@@ -10,8 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from queue import Empty, Full, Queue
 from typing import Any, TypeVar
@@ -20,9 +20,11 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
+from drstream.log.remote import read_ahead, retries_of
 from drstream.log.source import Part
 from drstream.parameters import whole
 from drstream.progress import reporter
+from drstream.sending import Sender, is_lost, lost, places_of
 
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]
@@ -38,6 +40,7 @@ class Workers:
     threads: int
     executor: Executor | None = None
     progress: Any = False
+    places: int = 0  # parts that the executor's workers can work on at a time, if it is known
 
     @classmethod
     def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
@@ -47,7 +50,8 @@ class Workers:
                 "submit()"
             )
         count = usable_cores() if threads is None else whole("threads", threads, error=DrstreamError)
-        return cls(count, executor, progress or False)
+        found = None if executor is None or threads is not None else places_of(executor)
+        return cls(count, executor, progress or False, found or 0)
 
     @property
     def quietly(self) -> Workers:
@@ -82,19 +86,54 @@ def run(
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
+        if workers.executor is None and retries_of(log.source) is not None:
+            parts = stack.enter_context(closing(read_ahead(parts, AHEAD * workers.threads)))
         if executor is None:
             for part in parts:
                 yield task(part)
                 report(part.first_row + part.rows)
             return
-        under_way: deque[tuple[Part, Future[Result]]] = deque()
-        stack.callback(lambda: [future.cancel() for _, future in under_way])
+        places = workers.places or workers.threads
+        under_way = UnderWay(Sender(executor, task, places), report)
+        stack.callback(under_way.cancel)
         for part in parts:
-            under_way.append((part, executor.submit(task, part)))
-            if len(under_way) >= AHEAD * workers.threads:
-                yield _next(under_way, report)
-        while under_way:
-            yield _next(under_way, report)
+            under_way.add(part)
+            if len(under_way.parts) >= AHEAD * places:
+                yield under_way.next()
+        while under_way.parts:
+            yield under_way.next()
+
+
+@dataclass
+class UnderWay:
+    """Parts that an executor works on, in order."""
+
+    sender: Sender
+    report: Callable[[int], None]
+    parts: deque[tuple[Part, Future[Any]]] = field(default_factory=deque)
+    done: int = 0
+
+    def add(self, part: Part) -> None:
+        self.parts.append((part, self.sender.submit(part)))
+
+    def next(self) -> Any:
+        """Return the result of the next part."""
+        part, future = self.parts.popleft()
+        try:
+            result = result_of(future)
+            while (again := self.sender.again(part, result)) is not None:
+                result = result_of(again)
+        except Exception as error:
+            if is_lost(error):
+                raise lost(error, str(part.place), self.done) from None
+            raise
+        self.done += 1
+        self.report(part.first_row + part.rows)
+        return self.sender.received(part, result)
+
+    def cancel(self) -> None:
+        for _, future in self.parts:
+            future.cancel()
 
 
 def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
@@ -170,13 +209,6 @@ def result_of(future: Future[Result]) -> Result:
     while not wait([future], timeout=AWAKE).done:
         pass
     return future.result()
-
-
-def _next(under_way: deque[tuple[Part, Future[Result]]], report: Callable[[int], None]) -> Result:
-    part, future = under_way.popleft()
-    result = result_of(future)
-    report(part.first_row + part.rows)
-    return result
 
 
 class Stopped(Exception):  # noqa: N818  # not an error: the pass is over, after an error elsewhere or Ctrl-C

@@ -54,6 +54,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.cli.showing import all_rewards, show_result, stops
+from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
 from drstream.evaluation.rankings import ALL as RANKINGS
@@ -227,6 +228,8 @@ def evaluate(
             "from there. The file is deleted at the end."
         ),
     ] = None,
+    workers: WorkerProcesses = None,
+    dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
 ) -> None:
@@ -243,7 +246,8 @@ def evaluate(
     compared = parse_pairs(compare, policies)
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
-    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
+    executor = open_executor(workers, dask)
+    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor)
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
@@ -271,12 +275,15 @@ def evaluate(
         precision=precision,
         explain=told,
         threads=threads,
+        executor=executor,
         progress=True,
         state=state,
         checkpoint=checkpoint,
     )
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
+    if again := result.provenance.get("reads_tried_again"):
+        typer.echo(f"reads that failed and were tried again: {again:,}", err=True)
     if output is not None:
         write_table(all_rewards(result), output)
     left_out = getattr(models["model"], "skipped_", None)

@@ -31,6 +31,7 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
+from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
 def fit(
@@ -73,6 +74,8 @@ def fit(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    workers: WorkerProcesses = None,
+    dask: DaskAddress = None,
 ) -> None:
     """Fit a reward model or a propensity model, and write it to a file for --model or --propensity-model."""
     from drstream.cli import specs
@@ -90,7 +93,7 @@ def fit(
     elif cluster is not None:
         raise DrstreamError(f"--cluster {cluster} is about the split of --share, and there is none")
     started = time.perf_counter()
-    made.fit(opened, threads=threads, progress=True)
+    made.fit(opened, threads=threads, executor=open_executor(workers, dask), progress=True)
     seconds = time.perf_counter() - started
     made.save(output)
     if made.skipped_:

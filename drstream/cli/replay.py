@@ -49,6 +49,7 @@ from drstream.cli.options import (
     parse_crossfit,
     write_table,
 )
+from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
 def replay(
@@ -130,6 +131,8 @@ def replay(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    workers: WorkerProcesses = None,
+    dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
     curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
@@ -153,7 +156,8 @@ def replay(
 
     policies = specs.online_policies(policy, opened, given)
     opened = specs.without_training_rows(policies.values(), opened)
-    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads)
+    executor = open_executor(workers, dask)
+    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
     held = held_out(whole, opened, fitting if fitted_here else None)
@@ -177,6 +181,7 @@ def replay(
             confidence=confidence,
             precision=precision,
             threads=threads,
+            executor=executor,
             progress=True,
         )
     except KeyboardInterrupt as stop:

@@ -287,6 +287,7 @@ class Fitting:
     cluster: str | None
     fold_seed: int
     threads: int | None
+    executor: Any = None
 
 
 def fitted_models(
@@ -316,7 +317,7 @@ def fitted_models(
         train, log = log.split(how.share, how.seed, how.cluster)
         for one in waiting:
             if isinstance(one, Trained):
-                one.fit(train, threads=how.threads, progress=True)
+                one.fit(train, threads=how.threads, executor=how.executor, progress=True)
             else:  # fit of a user's model may not take threads=
                 one.fit(train)
     told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}

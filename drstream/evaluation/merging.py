@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -49,19 +49,24 @@ def merge(states: Any) -> Evaluation:
         states = [states]
     found = [State.of(state) for state in states]
     try:
-        return _merged(found)
+        return _merged(found, _refuse_overlap)
     except MADE_UP as error:
         raise made_up(found[0].name if found else "", error) from None
 
 
-def _merged(found: Sequence[State]) -> Evaluation:
+def merge_shares(states: Sequence[State]) -> Evaluation:
+    """Make the result of states of shares of one log, which have no row in common, though rows may be equal."""
+    return _merged(states, lambda _: None)
+
+
+def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) -> Evaluation:
     used = [state for state in found if state.identity is not None]
     if not used:
         raise StateError(f"there is no event in {len(found)} states: give states of logs" if found else "give a state")
     first = used[0]
     for state in used[1:]:
         refuse_difference(first.identity, state.identity, (first.name, state.name))
-    _refuse_overlap(used)
+    check(used)
     outlines = _outlines(used)
     whole = Fold(keep=True, units=[unit for state in used for unit in state.fold.units])
     totals = whole.total(lambda: [new_tally(one.form, one.typical_reward) for one in outlines])

@@ -13,6 +13,7 @@ from drstream.errors import DrstreamError, LogError, MissingFileError, parameter
 from drstream.log.arrow import open_arrow
 from drstream.log.files import arrow_says, expand, is_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
+from drstream.log.remote import open_uris
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
 
@@ -55,6 +56,8 @@ def _open(source: Any) -> Source:
 
 def _open_paths(*names: str) -> Source:
     name = without_secrets(names[0]) if len(names) == 1 else f"{len(names)} paths"
+    if any("://" in one for one in names):
+        return _open_uris(name, names)
     paths = [path for n in names for path in expand(n)]
     check_no_file_twice(paths)
     arrow = [path for path in paths if is_arrow(path)]
@@ -70,6 +73,18 @@ def _open_paths(*names: str) -> Source:
     except DrstreamError:
         raise
     except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
+        raise unreadable(name, error) from None
+
+
+def _open_uris(name: str, names: tuple[str, ...]) -> Source:
+    check_no_file_twice(list(names))
+    filesystem, paths = open_uris(names)
+    check_no_file_twice([f"://{path}" for path in paths])
+    try:
+        return ParquetSource(ds.dataset(paths, filesystem=filesystem, format="parquet", partitioning="hive"), name)
+    except DrstreamError:
+        raise
+    except Exception as error:  # as above
         raise unreadable(name, error) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,17 @@ class Calibration:
         self.clamped = 0  # number of predictions outside of the clamp
         self.unpredicted = 0  # number of events before the first model: there r̂ is 0
         self.least_propensity = math.inf  # smallest propensity that a model or policy gave
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it, but of the table only the buckets in use: 120 kB of zeros would travel with each part's sums."""
+        used = np.flatnonzero(self.table[0])
+        return {**vars(self), "table": (used, self.table[:, used])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        used, columns = state["table"]
+        table = np.zeros((3, kernels.BUCKETS))
+        table[:, used] = columns
+        vars(self).update(state, table=table)
 
     def add(self, prediction: Floats, reward: Floats, unpredicted: int = 0) -> None:
         """Add events. The first `unpredicted` of them come before the first model, and only count as such."""

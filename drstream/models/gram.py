@@ -30,6 +30,16 @@ class Gram:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_space": NONE}
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that it holds, by names of arrays in a state."""
+        return {
+            "count.ints": self.count,
+            "weight.floats": self.weight,
+            "mean.floats": self.mean,
+            "products.floats": self._products,
+        }
+
     def add(self, features: Floats, reward: Floats, group: NDArray[np.integer], weight: Floats | None = None) -> None:
         """Add events: features (d, n), rewards (n), the group of each event, and perhaps weights (n)."""
         starts = np.empty(len(self.count) + 1, np.int64)

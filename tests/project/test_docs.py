@@ -2,6 +2,7 @@
 with the ```text blocks under them.
 """
 
+import importlib.util
 import json
 import math
 import os
@@ -36,11 +37,13 @@ class Example(NamedTuple):
 
 
 def examples(page, language):
-    """The page's examples in this language, in order."""
+    """The page's examples in this language, in order, without those that need a package that is not installed."""
     found = []
     for kind, text in FENCE.findall(page.read_text()):
         if kind in ("python", "console"):
-            found.append(Example(kind, text, []))
+            needed = re.match(r"# needs (\w+)\n", text)
+            skipped = needed is not None and importlib.util.find_spec(needed[1]) is None
+            found.append(Example("skipped" if skipped else kind, text, []))
         elif kind == "text" and found:
             found[-1].shown.append(text)
     return [example for example in found if example.language == language]

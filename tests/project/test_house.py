@@ -53,8 +53,9 @@ POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
-    "cli": {*USES, "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
+    "cli": {*USES, "processes", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
     "planning": {*USES, "evaluation", "replaying"},
+    "spark": {*USES, "evaluation"},
     "synth": {*MODELS},
     "optimize": {*USES, "replaying"},  # the progressive validation policy is learned by a replay
     "evaluation": USES,
@@ -66,7 +67,9 @@ MAY_IMPORT = {
     "shared": {*LOG, "log", "buffers"},
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
-    "execution": {*LOG, "log", "progress"},
+    "execution": {*LOG, "log", "progress", "sending"},
+    "sending": {*BASICS, "log", "processes"},
+    "processes": {*BASICS, "parameters"},
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),
     "states": {"errors", "storage"},

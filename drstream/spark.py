@@ -1,0 +1,204 @@
+"""Spark: each partition of a data frame becomes a state, and the driver merges them in the order of the partitions.
+
+Needs pyspark, on the driver, and drstream on the workers. Nothing here imports pyspark before it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from drstream import errors, states
+from drstream.errors import DrstreamError, LogError, ModelError, parameter
+from drstream.evaluation.merging import merge_shares, partial
+from drstream.evaluation.result import Evaluation
+from drstream.evaluation.state import State
+from drstream.execution import Workers
+from drstream.log import Log
+from drstream.models.gram import Gram
+from drstream.models.ridge import Ridge
+
+HEAD = 100  # rows that the driver looks at before a job
+RIDGE = "sums of a ridge regression"
+NOT_HERE = (
+    "state",
+    "checkpoint",
+    "executor",
+    "threads",
+    "progress",
+)  # Spark decides, or there is no file to go on with
+Model = TypeVar("Model", bound=Ridge)
+Batches = Iterable[pa.RecordBatch]
+
+
+def evaluate(
+    dataframe: Any,
+    policies: Any,
+    model: Any = None,
+    estimators: Any = None,
+    *,
+    log: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Estimate how good policies would have been, from the rows of a Spark data frame.
+
+    dataframe  A pyspark.sql.DataFrame. Select the columns that are needed, as Spark sends all of them to Python.
+    log        Options of `drs.Log`, e.g. {"reward": "click", "actions": 4}. If the actions are not given, a job of
+               Spark's finds them first.
+    options    Those of `drs.evaluate`, if they work with states that are merged.
+
+    Each partition makes a state with `drs.partial`, and nothing else travels to the driver. The result depends on the
+    partitions only by the order of sums. Spark does failed tasks again.
+    """
+    for name in NOT_HERE:
+        if options.get(name) is not None:
+            raise DrstreamError(f"spark.evaluate: leave out {parameter(name)}")
+    first = _first_rows(dataframe)
+    how = {"log": _with_actions(dataframe, first, log), **options}
+    partial(first.to_batches(), policies, model, estimators, **how, threads=1)  # wrong options are found here
+    work = functools.partial(_state, policies=policies, model=model, estimators=estimators, how=how)
+    return merge_shares([State.of(data) for data in _map(dataframe, work)])
+
+
+def _state(batches: Batches, policies: Any, model: Any, estimators: Any, how: dict[str, Any]) -> bytes:
+    return partial(batches, policies, model, estimators, **how, threads=1).to_bytes()
+
+
+def fit(dataframe: Any, model: Model, *, log: Mapping[str, Any] | None = None) -> Model:
+    """Fit a model to the rows of a Spark data frame, and return it. It is a `drs.models.Ridge` on numeric contexts.
+
+    Such a fit takes one pass, and sums of partitions can be merged. Other models read the log many times: write the
+    data frame to Parquet, and fit them there.
+    """
+    if not isinstance(model, Ridge):
+        raise ModelError(
+            f"spark.fit: {type(model).__name__} needs several passes, or all rows in one place. Only Ridge is fitted "
+            "from sums of partitions. Write the data frame to Parquet, and fit the model there, perhaps on a sample"
+        )
+    first = _first_rows(dataframe)
+    given = _with_actions(dataframe, first, log)
+    opened = Log(first, **given)
+    roles = opened.roles
+    for name, present in (
+        ("sparse contexts", opened.is_sparse),
+        ("candidates", opened.has_candidates),
+        ("rankings", bool(roles.ranking)),
+        ("categories", bool(roles.categories)),
+    ):
+        if present:
+            raise ModelError(f"spark.fit: it does not know {name}. Write the data frame to Parquet, and fit there")
+    total, rewards, skipped = None, [np.inf, -np.inf], Counter[str]()
+    for data in _map(dataframe, functools.partial(_sums, model=model, log=given)):
+        header, arrays = states.from_bytes(data, "the sums of a partition", RIDGE)
+        gram = Gram(opened.n_actions, opened.n_features + 1)
+        total = total or Gram(opened.n_actions, opened.n_features + 1)
+        for name, values in gram.arrays.items():
+            values[...] = arrays[name].reshape(values.shape)
+        total.merge(gram)
+        skipped.update(header["skipped"])
+        low, high = arrays["rewards.floats"].tolist()
+        rewards = [min(rewards[0], low), max(rewards[1], high)]
+    if total is None or not total.count.any():
+        raise LogError("spark.fit: the data frame has no event to fit on")
+    model._finish(opened, total, (rewards[0], rewards[1]), skipped)
+    return model
+
+
+def _sums(batches: Batches, model: Ridge, log: dict[str, Any]) -> bytes | None:
+    reader = _reader(batches)
+    if reader is None:
+        return None
+    gram, rewards, skipped = model._gather(Log(reader, **log), None, Workers(1))
+    arrays = {**gram.arrays, "rewards.floats": np.array(rewards)}
+    return states.to_bytes(
+        {"kind": RIDGE, "skipped": dict(skipped)}, {name: values.ravel() for name, values in arrays.items()}
+    )
+
+
+def _reader(batches: Batches) -> pa.RecordBatchReader | None:
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return None
+    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], rows))
+
+
+def _map(dataframe: Any, work: Callable[[Batches], bytes | None]) -> list[bytes]:
+    """Return what `work` makes of each partition, in the order of the partitions.
+
+    An error of drstream's comes back as its message. Spark does not try again, because it would be the same.
+    """
+    if not hasattr(dataframe, "mapInArrow"):
+        raise LogError(
+            f"a {type(dataframe).__name__} is not a Spark data frame: pass a pyspark.sql.DataFrame (pip install "
+            "'drstream[spark]'), or call drs.evaluate"
+        )
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        data, kind, message = None, "", ""
+        try:
+            data = work(batches)
+        except DrstreamError as error:
+            kind, message = type(error).__name__, str(error)
+        number = TaskContext.get().partitionId()
+        columns = [
+            pa.array([number], pa.int32()),
+            pa.array([data], pa.binary()),
+            pa.array([kind], pa.string()),
+            pa.array([message], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=["number", "data", "kind", "message"])
+
+    rows = dataframe.mapInArrow(mapped, "number int, data binary, kind string, message string").collect()
+    rows = sorted(rows, key=operator.itemgetter(0))
+    for number, _, kind, message in rows:
+        if kind:
+            raise getattr(errors, kind, DrstreamError)(f"partition {number} of the data frame: {message}")
+    return [bytes(data) for _, data, _, _ in rows if data is not None]
+
+
+def _first_rows(dataframe: Any) -> pa.Table:
+    """Return a few rows of a data frame."""
+    if not hasattr(dataframe, "mapInArrow"):
+        _map(dataframe, _table)  # raises the error
+    found = [pa.ipc.open_stream(data).read_all() for data in _map(dataframe.limit(HEAD), _table)]
+    if not found:
+        raise LogError("the data frame has no rows")
+    return pa.concat_tables(found)
+
+
+def _table(batches: Batches) -> bytes | None:
+    reader = _reader(batches)
+    if reader is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _with_actions(dataframe: Any, first: pa.Table, log: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options of the log with all actions, which a partition alone might not know."""
+    options = dict(log or {})
+    opened = Log(first, **options)
+    action = opened.roles.action
+    if options.get("actions") is not None or action is None or opened.has_candidates or opened.roles.ranking:
+        return options
+    distinct = _map(dataframe.select(action).distinct(), _table)
+    values = pa.concat_tables([pa.ipc.open_stream(data).read_all() for data in distinct]).column(action).drop_null()
+    columns = {
+        field.name: values if field.name == action else pa.nulls(len(values), field.type) for field in first.schema
+    }
+    readable = {name: value for name, value in options.items() if name not in ("on_bad_row", "filter")}
+    labels = Log(pa.table(columns), **readable).labels
+    return {**options, "actions": len(labels) if isinstance(labels, range) else list(labels)}

@@ -1,0 +1,1 @@
+"""What executors cost: threads, worker processes, Dask and Spark on one log."""

@@ -1,0 +1,221 @@
+"""Logs on other file systems: globs and directories, errors that pass, reading ahead, and no secrets in messages."""
+
+import pickle
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+
+import drstream as drs
+from drstream.execution import Workers
+from drstream.log import remote
+from drstream.log.opening import open_source
+from tests.helpers.faulty import Faulty
+from tests.helpers.logs import world
+
+WORLD = world(kinds=None)
+POLICY = drs.policies.Constant(1)
+DAYS, EACH, GROUP = 3, 60, 20
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(remote, "FIRST", 1e-4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("remote")
+    for day in range(DAYS):
+        (found / f"day={day}").mkdir()
+        pq.write_table(WORLD.table(EACH, seed=day), found / f"day={day}" / "a.parquet", row_group_size=GROUP)
+    (found / "day=0" / "_temporary").mkdir()
+    (found / "day=0" / "_temporary" / "b.parquet").write_bytes(b"unfinished")
+    (found / "empty").mkdir()
+    (found / "empty" / "notes.txt").write_text("not data")
+    return found
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """URIs of a made-up scheme are files of this computer, through a file system that is not known to be local."""
+    handler = Faulty()
+    files = pa.fs.PyFileSystem(handler)
+    monkeypatch.setattr(remote, "_resolve", lambda uri: (files, uri.removeprefix("made-up://").partition("?")[0]))
+    return handler
+
+
+def evaluate(source, **options):
+    return drs.evaluate(drs.Log(source, context="x?"), POLICY, estimators=["ips"], **options)
+
+
+def value(result):
+    return result["ips"].value, result["ips"].low, result.n
+
+
+@pytest.mark.parametrize(
+    ("name", "days"),
+    [
+        ("", [0, 1, 2]),
+        ("/day=1", [1]),
+        ("/day=2/a.parquet", [2]),
+        ("/day=*/a.parquet", [0, 1, 2]),
+        ("/day=[01]/*", [0, 1]),
+        ("/**/*.parquet", [0, 1, 2]),
+        ("/day=1/a.parquet?region=eu", [1]),
+    ],
+)
+def test_files_globs_and_directories(folder, here, name, days):
+    found = open_source(f"made-up://{folder}{name}")
+    assert list(found.keys) == [f"{folder}/day={day}/a.parquet" for day in days]
+    assert found.schema.field("day").type == pa.int32()
+    assert found.rows == EACH * len(days)
+
+
+def test_a_remote_log_gives_the_bits_of_local_files(folder, here):
+    wanted = value(evaluate(str(folder), threads=1))
+    for threads in (1, 3):
+        assert value(evaluate(f"made-up://{folder}", threads=threads)) == wanted
+    assert here.faults == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("/day=7", "no such file or directory: 'made-up://.*day=7'"),
+        ("/day=7*", "no file matches"),
+        ("/empty", "no .parquet, .pq, .parq file in"),
+    ],
+)
+def test_what_is_not_there(folder, here, name, message):
+    with pytest.raises(FileNotFoundError, match=message):
+        drs.Log(f"made-up://{folder}{name}")
+
+
+def test_files_of_two_file_systems_are_refused(folder, here):
+    with pytest.raises(drs.LogError, match="is a path, and other files are URIs"):
+        drs.Log([f"made-up://{folder}/day=0", f"{folder}/day=1"])
+    with pytest.raises(drs.LogError, match="is given twice"):
+        drs.Log([f"made-up://{folder}/day=0/a.parquet", f"made-up://{folder}/day=0"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_errors_that_pass_change_no_bit_and_are_counted(folder, here, seed):
+    wanted = value(evaluate(str(folder), threads=1))
+    here.rate = 0.15
+    here.random.seed(seed)
+    result = evaluate(f"made-up://{folder}", threads=1 + seed % 3)
+    assert value(result) == wanted
+    assert here.faults > 0
+    assert result.provenance["reads_tried_again"] == here.faults
+
+
+def test_a_dataset_on_another_file_system_is_read_with_retries(folder):
+    handler = Faulty()
+    files = sorted(map(str, folder.glob("day=*/a.parquet")))
+    data = ds.dataset(files, filesystem=pa.fs.PyFileSystem(handler), format="parquet", partitioning="hive")
+    wanted = value(evaluate(str(folder), threads=1))
+    log = drs.Log(data, context="x?")
+    assert log.source_rows == DAYS * EACH
+    handler.rate = 0.2
+    result = drs.evaluate(log, POLICY, estimators=["ips"], threads=2)
+    assert value(result) == wanted
+    assert result.provenance["reads_tried_again"] == handler.faults > 0
+
+
+def test_an_error_that_stays_is_raised_after_some_attempts(folder, here):
+    log = drs.Log(f"made-up://{folder}/day=0/a.parquet", context="x?")
+    here.always = ConnectionResetError("the network is down")
+    before = here.requests
+    with pytest.raises(drs.LogError, match="the network is down"):
+        drs.evaluate(log, POLICY, threads=1)
+    assert here.requests - before >= remote.ATTEMPTS
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("not yours")])
+def test_errors_that_trying_again_does_not_cure_are_raised_at_once(error):
+    retries, calls = remote.Retries(), []
+
+    def fail():
+        calls.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        retries.call(fail)
+    assert (len(calls), retries.count) == (1, 0)
+
+
+def test_waits_double_and_are_random(monkeypatch):
+    waits = []
+    monkeypatch.setattr(remote, "FIRST", 0.1)
+    monkeypatch.setattr(remote.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(remote.time, "sleep", waits.append)
+    with pytest.raises(OSError, match="no"):
+        remote.Retries().call(lambda: (_ for _ in ()).throw(OSError("no")))
+    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6])
+
+
+def test_parts_are_read_ahead(folder, here):
+    """While the first part is worked on, others are being read."""
+    source = open_source(f"made-up://{folder}")
+    parts = remote.read_ahead(source.parts(["reward"]), 4)
+    first = next(parts)
+    begun = here.requests
+    assert begun > 0  # of five parts, before anyone has asked for rows
+    rest = list(parts)
+    assert [p.first_row for p in [first, *rest]] == list(range(0, DAYS * EACH, GROUP))
+    assert [sum(b.num_rows for b in p.batches(7)) for p in [first, *rest]] == [GROUP] * (DAYS * EACH // GROUP)
+    assert max(b.num_rows for p in rest for b in p.batches(7)) == 7
+
+
+def test_a_part_travels_without_what_was_counted(folder, here):
+    (part, *_) = open_source(f"made-up://{folder}").parts(["reward"])
+    remote.retries_of(part).add(3)
+    copy = pickle.loads(pickle.dumps(part))
+    assert remote.retries_of(copy).count == 0
+    assert [b.num_rows for b in copy.batches()] == [GROUP]
+
+
+@pytest.mark.jit_only
+def test_retries_in_worker_processes_are_counted(folder, here):
+    wanted = value(evaluate(str(folder), threads=1))
+    log = drs.Log(f"made-up://{folder}", context="x?")
+    assert log.source_rows
+    here.rate = 0.2
+    with drs.Processes(1) as processes:
+        result = drs.evaluate(log, POLICY, estimators=["ips"], executor=processes)
+    assert value(result) == wanted
+    assert result.provenance["reads_tried_again"] > here.faults  # those of the worker, too
+
+
+def test_an_unknown_scheme_is_a_clear_error(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(
+        drs.LogError, match=r"cannot open zz://\*\*\*@b/a: pyarrow has no file system for zz://.*pip install fsspec"
+    ):
+        drs.Log("zz://KEY:SECRET@b/a")
+
+
+def test_workers_do_not_read_ahead_here(folder, here, monkeypatch):
+    """An executor's workers read their own parts."""
+    from drstream import execution
+
+    monkeypatch.setattr(execution, "read_ahead", lambda *_: pytest.fail("read here"))
+    log = drs.Log(f"made-up://{folder}", context="x?")
+    found = list(execution.run(rows, log, ["reward"], Workers.of(executor=Inline())))
+    assert sum(found) == DAYS * EACH
+
+
+def rows(part):
+    return sum(batch.num_rows for batch in part.batches())
+
+
+class Inline:
+    def submit(self, task, *args):
+        from concurrent.futures import Future
+
+        future = Future()
+        future.set_result(task(*args))
+        return future
