@@ -23,13 +23,14 @@ from drstream.kernels.learners import (
 from drstream.kernels.replay import (
     EVENTS_TYPE,
     LANE_TYPE,
-    Event,
+    Learner,
     accept,
     consider,
     improper,
     leave_trace,
     predictions_of,
 )
+from drstream.kernels.tallies import Event
 from drstream.kernels.tiles import TILE, add_products
 
 STEP = 32  # scores are computed again from a multiple of this on: vectorised loops take so many at a time
@@ -45,6 +46,12 @@ class LinearLearner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
     tile: Any  # contexts in float64, (1, d, TILE)
     scores: Any  # (K, TILE)
+
+
+def learner_for(learner: Learner) -> LinearLearner:
+    """The learner of this loop, made from a `replay.Learner`."""
+    ahead = {"tile": np.empty((1, len(learner.x), TILE)), "scores": np.empty((len(learner.pi), TILE))}
+    return LinearLearner(**learner._asdict(), **ahead)
 
 
 LINEAR_LEARNER = named(LinearLearner, F8, F8_IN, F8, F8, F8_2, F8_3, F8_2)
@@ -147,7 +154,7 @@ def learn_with(events, contexts, eligible, lane, learner, first, last):
             logged = events.prediction[scored, a, place] if events.prediction.shape[1] > 0 else 0.0
         event = Event(chance, events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
             _learn_from(learner, place, a, r, s)
             accept(lane, r, events.row[i])

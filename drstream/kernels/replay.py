@@ -34,11 +34,8 @@ from drstream.kernels._types import (
 )
 from drstream.kernels.policies import TOLERANCE
 from drstream.kernels.sums import two_sum
+from drstream.kernels.tallies import EXACT, MASS, REJECTION, SKETCH, Event, accepts, add, load, store, terms_of, track
 from drstream.kernels.tiles import TILE
-
-ROUNDING = 1e-12  # at the event that c comes from, c w is 1 up to rounding, which is no violation
-DOUBLY_ROBUST, DIRECT, REJECTION = 0, 1, 2  # how the value of an event is estimated
-CONSTANT, EXACT, SKETCH, MASS = 0, 1, 2, 3  # where c comes from: it stays, a quantile of Q, a target of the bias mass
 
 LANE = np.dtype(
     [
@@ -147,18 +144,6 @@ class Rows(NamedTuple):
     values: Any
 
 
-class Event(NamedTuple):
-    """What `consider` needs to know about one event."""
-
-    pi: Any  # π_t(a_k|x_k)
-    propensity: Any
-    expected: Any  # r̂(x_k, π_t)
-    prediction: Any  # r̂(x_k, a_k)
-    reward: Any
-    uniform: Any
-    row: Any
-
-
 class LaneArrays(NamedTuple):
     """The state of a lane: one simulation, with a policy, a q and a seed."""
 
@@ -199,35 +184,12 @@ def consider(s, q, mass, low, high, event):
 
     It takes records and single arrays, because a call with LaneArrays would count references to all its arrays.
     """
-    pi = event.pi
-    p = event.propensity
-    r = event.reward
     if s.events == 0:
         s.first_row = event.row
-    s.events += 1
-    s.all_events += 1
-    w = pi / p
-    chance = s.c * pi / p
-    value = event.expected
-    if s.kind == DOUBLY_ROBUST:
-        value += w * (r - event.prediction)  # (1)
-    s.last_value = value
-    s.step_value, error = two_sum(s.step_value, value)
-    s.step_value_carry += error
-    s.step_events += 1
-    s.step_mass += max(chance - 1.0, 0.0)
-    s.step_importance += chance
-    s.all_violations += chance > 1.0 + ROUNDING
-    s.least_reward = min(s.least_reward, r)
-    s.largest_reward = max(s.largest_reward, r)
-    s.largest_weight = max(s.largest_weight, w)
-    if s.tracking == EXACT:  # (4)
-        quantiles.insert_exactly(q, low, high, p / pi)
-    elif s.tracking == SKETCH:
-        quantiles.insert_roughly(q, low, p / pi)
-    elif s.tracking == MASS:
-        masses.insert(mass, low, high, p / pi, w)
-    return event.uniform <= chance and pi > 0.0  # (5) and (6)
+    terms = terms_of(s.kind, s.c, event)
+    store(s, add(load(s), terms, event.reward))
+    track(s.tracking, q, mass, low, high, terms)
+    return accepts(event.uniform, terms)
 
 
 @helper
@@ -393,11 +355,11 @@ def outside(eligible, i, pi):
 
 
 @inlined
-def leave_trace(trace, i, s, accepted):
+def leave_trace(trace, i, s, value, accepted):
     """Write what a grid of simulations wants to know about event i, if there is one and the pilot is over."""
     if trace.shape[0] > 0 and s.pilot == 0:
         trace[i, 0] = s.c
-        trace[i, 1] = s.c * s.last_value
+        trace[i, 1] = s.c * value
         trace[i, 2] = accepted
 
 
@@ -457,7 +419,7 @@ def learn_with(events, contexts, rows, within, lane, learner, ask, ask_within, u
         expected, logged = predictions_of(events.prediction, i, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
             if s.snapshot_space > 0:
                 for j in range(learner.state.shape[0]):  # a slice's assignment takes 3 s longer to compile
@@ -532,7 +494,7 @@ def replay_given(events, lane, pi, first, learning):
         expected, logged = predictions_of(events.prediction, i, a, pi[j])
         event = Event(pi[j, a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:

@@ -66,7 +66,7 @@ class OfferedFixedLane(FixedLane):
         assert isinstance(chunk, OfferedChunk)
         pi, starts = chunk.fixed[self.options.policy], chunk.starts
         taken = int(replay_given_ragged(events, lane, pi[starts[first] :], first, last, 0))
-        if self.state[0].improper:
+        if self.now["improper"]:
             self._refuse(pi[starts[taken] : starts[taken + 1]], taken, chunk)
 
 
@@ -89,7 +89,7 @@ class OfferedPythonLane(PythonLane):
         Z = None if offered.features is None else _unchangeable(offered.features.array())
         values = self._call("probabilities", chunk.block.matrix[first:last], Z, offered.starts, at=(chunk, first))
         found, wanted = np.asarray(values), (offered.count,)
-        where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
+        where = f", at t = {self.now['t'] + 1}, {chunk.block.where(first)}"
         who = f"policy {self.options.policy!r}"
         if found.shape != wanted:
             raise PolicyError(
