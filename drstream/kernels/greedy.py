@@ -10,10 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import inlined, kernel, prefetch, scratch
+from drstream.kernels._jit import helper, inlined, kernel, prefetch, scratch
 from drstream.kernels._types import F4_IN3, F8, F8_2, F8_3, F8_IN, F8_IN3, int64, named
-from drstream.kernels.learners import HEADER, decayed, descend_with, epsilon_greedy_from
-from drstream.kernels.replay import EVENTS_TYPE, LANE_TYPE, Learner, accept, improper, leave_trace, predictions_of
+from drstream.kernels.lanes import LANE_TYPE, accept, leave_trace
+from drstream.kernels.learners import HEADER, HIDDEN, decayed, descend_with, epsilon_greedy_from
+from drstream.kernels.replay import (
+    EVENTS_TYPE,
+    Learner,
+    forget,
+    improper,
+    keep_state,
+    keep_weight,
+    must_stop,
+    predictions_of,
+)
 from drstream.kernels.tallies import DOUBLY_ROBUST, Event, Terms, accepts, add, load, store, terms_of, track
 from drstream.kernels.tiles import TILE, add_products, add_products_of_two
 
@@ -52,7 +62,7 @@ class Best(NamedTuple):
     """What a policy that takes the best actions does with the events of a window."""
 
     top: Any  # the largest score
-    ties: Any  # number of actions that have it; 0 if it is NaN
+    ties: Any  # number of actions that have it; 0 if it is NaN or HIDDEN
     chosen: Any  # sum of their r̂
 
 
@@ -124,6 +134,15 @@ def _score(state, contexts, action, scores, one):
 
 
 @inlined
+def _hide(eligible, tile, place, first_action, last_action, scores):
+    """Hide the scores of some actions for the events ahead that could not choose them."""
+    for k in range(first_action, last_action):
+        mine = eligible[tile, k]
+        for i in range(scores.shape[1]):
+            scores[k, i] = scores[k, i] if mine[place + np.uint64(i)] != 0 else HIDDEN
+
+
+@inlined
 def _prepare(events, predictions, tile, place, first, known):
     """Find what is known about the events from `first` on, which begin at a place of the tile."""
     for i in range(AHEAD):
@@ -173,19 +192,23 @@ def _choose(scores, predictions, tile, place, start, window, best):
             best.top[i] = top
             best.ties[i] = ties
             best.chosen[i] = chosen
+    for i in range(window):
+        best.ties[i] = best.ties[i] if best.top[i] != HIDDEN else 0.0
 
 
 @inlined
-def _find_terms(s, learner, action, first, start, known, best, terms):
+def _find_terms(s, events, eligible, learner, first, start, known, best, terms):
     """`tallies.terms_of` for a window. Its first event is `first` in the chunk and `start` in the scores."""
     epsilon = decayed(learner.state)
-    least = epsilon / learner.pi.shape[0]
     scores = learner.scores
     c = s.c
     robust = s.kind == DOUBLY_ROBUST
-    action = action[first : first + learner.window]
+    action = events.action[first : first + learner.window]
+    least = epsilon / learner.pi.shape[0]
     for i in range(action.shape[0]):
         place = start + np.uint64(i)
+        if eligible is not None:
+            least = epsilon / events.size[first + i]
         share = (1.0 - epsilon) / best.ties[i]
         pi = least + (scores[np.uint64(action[i]), place] == best.top[i]) * share
         p = known.propensity[place]
@@ -200,13 +223,16 @@ def _find_terms(s, learner, action, first, start, known, best, terms):
 
 
 @inlined
-def _without_scores(s, events, learner, place, i):
+def _without_scores(s, events, eligible, learner, place, i):
     """The terms of event i, whose scores are NaN, and whether its probabilities are valid: with ε = 1 they are."""
     a = events.action[i]
     pi = learner.pi
+    size = pi.shape[0]
+    if eligible is not None:
+        size = events.size[i]
     for k in range(pi.shape[0]):
         pi[k] = learner.scores[k, place]
-    epsilon_greedy_from(learner.state, pi, pi.shape[0])
+    epsilon_greedy_from(learner.state, pi, size)
     expected, logged = predictions_of(events.prediction, i, a, pi)
     r, uniform = events.reward[i], events.uniform[i]
     event = Event(pi[a], events.propensity[i], expected, logged, r, uniform, events.row[i])
@@ -214,7 +240,7 @@ def _without_scores(s, events, learner, place, i):
 
 
 @inlined
-def _take(events, i, base, begin, end, lane, learner, best, terms):
+def _take(events, eligible, i, base, begin, end, lane, learner, best, terms):
     """Take events i, ..., end - 1 of the window that starts at `begin`, up to the first that is accepted.
 
     Returns the event after the last one taken, and whether that one was accepted. It stops at invalid probabilities.
@@ -228,7 +254,7 @@ def _take(events, i, base, begin, end, lane, learner, best, terms):
         at = i - begin
         now, valid = Terms(terms.value[at], terms.weight[at], terms.chance[at], terms.ratio[at]), True
         if best.ties[at] == 0.0:
-            now, valid = _without_scores(s, events, learner, i - base, i)
+            now, valid = _without_scores(s, events, eligible, learner, i - base, i)
         if not valid:
             s.improper = 1
             break
@@ -242,38 +268,28 @@ def _take(events, i, base, begin, end, lane, learner, best, terms):
 
 
 @inlined
-def _learn_from(events, i, place, lane, learner, one):
-    """Learn from the accepted event i, after a copy of the state, if copies are wanted. Score its action again.
-
-    At the start of a replicate, the state is the initial one, and all scores are out of date.
-    """
+def _learn_from(events, eligible, i, base, lane, learner, one):
+    """Learn from the accepted event i, and score its action again. At the start of a replicate, no score is right."""
     s = lane.state[0]
-    state = learner.state
     a = events.action[i]
-    if s.snapshot_space > 0:
-        for j in range(state.shape[0]):
-            learner.snapshots[s.snapshots, j] = state[j]
+    place = i - base
+    keep_state(s, learner)
     for j in range(learner.x.shape[0]):
         learner.x[j] = learner.contexts[0, j, place]
-    descend_with(state, learner.x, np.int64(a), events.reward[i])
+    descend_with(learner.state, learner.x, np.int64(a), events.reward[i])
     accept(lane, events.reward[i], events.row[i])
     if s.t == 0:
-        for j in range(state.shape[0]):
-            state[j] = learner.initial[j]
+        forget(learner)
     else:
-        _score(state, learner.contexts, a, learner.scores, one)
-    if s.snapshot_space > 0:
-        learner.snapshots[s.snapshots, state.shape[0]] = s.last_weight
-        s.snapshots += 1
+        _score(learner.state, learner.contexts, a, learner.scores, one)
+        if eligible is not None:
+            _hide(eligible, base // TILE, np.uint64(base % TILE), a, a + 1, learner.scores)
+    keep_weight(s, learner)
 
 
-@kernel(
-    int64(EVENTS_TYPE, F4_IN3, LANE_TYPE, GREEDY_LEARNER, int64, int64),
-    int64(EVENTS_TYPE, F8_IN3, LANE_TYPE, GREEDY_LEARNER, int64, int64),
-    counted=False,
-)
-def learn_greedy(events, contexts, lane, learner, first, last):
-    """Replay events first, ..., last - 1. Returns the event after the last one taken, as `replay.learn` does."""
+@helper
+def learn_with(events, contexts, eligible, lane, learner, first, last):
+    """The loop without or with eligible sets in tiles. If they are None, Numba removes the code for them."""
     s = lane.state[0]
     x = learner.x
     predictions = events.prediction if events.prediction.shape[1] > 0 else learner.nothing
@@ -292,19 +308,36 @@ def learn_greedy(events, contexts, lane, learner, first, last):
             scored = base
             _load(contexts, base // TILE, place, learner.contexts)
             _score_all(learner, one, two)
+            if eligible is not None:
+                _hide(eligible, base // TILE, place, 0, learner.pi.shape[0], learner.scores)
             _prepare(events, predictions, tile, place, base, known)
         start = min(i - base, AHEAD - learner.window)
         begin = base + start
         end = min(last, begin + learner.window)
         _choose(learner.scores, predictions, tile, place + np.uint64(start), np.uint64(start), learner.window, best)
-        _find_terms(s, learner, events.action, begin, np.uint64(start), known, best, terms)
+        _find_terms(s, events, eligible, learner, begin, np.uint64(start), known, best, terms)
         fetched = _fetch_until(contexts, events.prediction, fetched, end)
-        i, accepted = _take(events, i, base, begin, end, lane, learner, best, terms)
+        i, accepted = _take(events, eligible, i, base, begin, end, lane, learner, best, terms)
         if s.improper == 1:
             return i
         if accepted:
-            _learn_from(events, i - 1, i - 1 - base, lane, learner, one)
+            _learn_from(events, eligible, i - 1, base, lane, learner, one)
             scored = -1 if s.t == 0 else scored
-            if s.replicates == s.most_replicates or (s.snapshot_space > 0 and s.snapshots == s.snapshot_space):
+            if must_stop(s):
                 return i
     return last
+
+
+_TYPES = [(EVENTS_TYPE, x, LANE_TYPE, GREEDY_LEARNER, int64, int64) for x in (F4_IN3, F8_IN3)]
+
+
+@kernel(*(int64(*types) for types in _TYPES), counted=False)
+def learn_greedy(events, contexts, lane, learner, first, last):
+    """Replay events first, ..., last - 1. Returns the event after the last one taken, as `replay.learn` does."""
+    return learn_with(events, contexts, None, lane, learner, first, last)
+
+
+@kernel(*(int64(*types) for types in _TYPES), counted=False)
+def learn_greedy_eligible(events, contexts, lane, learner, first, last):
+    """The same on a log with eligible sets."""
+    return learn_with(events, contexts, events.eligible, lane, learner, first, last)

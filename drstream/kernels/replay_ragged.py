@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from drstream.kernels._jit import inlined, kernel
 from drstream.kernels._types import F4_IN2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, float64, function, int64, named, void
-from drstream.kernels.replay import LANE_TYPE, accept, consider, improper, leave_trace
+from drstream.kernels.lanes import LANE_TYPE, accept, consider, leave_trace
+from drstream.kernels.replay import forget, improper
 from drstream.kernels.tallies import Event
 
 
@@ -90,8 +91,7 @@ def learn_ragged(events, contexts, features, lane, learner, probabilities, updat
             update(state, x, learner.z[a], r)
             accept(lane, r, events.row[i])
             if s.t == 0:
-                for j in range(state.shape[0]):
-                    state[j] = learner.initial[j]
+                forget(learner)
             if s.replicates == s.most_replicates:
                 return i + 1
     return last

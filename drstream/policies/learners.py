@@ -85,7 +85,7 @@ class EpsilonGreedy(_Linear):
     eligible_probabilities = staticmethod(learners.eligible_linear)
     sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
     loop = Loop(greedy.learn_greedy, greedy.learner_for)
-    eligible_loop = Loop(linear.learn_linear_eligible, linear.learner_for)
+    eligible_loop = Loop(greedy.learn_greedy_eligible, greedy.learner_for)
     on_candidates = SharedLinear
     kind = learners.EPSILON_GREEDY
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities, read_only
 from drstream.errors import PolicyError
-from drstream.kernels import eligible, masses, quantiles, tallies
+from drstream.kernels import eligible, lanes, masses, quantiles, tallies
 from drstream.kernels import replay as kernels
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
@@ -62,7 +62,7 @@ class Lane:
 
     def __post_init__(self) -> None:
         options = self.options
-        state = np.zeros(1, kernels.LANE).view(np.recarray)
+        state = np.zeros(1, lanes.LANE).view(np.recarray)
         state.horizon, state.c_max, state.c = options.horizon, options.c_max, options.c_max
         self.tracker = _make_tracker(options)
         state.kind, state.carry = KINDS[options.method], options.carry
@@ -73,13 +73,13 @@ class Lane:
         state.least_reward, state.largest_reward = np.inf, -np.inf
         self.state = state  # of kernels, which read it as attributes
         self.now = plain(state)  # the same memory
-        self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
+        self.curve = np.zeros(options.bins, lanes.CURVE).view(np.recarray)
         self.curve.least_c = np.inf
         self.complete: list[NDArray[np.void]] = []
         self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
         self.snapshot: Any = None  # the policy in the last recorded step (compiled) or in the step under way (Python)
         self.trace = NO_TRACE
-        self._ended = np.zeros(0, kernels.REPLICATE)
+        self._ended = np.zeros(0, lanes.REPLICATE)
 
     @property
     def done(self) -> bool:
@@ -99,7 +99,7 @@ class Lane:
                 last = min(len(chunk.rows), first + self._pilot_left())
                 self._walk(chunk, events, lane, first, last)
                 if not self._pilot_left():
-                    kernels.end_pilot(lane)
+                    lanes.end_pilot(lane)
                     self._restart()
                 first = last
         finally:
@@ -112,14 +112,14 @@ class Lane:
             columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predicted[:taken]
             self.recorder.pass_over(*columns, complete)
 
-    def _arrays(self) -> kernels.LaneArrays:
+    def _arrays(self) -> lanes.LaneArrays:
         tracker = self.tracker
         quantile, mass = UNUSED[quantiles], UNUSED[masses]
         if isinstance(tracker, Mass):
             mass = tracker.state
         else:
             quantile = tracker.state
-        return kernels.LaneArrays(
+        return lanes.LaneArrays(
             self.state, quantile, mass, tracker.low, tracker.high, self.curve, self._ended.view(np.recarray), self.trace
         )
 
@@ -130,7 +130,7 @@ class Lane:
             return sys.maxsize
         return most - int(self.now["events"])
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         """Replay events first, ..., last - 1 of the chunk, unless the lane is done before."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class Lane:
     def _reserve(self, chunk: Chunk) -> None:
         """Make space for the results of the chunk, because kernels cannot allocate."""
         if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._ended):
-            self._ended = np.zeros(most, kernels.REPLICATE)
+            self._ended = np.zeros(most, lanes.REPLICATE)
         if not self.options.adaptive:
             return
         if self.options.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
@@ -156,11 +156,11 @@ class Lane:
 
     def outcome(self, shard: int, interrupted: bool) -> Outcome:
         now = self.now
-        replicates = np.concatenate([np.empty(0, kernels.REPLICATE), *self.complete])
+        replicates = np.concatenate([np.empty(0, lanes.REPLICATE), *self.complete])
         return Outcome(
             replicates=replicates,
             shard=np.full(len(replicates), shard),
-            curve=np.array(self.curve, kernels.CURVE),
+            curve=np.array(self.curve, lanes.CURVE),
             target=np.full(len(replicates), math.nan if self.options.bias is None else self.options.bias),
             events=int(now["all_events"] - now["pilot_events"]),
             considered=int(now["all_events"] - now["pilot_events"]),
@@ -219,7 +219,7 @@ class CompiledLane(Lane):
         )
         self.own_learner = None if self.loop is None else self.loop.learner_for(self.learner)
 
-    def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
+    def _learn(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> int:
         """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
         if self.all_eligible:
@@ -241,7 +241,7 @@ class CompiledLane(Lane):
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         now = self.now
         before = int(now["all_events"]) - first
         while first < last and not self.done:  # once, unless states are recorded
@@ -271,7 +271,7 @@ class FixedLane(Lane):
 
     policy: Fixed
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         pi = chunk.fixed[self.options.policy]
         taken = kernels.replay_given(events, lane, pi[first:last], first, 0)
         if self.now["improper"]:
@@ -306,7 +306,7 @@ class PythonLane(Lane):
     def _restart(self) -> None:
         self._call("reset")
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         end, now = last, self.now
         while first < end and not self.done and not self.stop.is_set():
             last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), end)
@@ -328,7 +328,7 @@ class PythonLane(Lane):
             else:
                 self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all probabilities were used
 
-    def _given(self, events: Any, lane: kernels.LaneArrays, pi: Any, first: int) -> int:
+    def _given(self, events: Any, lane: lanes.LaneArrays, pi: Any, first: int) -> int:
         """Replay events until the policy can learn from one, with probabilities that it gave. Return the next event."""
         return int(kernels.replay_given(events, lane, pi, first, 1))
 

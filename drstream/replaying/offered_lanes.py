@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import read_only
 from drstream.errors import PolicyError
-from drstream.kernels import replay as kernels
+from drstream.kernels.lanes import LaneArrays
 from drstream.kernels.replay_ragged import RaggedEvents, SharedLearner, learn_ragged, replay_given_ragged
 from drstream.log.ragged import Ragged
 from drstream.policies.online import AnyCompiled, Fixed
@@ -44,7 +44,7 @@ class OfferedCompiledLane(CompiledLane):
         initial = self.policy.checked_state(name, features, width)
         self.learner: Any = SharedLearner(initial.copy(), read_only(initial), np.empty((0, width)), np.empty(0))
 
-    def _learn(self, chunk: Chunk, events: Any, lane: kernels.LaneArrays, first: int, last: int) -> int:
+    def _learn(self, chunk: Chunk, events: Any, lane: LaneArrays, first: int, last: int) -> int:
         assert isinstance(chunk, OfferedChunk)
         if (most := chunk.most) > len(self.learner.pi):
             self.learner = self.learner._replace(z=np.empty((most, chunk.features.shape[1])), pi=np.empty(most))
@@ -62,7 +62,7 @@ class OfferedCompiledLane(CompiledLane):
 class OfferedFixedLane(FixedLane):
     """The policy does not change: its probabilities for the whole chunk are known."""
 
-    def _walk(self, chunk: Chunk, events: Any, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: Any, lane: LaneArrays, first: int, last: int) -> None:
         assert isinstance(chunk, OfferedChunk)
         pi, starts = chunk.fixed[self.options.policy], chunk.starts
         taken = int(replay_given_ragged(events, lane, pi[starts[first] :], first, last, 0))
@@ -74,7 +74,7 @@ class OfferedFixedLane(FixedLane):
 class OfferedPythonLane(PythonLane):
     """The policy is Python code, with probabilities(X, Z, starts) and update(x, z, reward)."""
 
-    def _given(self, events: RaggedEvents, lane: kernels.LaneArrays, pi: Given, first: int) -> int:
+    def _given(self, events: RaggedEvents, lane: LaneArrays, pi: Given, first: int) -> int:
         return int(replay_given_ragged(events, lane, read_only(pi.flat), first, first + len(pi), 1))
 
     def _lesson(self, chunk: Chunk, event: int) -> tuple[Any, ...]:
