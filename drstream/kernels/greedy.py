@@ -128,7 +128,7 @@ def _score(state, contexts, action, scores, one):
     start = HEADER + action * (features + 1)
     for i in range(scores.shape[1]):
         one[i] = state[start + features]
-    add_products(state, start, contexts, 0, 0, one)
+    add_products(state, start, contexts, 0, 0, contexts.shape[2], one)
     for i in range(scores.shape[1]):
         scores[action, i] = one[i]
 

@@ -65,7 +65,7 @@ def _score(state, tile, first_action, last_action, first, scores):
         out = scores[k]
         for i in range(first, TILE):
             out[i] = state[start + features]
-        add_products(state, start, tile, 0, first, out)
+        add_products(state, start, tile, 0, first, TILE, out)
 
 
 @helper
@@ -98,20 +98,21 @@ def _learn_from(events, eligible, i, lane, learner):
     """Learn from the accepted event i, and score its action again or, at the start of a replicate, all of them."""
     s = lane.state[0]
     a = events.action[i]
+    actions = learner.scores.shape[0]
     place = i % TILE
+    first = place // STEP * STEP
     keep_state(s, learner)
     for j in range(learner.x.shape[0]):
         learner.x[j] = learner.tile[0, j, place]
     descend_with(learner.state, learner.x, np.int64(a), events.reward[i])
     accept(lane, events.reward[i], events.row[i])
-    first_action, last_action = a, a + 1
     if s.t == 0:
         forget(learner)
-        first_action, last_action = 0, learner.scores.shape[0]
-    first = place // STEP * STEP
-    _score(learner.state, learner.tile, first_action, last_action, first, learner.scores)
+        _score(learner.state, learner.tile, 0, actions, first, learner.scores)
+    else:
+        _score(learner.state, learner.tile, a, a + 1, first, learner.scores)
     if eligible is not None:
-        _hide(eligible, i // TILE, first_action, last_action, first, learner.scores)
+        _hide(eligible, i // TILE, 0 if s.t == 0 else a, actions if s.t == 0 else a + 1, place, learner.scores)
     keep_weight(s, learner)
 
 

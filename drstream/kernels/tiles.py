@@ -41,10 +41,12 @@ def from_rows(x, out):
 
 
 @inlined
-def add_products(weights, start, x, t, first, out):
-    """out[i] += weights[start : start + d] @ x[t, :, i] for places i >= first, four features at a time, in order."""
+def add_products(weights, start, x, t, first, places, out):
+    """out[i] += weights[start : start + d] @ x[t, :, i] for i from first to places - 1, four features at a time.
+
+    They are added in order. A loop over a whole tile is faster if `places` is a constant, one over less if it is not.
+    """
     features = x.shape[1]
-    places = x.shape[2]
     whole = features // 4 * 4
     for j in range(0, whole, 4):
         a, b, c, d = weights[start + j], weights[start + j + 1], weights[start + j + 2], weights[start + j + 3]
