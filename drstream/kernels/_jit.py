@@ -23,10 +23,12 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import config, types
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, config, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, overload
+from numba.np.arrayobj import make_array, populate_array
 
 from drstream.kernels import _notice
 from drstream.kernels._interrupts import interrupts_kept
@@ -212,6 +214,62 @@ def _pointer(context: Any, address: Any) -> Any:
 def _compiled_memory(address, size, like):  # no annotations: Numba compares them with the next line's
     kind = like.dtype
     return lambda address, size, like: numba.carray(_pointer(address), (size,), kind)
+
+
+@intrinsic(prefer_literal=True)
+def _on_the_stack(context: Any, size: Any, like: Any) -> Any:
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+    kind = types.Array(like.dtype, 1, "C")
+
+    def make(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = make_array(kind)(context, builder)
+        number = context.get_data_type(like.dtype)
+        width = context.get_constant(types.intp, context.get_abi_sizeof(number))
+        with builder.goto_entry_block():  # once for each call, also in a loop
+            room = builder.alloca(ir.ArrayType(number, size.literal_value))
+        room.align = 64
+        populate_array(
+            array,
+            data=builder.bitcast(room, array.data.type),
+            shape=cgutils.pack_array(builder, [context.get_constant(types.intp, size.literal_value)]),
+            strides=cgutils.pack_array(builder, [width]),
+            itemsize=width,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(size, like), make
+
+
+@intrinsic
+def _prefetch(context: Any, array: Any, offset: Any) -> Any:
+    def fetch(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.bitcast(make_array(signature.args[0])(context, builder, values[0]).data, byte)
+        declared = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, declared, "llvm.prefetch.p0")
+        read, everywhere, data = (ir.Constant(number, n) for n in (0, 3, 1))
+        builder.call(function, [builder.gep(start, [values[1]]), read, everywhere, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), fetch
+
+
+def scratch(size: int, like: Any) -> Any:
+    """An array of so many numbers, a constant, for the time of a call of a kernel. `like` has numbers of that type.
+
+    The compiler knows that no other array overlaps with it, so loops that write to it vectorise without a check.
+    """
+    return np.empty(size, like.dtype)
+
+
+def prefetch(array: Any, offset: int) -> None:
+    """Bring the cache line at this offset in bytes into the cache. It may be after the end of the array."""
+
+
+if not config.DISABLE_JIT:
+    scratch, prefetch = _on_the_stack, _prefetch
 
 
 @cache

@@ -22,7 +22,8 @@ from drstream.kernels._types import (
     none,
     void,
 )
-from drstream.kernels.replay import EVENTS_TYPE, LANE_TYPE, LEARNER_TYPE, SPARSE_UPDATE, UPDATE, Rows, learn_with
+from drstream.kernels.lanes import LANE_TYPE
+from drstream.kernels.replay import EVENTS_TYPE, LEARNER_TYPE, SPARSE_UPDATE, UPDATE, Rows, learn_with
 
 ELIGIBLE_PROBABILITIES = void(F8, F8_IN, U1_IN, F8)  # state, x, eligible, out
 ELIGIBLE_UPDATE = void(F8, F8_IN, U1_IN, int64, float64)  # state, x, eligible, action, reward

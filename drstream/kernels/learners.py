@@ -111,37 +111,6 @@ def epsilon_greedy_from(state, out, size):
             out[k] = epsilon / size + (out[k] == top) * ((1.0 - epsilon) / max(best, 1))
 
 
-@inlined
-def greedy_choice(state, scores, place, action, size):
-    """Of the scores (K, TILE) at this place: the largest, how many equal it, and ε-greedy's probability of an action.
-
-    None equals it if it is NaN. Then the probability is wrong. The action is one of the `size` eligible ones.
-    """
-    top = scores[0, place]
-    for k in range(1, scores.shape[0]):
-        top = max(top, scores[k, place])
-    best = 0
-    for k in range(scores.shape[0]):
-        best += scores[k, place] == top
-    epsilon = decayed(state)
-    pi = epsilon / size + (scores[action, place] == top) * ((1.0 - epsilon) / max(best, 1))
-    return top, best, pi
-
-
-@inlined
-def greedy_reward(state, scores, place, size, top, best, predictions, tile):
-    """r̂(x, π) of ε-greedy; 0 without a model. Predictions for actions that are not eligible are 0."""
-    if predictions.shape[1] == 0:
-        return 0.0
-    total = 0.0
-    chosen = 0.0
-    for k in range(scores.shape[0]):
-        total += predictions[tile, k, place]
-        chosen += (scores[k, place] == top) * predictions[tile, k, place]
-    epsilon = decayed(state)
-    return epsilon / size * total + (1.0 - epsilon) / best * chosen
-
-
 @kernel(PROBABILITIES, counted=False)
 def epsilon_greedy(state, x, out):
     _scores(state, x, out)

@@ -10,26 +10,19 @@ import numpy as np
 
 from drstream.kernels._jit import helper, inlined, kernel
 from drstream.kernels._types import F4_IN3, F8, F8_2, F8_3, F8_IN, F8_IN3, int64, named
-from drstream.kernels.learners import (
-    EPSILON_GREEDY,
-    HEADER,
-    HIDDEN,
-    KIND,
-    descend_with,
-    from_scores,
-    greedy_choice,
-    greedy_reward,
-)
+from drstream.kernels.lanes import LANE_TYPE, accept, consider, leave_trace
+from drstream.kernels.learners import HEADER, HIDDEN, descend_with, from_scores
 from drstream.kernels.replay import (
     EVENTS_TYPE,
-    LANE_TYPE,
-    Event,
-    accept,
-    consider,
+    Learner,
+    forget,
     improper,
-    leave_trace,
+    keep_state,
+    keep_weight,
+    must_stop,
     predictions_of,
 )
+from drstream.kernels.tallies import Event
 from drstream.kernels.tiles import TILE, add_products
 
 STEP = 32  # scores are computed again from a multiple of this on: vectorised loops take so many at a time
@@ -45,6 +38,12 @@ class LinearLearner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
     tile: Any  # contexts in float64, (1, d, TILE)
     scores: Any  # (K, TILE)
+
+
+def learner_for(learner: Learner) -> LinearLearner:
+    """The learner of this loop, made from a `replay.Learner`."""
+    ahead = {"tile": np.empty((1, len(learner.x), TILE)), "scores": np.empty((len(learner.pi), TILE))}
+    return LinearLearner(**learner._asdict(), **ahead)
 
 
 LINEAR_LEARNER = named(LinearLearner, F8, F8_IN, F8, F8, F8_2, F8_3, F8_2)
@@ -66,7 +65,7 @@ def _score(state, tile, first_action, last_action, first, scores):
         out = scores[k]
         for i in range(first, TILE):
             out[i] = state[start + features]
-        add_products(state, start, tile, 0, first, out)
+        add_products(state, start, tile, 0, first, TILE, out)
 
 
 @helper
@@ -79,6 +78,15 @@ def _hide(eligible, t, first_action, last_action, first, scores):
 
 
 @inlined
+def _prepare(eligible, contexts, t, learner):
+    """Scores of all actions for the events of tile t."""
+    _load(contexts, t, learner.tile)
+    _score(learner.state, learner.tile, 0, learner.scores.shape[0], 0, learner.scores)
+    if eligible is not None:
+        _hide(eligible, t, 0, learner.scores.shape[0], 0, learner.scores)
+
+
+@inlined
 def _probabilities(state, scores, place, size, pi):
     for k in range(pi.shape[0]):
         pi[k] = scores[k, place]
@@ -86,26 +94,26 @@ def _probabilities(state, scores, place, size, pi):
 
 
 @inlined
-def _learn_from(learner, place, a, r, s):
-    """Learn from the accepted event at this place, after a copy of the state, if copies are wanted."""
-    if s.snapshot_space > 0:
-        for j in range(learner.state.shape[0]):
-            learner.snapshots[s.snapshots, j] = learner.state[j]
+def _learn_from(events, eligible, i, lane, learner):
+    """Learn from the accepted event i, and score its action again or, at the start of a replicate, all of them."""
+    s = lane.state[0]
+    a = events.action[i]
+    actions = learner.scores.shape[0]
+    place = i % TILE
+    first = place // STEP * STEP
+    keep_state(s, learner)
     for j in range(learner.x.shape[0]):
         learner.x[j] = learner.tile[0, j, place]
-    descend_with(learner.state, learner.x, np.int64(a), r)
-
-
-@inlined
-def _score_again(learner, place, a, s):
-    """After an update: score the action that has learned or, at the start of a replicate, all of them."""
-    first = place // STEP * STEP
+    descend_with(learner.state, learner.x, np.int64(a), events.reward[i])
+    accept(lane, events.reward[i], events.row[i])
     if s.t == 0:
-        for j in range(learner.state.shape[0]):
-            learner.state[j] = learner.initial[j]
-        _score(learner.state, learner.tile, 0, learner.scores.shape[0], first, learner.scores)
+        forget(learner)
+        _score(learner.state, learner.tile, 0, actions, first, learner.scores)
     else:
         _score(learner.state, learner.tile, a, a + 1, first, learner.scores)
+    if eligible is not None:
+        _hide(eligible, i // TILE, 0 if s.t == 0 else a, actions if s.t == 0 else a + 1, place, learner.scores)
+    keep_weight(s, learner)
 
 
 @helper
@@ -113,51 +121,27 @@ def learn_with(events, contexts, eligible, lane, learner, first, last):
     """The loop without or with eligible sets in tiles. If they are None, Numba removes the code for them."""
     s = lane.state[0]
     pi = learner.pi
-    scores = learner.scores
-    state = learner.state
-    greedy = state[KIND] == EPSILON_GREEDY
     scored = -1  # the tile that has scores
     for i in range(first, last):
-        place = i % TILE
         if i // TILE != scored:
             scored = i // TILE
-            _load(contexts, scored, learner.tile)
-            _score(state, learner.tile, 0, pi.shape[0], 0, scores)
-            if eligible is not None:
-                _hide(eligible, scored, 0, pi.shape[0], 0, scores)
-        a = events.action[i]
-        r = events.reward[i]
+            _prepare(eligible, contexts, scored, learner)
         size = pi.shape[0]
         if eligible is not None:
             size = events.size[i]
-        top, best, chance = 0.0, 0, 0.0
-        if greedy:
-            top, best, chance = greedy_choice(state, scores, place, a, size)
-            if eligible is not None:
-                best = best if top != HIDDEN else 0  # `max` may pass over NaN
-        if best == 0:
-            _probabilities(state, scores, place, size, pi)
-            chance = pi[a]
-            expected, logged = predictions_of(events.prediction, i, a, pi)
-            if improper(pi):
-                s.improper = 1
-                return i
-        else:
-            expected = greedy_reward(state, scores, place, size, top, best, events.prediction, scored)
-            logged = events.prediction[scored, a, place] if events.prediction.shape[1] > 0 else 0.0
-        event = Event(chance, events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
+        _probabilities(learner.state, learner.scores, i % TILE, size, pi)
+        if improper(pi):
+            s.improper = 1
+            return i
+        a = events.action[i]
+        r = events.reward[i]
+        expected, logged = predictions_of(events.prediction, i, a, pi)
+        event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
-            _learn_from(learner, place, a, r, s)
-            accept(lane, r, events.row[i])
-            _score_again(learner, place, a, s)
-            if eligible is not None:
-                _hide(eligible, scored, 0 if s.t == 0 else a, pi.shape[0] if s.t == 0 else a + 1, place, scores)
-            if s.snapshot_space > 0:
-                learner.snapshots[s.snapshots, state.shape[0]] = s.last_weight
-                s.snapshots += 1
-            if s.replicates == s.most_replicates or (s.snapshot_space > 0 and s.snapshots == s.snapshot_space):
+            _learn_from(events, eligible, i, lane, learner)
+            if must_stop(s):
                 return i + 1
     return last
 

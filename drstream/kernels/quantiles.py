@@ -43,16 +43,17 @@ def start(tracker):
     tracker.smallest = np.inf
 
 
-# Exact: a heap of the ⌈q n⌉ smallest values with the largest on top, and one of the rest with the smallest on top.
-# Four children to a node: half as deep as with two, and the four lie side by side.
+# Exact: a heap of the ⌈q n⌉ smallest values with the largest on top, and one of the rest with the smallest on top. The
+# first has negated values, so that both have their smallest number on top. Four children to a node: half as deep as
+# with two, and the four lie side by side.
 
 
 @helper
-def _rise(heap, i, value, sign):
-    """Put `value` into the hole i; the top of the heap has the largest sign * value."""
+def _rise(heap, i, value):
+    """Put `value` into the hole i."""
     while i > 0:
         parent = (i - 1) >> 2
-        if sign * heap[parent] >= sign * value:
+        if heap[parent] <= value:
             break
         heap[i] = heap[parent]
         i = parent
@@ -60,21 +61,27 @@ def _rise(heap, i, value, sign):
 
 
 @helper
-def _sink(heap, size, value, sign):
+def _sink(heap, size, value):
     """Put `value` into the hole at the top of a heap of this size."""
     i = 0
-    while True:
-        child = 4 * i + 1
-        if child >= size:
-            break
-        best = child
-        for other in range(child + 1, min(child + 4, size)):
-            if sign * heap[other] > sign * heap[best]:
-                best = other
-        if sign * heap[best] <= sign * value:
+    child = 1
+    while child + 3 < size:  # sums of comparisons are no branches, half of which would be mispredicted
+        one = child + (heap[child + 1] < heap[child])
+        two = child + 2 + (heap[child + 3] < heap[child + 2])
+        best = two if heap[two] < heap[one] else one
+        if heap[best] >= value:
             break
         heap[i] = heap[best]
         i = best
+        child = 4 * i + 1
+    else:
+        best = child
+        for other in range(child + 1, size):  # the last node may have fewer than four children
+            if heap[other] < heap[best]:
+                best = other
+        if child < size and heap[best] < value:
+            heap[i] = heap[best]
+            i = best
     heap[i] = value
 
 
@@ -85,16 +92,16 @@ def insert_exactly(tracker, low, high, value):
     if tracker.q == 0.0:  # only the smallest value matters
         return
     if value < tracker.bound:
-        if tracker.low > 0 and value < low[0]:
-            value, top = low[0], value
-            _sink(low, tracker.low, top, 1.0)
-        _rise(high, tracker.high, value, -1.0)
+        if tracker.low > 0 and value < -low[0]:
+            value, top = -low[0], value
+            _sink(low, tracker.low, -top)
+        _rise(high, tracker.high, value)
         tracker.high += 1
     if tracker.low < rank_of(tracker) and tracker.high > 0:  # the rank has grown: one value moves to the low heap
         least = high[0]
         tracker.high -= 1
-        _sink(high, tracker.high, high[tracker.high], -1.0)
-        _rise(low, tracker.low, least, 1.0)
+        _sink(high, tracker.high, high[tracker.high])
+        _rise(low, tracker.low, -least)
         tracker.low += 1
 
 
@@ -102,7 +109,7 @@ def insert_exactly(tracker, low, high, value):
 def exact_quantile(tracker, low):
     if tracker.q == 0.0:
         return min(tracker.bound, tracker.smallest)
-    return low[0] if tracker.low == rank_of(tracker) else tracker.bound
+    return -low[0] if tracker.low == rank_of(tracker) else tracker.bound
 
 
 # Sketch: counts in the buckets of `buckets.py`.

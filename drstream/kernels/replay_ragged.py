@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from drstream.kernels._jit import inlined, kernel
 from drstream.kernels._types import F4_IN2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8_IN, float64, function, int64, named, void
-from drstream.kernels.replay import LANE_TYPE, Event, accept, consider, improper, leave_trace
+from drstream.kernels.lanes import LANE_TYPE, accept, consider, leave_trace
+from drstream.kernels.replay import forget, improper
+from drstream.kernels.tallies import Event
 
 
 class RaggedEvents(NamedTuple):
@@ -84,13 +86,12 @@ def learn_ragged(events, contexts, features, lane, learner, probabilities, updat
         expected, logged = predictions_within(events.prediction, start, a, pi)
         event = Event(pi[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
             update(state, x, learner.z[a], r)
             accept(lane, r, events.row[i])
             if s.t == 0:
-                for j in range(state.shape[0]):
-                    state[j] = learner.initial[j]
+                forget(learner)
             if s.replicates == s.most_replicates:
                 return i + 1
     return last
@@ -115,7 +116,7 @@ def replay_given_ragged(events, lane, pi, first, last, learning):
         expected, logged = predictions_within(events.prediction, start, a, mine)
         event = Event(mine[a], events.propensity[i], expected, logged, r, events.uniform[i], events.row[i])
         accepted = consider(s, lane.tracker[0], lane.mass[0], lane.low, lane.high, event)
-        leave_trace(lane.trace, i, s, accepted)
+        leave_trace(lane.trace, i, s, s.last_value, accepted)
         if accepted:
             accept(lane, r, events.row[i])
             if learning == 1 or s.replicates == s.most_replicates:

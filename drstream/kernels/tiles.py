@@ -5,9 +5,7 @@ loops over events vectorise, and a tile fits the first-level cache. Places of th
 predictions for such a context, and no action is eligible there.
 """
 
-import numpy as np
-
-from drstream.kernels._jit import inlined, kernel
+from drstream.kernels._jit import inlined, kernel, scratch
 from drstream.kernels._types import (
     F4_3,
     F4_IN,
@@ -43,35 +41,62 @@ def from_rows(x, out):
 
 
 @inlined
-def add_products(weights, start, x, t, first, out):
-    """out[i] += weights[start : start + d] @ x[t, :, i] for places i >= first, four features at a time, in order."""
+def add_products(weights, start, x, t, first, places, out):
+    """out[i] += weights[start : start + d] @ x[t, :, i] for i from first to places - 1, four features at a time.
+
+    They are added in order. A loop over a whole tile is faster if `places` is a constant, one over less if it is not.
+    """
     features = x.shape[1]
     whole = features // 4 * 4
     for j in range(0, whole, 4):
         a, b, c, d = weights[start + j], weights[start + j + 1], weights[start + j + 2], weights[start + j + 3]
-        for i in range(first, TILE):
+        for i in range(first, places):
             out[i] = out[i] + a * x[t, j, i] + b * x[t, j + 1, i] + c * x[t, j + 2, i] + d * x[t, j + 3, i]
     for j in range(whole, features):
         a = weights[start + j]
-        for i in range(first, TILE):
+        for i in range(first, places):
             out[i] += a * x[t, j, i]
+
+
+@inlined
+def add_products_of_two(weights, start, other, x, t, out, more):
+    """`add_products` for two rows of weights, which read each context once."""
+    features = x.shape[1]
+    places = x.shape[2]
+    whole = features // 4 * 4
+    for j in range(0, whole, 4):
+        a, b, c, d = weights[start + j], weights[start + j + 1], weights[start + j + 2], weights[start + j + 3]
+        e, f, g, h = weights[other + j], weights[other + j + 1], weights[other + j + 2], weights[other + j + 3]
+        for i in range(places):
+            out[i] = out[i] + a * x[t, j, i] + b * x[t, j + 1, i] + c * x[t, j + 2, i] + d * x[t, j + 3, i]
+            more[i] = more[i] + e * x[t, j, i] + f * x[t, j + 1, i] + g * x[t, j + 2, i] + h * x[t, j + 3, i]
+    for j in range(whole, features):
+        a, e = weights[start + j], weights[other + j]
+        for i in range(places):
+            out[i] += a * x[t, j, i]
+            more[i] += e * x[t, j, i]
 
 
 @kernel(
     void(F4_IN, F4_IN, F4_IN3, F8_3),
     void(F8_IN, F8_IN, F4_IN3, F8_3),
     void(F8_IN, F8_IN, F8_IN3, F8_3),
+    counted=False,
 )
 def affine(weights, intercept, x, out):
     """out (tiles, K, TILE) <- weights (K d, flat) times contexts + intercept, in the precision of the weights."""
-    row = np.empty(TILE, weights.dtype)
+    row, other = scratch(TILE, weights), scratch(TILE, weights)
     for t in range(x.shape[0]):
-        for k in range(intercept.shape[0]):
-            for i in range(TILE):
+        for k in range(0, intercept.shape[0], 2):
+            m = min(k + 1, intercept.shape[0] - 1)
+            for i in range(x.shape[2]):
                 row[i] = intercept[k]
-            add_products(weights, k * x.shape[1], x, t, 0, row)
-            for i in range(TILE):
+                other[i] = intercept[m]
+            add_products_of_two(weights, k * x.shape[1], m * x.shape[1], x, t, row, other)
+            for i in range(x.shape[2]):
                 out[t, k, i] = row[i]
+            for i in range(x.shape[2]):
+                out[t, m, i] = other[i]
 
 
 @kernel(void(F8_IN3, I4_IN, F8), counted=False)

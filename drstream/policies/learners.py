@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from drstream.errors import PolicyError, suggest
-from drstream.kernels import learners
-from drstream.kernels.linear import learn_linear, learn_linear_eligible
+from drstream.kernels import greedy, learners, linear
 from drstream.parameters import number, truth
-from drstream.policies.online import Compiled
+from drstream.policies.online import Compiled, Loop
 from drstream.policies.shared import SharedLinear, SharedLinUCB
 from drstream.types import Floats
 
@@ -85,8 +84,8 @@ class EpsilonGreedy(_Linear):
     sparse_probabilities = staticmethod(learners.sparse_epsilon_greedy)
     eligible_probabilities = staticmethod(learners.eligible_linear)
     sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
-    loop = staticmethod(learn_linear)
-    eligible_loop = staticmethod(learn_linear_eligible)
+    loop = Loop(greedy.learn_greedy, greedy.learner_for)
+    eligible_loop = Loop(greedy.learn_greedy_eligible, greedy.learner_for)
     on_candidates = SharedLinear
     kind = learners.EPSILON_GREEDY
 
@@ -118,8 +117,8 @@ class Boltzmann(_Linear):
     sparse_probabilities = staticmethod(learners.sparse_boltzmann)
     eligible_probabilities = staticmethod(learners.eligible_linear)
     sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
-    loop = staticmethod(learn_linear)
-    eligible_loop = staticmethod(learn_linear_eligible)
+    loop = Loop(linear.learn_linear, linear.learner_for)
+    eligible_loop = Loop(linear.learn_linear_eligible, linear.learner_for)
     on_candidates = SharedLinear
     kind = learners.BOLTZMANN
 
@@ -152,8 +151,8 @@ class SquareCB(_Linear):
     sparse_probabilities = staticmethod(learners.sparse_square_cb)
     eligible_probabilities = staticmethod(learners.eligible_linear)
     sparse_eligible_probabilities = staticmethod(learners.sparse_eligible_linear)
-    loop = staticmethod(learn_linear)
-    eligible_loop = staticmethod(learn_linear_eligible)
+    loop = Loop(linear.learn_linear, linear.learner_for)
+    eligible_loop = Loop(linear.learn_linear_eligible, linear.learner_for)
     on_candidates = SharedLinear
     kind = learners.SQUARE_CB
 

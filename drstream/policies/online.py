@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,13 @@ SPARSE_ELIGIBLE = (
     ("sparse_eligible_probabilities", SPARSE_ELIGIBLE_PROBABILITIES, "state, indices, values, eligible, out"),
     ("sparse_eligible_update", SPARSE_ELIGIBLE_UPDATE, "state, indices, values, eligible, action, reward"),
 )
+
+
+class Loop(NamedTuple):
+    """A kernel that replays some policies only."""
+
+    learn: Any  # the kernel
+    learner_for: Callable[[Any], Any]  # makes its learner from a `kernels.replay.Learner`
 
 
 class AnyCompiled:
@@ -98,8 +105,8 @@ class Compiled(AnyCompiled):
     sparse_eligible_update. A policy without `probabilities` is given sets of all actions in logs without sets.
     """
 
-    loop: Any = None  # kernel that replays this policy faster than with a call for each event, for dense contexts
-    eligible_loop: Any = None  # the same for logs with eligible sets
+    loop: Loop | None = None  # replays this policy faster than with a call for each event, for dense contexts
+    eligible_loop: Loop | None = None  # the same for logs with eligible sets
     on_candidates: Any = None  # class of what the policy is on a log of candidates, made from the policy
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
@@ -196,7 +203,7 @@ class Compiled(AnyCompiled):
             for f, signature, wanted in forms
         ]
 
-    def own_loop(self, sets: bool = False) -> Any:
+    def own_loop(self, sets: bool = False) -> Loop | None:
         """Return `loop`, or `eligible_loop`, unless a subclass has functions of its own that it does not know."""
         name = "eligible_loop" if sets else "loop"
         others = (*(function for function, *_ in (*DENSE, *ELIGIBLE)), "initial_state")

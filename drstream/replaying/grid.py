@@ -24,7 +24,7 @@ LEAST = 0.02  # smallest eigenvalue of a matrix of correlations that is believed
 
 
 def learned_range(curve: NDArray[np.void]) -> float:
-    """The range of a learning curve (kernels.replay.CURVE), in pieces of equal length."""
+    """The range of a learning curve (kernels.lanes.CURVE), in pieces of equal length."""
     pieces = min(PIECES, len(curve))
     starts = np.arange(pieces) * len(curve) // pieces
     sums = [np.add.reduceat(curve[name], starts) for name in ("mean_reward", "mean_weight")]

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities, read_only
 from drstream.errors import PolicyError
-from drstream.kernels import eligible, masses, quantiles
+from drstream.kernels import eligible, lanes, masses, quantiles, tallies
 from drstream.kernels import replay as kernels
-from drstream.kernels.linear import LinearLearner
 from drstream.kernels.tiles import TILE
 from drstream.log import Csr
 from drstream.policies.online import AnyCompiled, Fixed
@@ -30,20 +29,20 @@ from drstream.replaying.chunks import Chunk, Preparation
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.snapshots import Recorded, Recorder
-from drstream.replaying.trackers import Exact, Mass, Sketch
+from drstream.replaying.trackers import Exact, Mass, Sketch, plain
 from drstream.types import Floats
 
 EXACT_VALUES = 1 << 23  # in an exact tracker before "auto" turns it into a sketch: 64 MB, or 96 with spare room
 LEAST_AHEAD, MOST_AHEAD = 16, 4096  # events for which one call asks a Python policy
 SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # limits of the states that a call copies; a call takes 0.1 ms, a state 5 µs
 NO_TRACE = np.empty((0, 3))
-TRACKING = {Exact: kernels.EXACT, Sketch: kernels.SKETCH, Mass: kernels.MASS}
+TRACKING = {Exact: tallies.EXACT, Sketch: tallies.SKETCH, Mass: tallies.MASS}
 UNUSED = {kind: np.zeros(1, kind.STATE).view(np.recarray) for kind in (quantiles, masses)}  # of trackers not in use
 KINDS = {
-    "dr-ns": kernels.DOUBLY_ROBUST,
-    "dr-ns-wc": kernels.DOUBLY_ROBUST,
-    "rs": kernels.REJECTION,
-    "dm": kernels.DIRECT,
+    "dr-ns": tallies.DOUBLY_ROBUST,
+    "dr-ns-wc": tallies.DOUBLY_ROBUST,
+    "rs": tallies.REJECTION,
+    "dm": tallies.DIRECT,
 }
 
 
@@ -63,27 +62,28 @@ class Lane:
 
     def __post_init__(self) -> None:
         options = self.options
-        state = np.zeros(1, kernels.LANE).view(np.recarray)
+        state = np.zeros(1, lanes.LANE).view(np.recarray)
         state.horizon, state.c_max, state.c = options.horizon, options.c_max, options.c_max
         self.tracker = _make_tracker(options)
         state.kind, state.carry = KINDS[options.method], options.carry
-        state.tracking = TRACKING[type(self.tracker)] if options.adaptive else kernels.CONSTANT
+        state.tracking = TRACKING[type(self.tracker)] if options.adaptive else tallies.CONSTANT
         state.most_replicates = -1 if options.most_replicates is None else options.most_replicates
         state.bin_steps = options.bin_steps
         state.pilot, state.pilot_horizon = options.bias is not None, options.pilot_steps
         state.least_reward, state.largest_reward = np.inf, -np.inf
-        self.state = state
-        self.curve = np.zeros(options.bins, kernels.CURVE).view(np.recarray)
+        self.state = state  # of kernels, which read it as attributes
+        self.now = plain(state)  # the same memory
+        self.curve = np.zeros(options.bins, lanes.CURVE).view(np.recarray)
         self.curve.least_c = np.inf
         self.complete: list[NDArray[np.void]] = []
         self.recorder = Recorder(options.snapshots, options.seed) if options.snapshots else None
         self.snapshot: Any = None  # the policy in the last recorded step (compiled) or in the step under way (Python)
         self.trace = NO_TRACE
-        self._replicates = np.zeros(0, kernels.REPLICATE).view(np.recarray)
+        self._ended = np.zeros(0, lanes.REPLICATE)
 
     @property
     def done(self) -> bool:
-        return bool(self.state[0].replicates == self.state[0].most_replicates)
+        return bool(self.now["replicates"] == self.now["most_replicates"])
 
     def take(self, chunk: Chunk, trace: Floats = NO_TRACE) -> None:
         """Replay the chunk, unless the lane is done. `trace` gets c, c V_k and 1 for accepted events."""
@@ -91,7 +91,7 @@ class Lane:
             return
         self.trace = trace
         self._reserve(chunk)
-        state, before = self.state[0], int(self.state[0].all_events)
+        now, before = self.now, int(self.now["all_events"])
         events, lane = chunk.events(self.options.seed), self._arrays()
         try:
             first = 0
@@ -99,38 +99,38 @@ class Lane:
                 last = min(len(chunk.rows), first + self._pilot_left())
                 self._walk(chunk, events, lane, first, last)
                 if not self._pilot_left():
-                    kernels.end_pilot(lane)
+                    lanes.end_pilot(lane)
                     self._restart()
                 first = last
         finally:
-            if new := state.replicates - state.reported:
-                self.complete.append(np.array(self._replicates[:new], kernels.REPLICATE))
-                state.reported = state.replicates
+            if new := int(now["replicates"] - now["reported"]):
+                self.complete.append(self._ended[:new].copy())
+                now["reported"] = now["replicates"]
         if self.recorder is not None:
-            taken = int(state.all_events) - before
-            complete = max(taken - int(state.step_events), 0)  # a step may have begun in an earlier chunk
+            taken = int(now["all_events"]) - before
+            complete = max(taken - int(now["step_events"]), 0)  # a step may have begun in an earlier chunk
             columns = chunk.propensity[:taken], chunk.reward[:taken], chunk.predicted[:taken]
             self.recorder.pass_over(*columns, complete)
 
-    def _arrays(self) -> kernels.LaneArrays:
+    def _arrays(self) -> lanes.LaneArrays:
         tracker = self.tracker
         quantile, mass = UNUSED[quantiles], UNUSED[masses]
         if isinstance(tracker, Mass):
             mass = tracker.state
         else:
             quantile = tracker.state
-        return kernels.LaneArrays(
-            self.state, quantile, mass, tracker.low, tracker.high, self.curve, self._replicates, self.trace
+        return lanes.LaneArrays(
+            self.state, quantile, mass, tracker.low, tracker.high, self.curve, self._ended.view(np.recarray), self.trace
         )
 
     def _pilot_left(self) -> int:
         """Number of events that the pilot may still take. Without a pilot, or a limit of it, there is no end."""
         most = self.options.pilot_rows
-        if not self.state[0].pilot or most is None:
+        if not self.now["pilot"] or most is None:
             return sys.maxsize
-        return most - int(self.state[0].events)
+        return most - int(self.now["events"])
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         """Replay events first, ..., last - 1 of the chunk, unless the lane is done before."""
         raise NotImplementedError
 
@@ -139,40 +139,40 @@ class Lane:
 
     def _reserve(self, chunk: Chunk) -> None:
         """Make space for the results of the chunk, because kernels cannot allocate."""
-        if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._replicates):
-            self._replicates = np.zeros(most, kernels.REPLICATE).view(np.recarray)
+        if (most := len(chunk.rows) // self.options.horizon + 1) > len(self._ended):
+            self._ended = np.zeros(most, lanes.REPLICATE)
         if not self.options.adaptive:
             return
         if self.options.tracker == "auto" and isinstance(self.tracker, Exact) and self.tracker.kept > EXACT_VALUES:
             self.tracker = self.tracker.as_sketch()
-            self.state.tracking = kernels.SKETCH
+            self.state.tracking = tallies.SKETCH
             self.sketch_from = int(chunk.rows[0])
         self.tracker.reserve(len(chunk.rows))
 
     def _refuse(self, pi: Floats, event: int, chunk: Chunk) -> None:
         """Raise an error about invalid probabilities."""
-        where = f"t = {self.state[0].t + 1}, {chunk.block.where(event)}"
+        where = f"t = {self.now['t'] + 1}, {chunk.block.where(event)}"
         raise invalid_probabilities(f"policy {self.options.policy!r}", pi, where, chunk.block.eligible, event)
 
     def outcome(self, shard: int, interrupted: bool) -> Outcome:
-        state = self.state[0]
-        replicates = np.concatenate([np.empty(0, kernels.REPLICATE), *self.complete])
+        now = self.now
+        replicates = np.concatenate([np.empty(0, lanes.REPLICATE), *self.complete])
         return Outcome(
             replicates=replicates,
             shard=np.full(len(replicates), shard),
-            curve=np.array(self.curve, kernels.CURVE),
+            curve=np.array(self.curve, lanes.CURVE),
             target=np.full(len(replicates), math.nan if self.options.bias is None else self.options.bias),
-            events=int(state.all_events - state.pilot_events),
-            considered=int(state.all_events - state.pilot_events),
-            accepted=int(state.all_accepted - state.pilot_accepted),
-            violations=int(state.all_violations - state.pilot_violations),
-            pilot_events=int(state.pilot_events),
-            pilot_cut=bool(state.pilot_events and state.pilot_accepted < self.options.pilot_steps),
-            left_over=int(state.events),
-            steps_left_over=int(state.t),
-            cut_off=int(state.t > 0 and not self.done),
-            rewards=(float(state.least_reward), float(state.largest_reward)),
-            largest_weight=float(state.largest_weight),
+            events=int(now["all_events"] - now["pilot_events"]),
+            considered=int(now["all_events"] - now["pilot_events"]),
+            accepted=int(now["all_accepted"] - now["pilot_accepted"]),
+            violations=int(now["all_violations"] - now["pilot_violations"]),
+            pilot_events=int(now["pilot_events"]),
+            pilot_cut=bool(now["pilot_events"] and now["pilot_accepted"] < self.options.pilot_steps),
+            left_over=int(now["events"]),
+            steps_left_over=int(now["t"]),
+            cut_off=int(now["t"] > 0 and not self.done),
+            rewards=(float(now["least_reward"]), float(now["largest_reward"])),
+            largest_weight=float(now["largest_weight"]),
             sketch_from=self.sketch_from,
             interrupted=interrupted,
             recorded=self._recorded(replicates),
@@ -180,14 +180,14 @@ class Lane:
 
     def _recorded(self, replicates: NDArray[np.void]) -> Recorded | None:
         """The recorded states with the sums of the only replicate, complete or not."""
-        state = self.state[0]
-        if self.recorder is None or not state.all_accepted:
+        now = self.now
+        if self.recorder is None or not now["all_accepted"]:
             return None
         if len(replicates):
             _, value, weight, steps, *_ = replicates[0]
         else:
-            weight = state.weight + state.weight_carry
-            value, steps = (state.value + state.value_carry) / weight, state.t
+            weight = now["weight"] + now["weight_carry"]
+            value, steps = (now["value"] + now["value_carry"]) / weight, now["t"]
         return self.recorder.recorded(float(value), float(weight), int(steps))
 
 
@@ -217,9 +217,9 @@ class CompiledLane(Lane):
         self.learner = kernels.Learner(
             initial.copy(), read_only(initial), x, np.zeros(actions), np.empty((space, size))
         )
-        self.ahead = np.empty((1, len(x), TILE)), np.empty((actions, TILE))  # contexts and scores of a tile
+        self.own_learner = None if self.loop is None else self.loop.learner_for(self.learner)
 
-    def _learn(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> int:
+    def _learn(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> int:
         """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
         if self.all_eligible:
@@ -229,8 +229,7 @@ class CompiledLane(Lane):
             contexts = read_only(np.empty((1, 0, TILE)))
         if not isinstance(contexts, Csr):
             if self.loop is not None:
-                learner = LinearLearner(*self.learner, *self.ahead)
-                return int(self.loop(events, contexts, lane, learner, first, last))
+                return int(self.loop.learn(events, contexts, lane, self.own_learner, first, last))
             learn: Any = eligible.learn_eligible if self.within else kernels.learn
             return int(learn(events, contexts, *self.within, lane, self.learner, *self.functions, first, last))
         if (most := int(np.diff(contexts.indptr[first : last + 1]).max())) > len(self.learner.x):
@@ -242,29 +241,29 @@ class CompiledLane(Lane):
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
-        state = self.state[0]
-        before = int(state.all_events) - first
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+        now = self.now
+        before = int(now["all_events"]) - first
         while first < last and not self.done:  # once, unless states are recorded
             try:
                 first = self._learn(chunk, events, lane, first, last)
             except Exception as error:
-                i = min(int(state.all_events) - before, len(chunk.rows) - 1)
-                where = f"t = {state.t + 1}, {chunk.block.where(i)} or the one before"
+                i = min(int(now["all_events"]) - before, len(chunk.rows) - 1)
+                where = f"t = {now['t'] + 1}, {chunk.block.where(i)} or the one before"
                 error.add_note(f"raised by the compiled policy {self.options.policy!r} at {where}")
                 raise
-            if state.improper:
+            if now["improper"]:
                 self._refuse(self.learner.pi, first, chunk)
             if self.recorder is not None:
                 self._record(self.recorder)
 
     def _record(self, recorder: Recorder) -> None:
-        for row in self.learner.snapshots[: int(self.state[0].snapshots)]:
+        for row in self.learner.snapshots[: int(self.now["snapshots"])]:
             state, weight = row[:-1], float(row[-1])
             if not np.array_equal(self.snapshot, state):
                 self.snapshot = state.copy()
             recorder.add(self.snapshot, weight)
-        self.state[0].snapshots = 0
+        self.now["snapshots"] = 0
 
 
 class FixedLane(Lane):
@@ -272,10 +271,10 @@ class FixedLane(Lane):
 
     policy: Fixed
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         pi = chunk.fixed[self.options.policy]
         taken = kernels.replay_given(events, lane, pi[first:last], first, 0)
-        if self.state[0].improper:
+        if self.now["improper"]:
             self._refuse(pi[taken], taken, chunk)
 
 
@@ -307,20 +306,20 @@ class PythonLane(Lane):
     def _restart(self) -> None:
         self._call("reset")
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: kernels.LaneArrays, first: int, last: int) -> None:
-        end, state = last, self.state[0]
+    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+        end, now = last, self.now
         while first < end and not self.done and not self.stop.is_set():
             last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), end)
             version = getattr(self.policy, "version", None)
             pi = self._ask(chunk, first, last)
             start = first
             while first < last:
-                accepted, before = state.all_accepted, first
+                accepted, before = now["all_accepted"], first
                 first = self._given(events, lane, pi[first - start :], first)
-                if state.improper:
+                if now["improper"]:
                     self._refuse(pi[first - start], first, chunk)
                 self.since += first - before
-                if state.all_accepted > accepted and self._learn(chunk, first - 1, version):
+                if now["all_accepted"] > accepted and self._learn(chunk, first - 1, version):
                     self.ahead += 0.1 * (self.since - self.ahead)
                     self.since = 0
                     break
@@ -329,7 +328,7 @@ class PythonLane(Lane):
             else:
                 self.ahead = max(self.ahead, min(2.0 * (last - start), MOST_AHEAD))  # all probabilities were used
 
-    def _given(self, events: Any, lane: kernels.LaneArrays, pi: Any, first: int) -> int:
+    def _given(self, events: Any, lane: lanes.LaneArrays, pi: Any, first: int) -> int:
         """Replay events until the policy can learn from one, with probabilities that it gave. Return the next event."""
         return int(kernels.replay_given(events, lane, pi, first, 1))
 
@@ -347,9 +346,9 @@ class PythonLane(Lane):
     def _learn(self, chunk: Chunk, event: int, version: Any) -> bool:
         """Let the policy learn from an accepted event. Return whether its old probabilities are out of date."""
         if self.recorder is not None:
-            self.recorder.add(self.snapshot, float(self.state[0].last_weight))
+            self.recorder.add(self.snapshot, float(self.now["last_weight"]))
         self._call("update", *self._lesson(chunk, event), at=(chunk, event), **self._set_of(chunk, event))
-        if self.state[0].t == 0:  # the replicate is complete
+        if self.now["t"] == 0:  # the replicate is complete
             if not self.done:
                 self._call("reset")
             return True
@@ -360,7 +359,7 @@ class PythonLane(Lane):
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Any:
         """Return the probabilities of events first, ..., last - 1: (n, K)."""
-        where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
+        where = f", at t = {self.now['t'] + 1}, {chunk.block.where(first)}"
         wanted = last - first, self.preparation.n_actions
         mask = None if chunk.block.eligible_mask is None else chunk.block.eligible_mask[first:last]
         more, named = sets_for(self.wants, mask, wanted)
@@ -373,7 +372,7 @@ class PythonLane(Lane):
         try:
             return getattr(self.policy, method)(*values, **named)
         except Exception as error:
-            t = self.state[0].t
+            t = self.now["t"]
             t = t or self.options.horizon if method == "update" else t + 1  # an update is about the step just taken
             where = f", {at[0].block.where(at[1])}" if at else ""
             error.add_note(f"raised by {method} of policy {self.options.policy!r} at t = {t}{where}")
@@ -391,7 +390,7 @@ class PythonLane(Lane):
             i = int(np.argmax(changed))
             raise PolicyError(
                 f"policy {self.options.policy!r} changed its probabilities while its version stayed "
-                f"{self.policy.version!r}, at t = {self.state[0].t + 1}, {chunk.block.where(first + i)}: from "
+                f"{self.policy.version!r}, at t = {self.now['t'] + 1}, {chunk.block.where(first + i)}: from "
                 f"{pi[i].tolist()} to {now[i].tolist()}. Change version whenever the probabilities change"
             )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import read_only
 from drstream.errors import PolicyError
-from drstream.kernels import replay as kernels
+from drstream.kernels.lanes import LaneArrays
 from drstream.kernels.replay_ragged import RaggedEvents, SharedLearner, learn_ragged, replay_given_ragged
 from drstream.log.ragged import Ragged
 from drstream.policies.online import AnyCompiled, Fixed
@@ -44,7 +44,7 @@ class OfferedCompiledLane(CompiledLane):
         initial = self.policy.checked_state(name, features, width)
         self.learner: Any = SharedLearner(initial.copy(), read_only(initial), np.empty((0, width)), np.empty(0))
 
-    def _learn(self, chunk: Chunk, events: Any, lane: kernels.LaneArrays, first: int, last: int) -> int:
+    def _learn(self, chunk: Chunk, events: Any, lane: LaneArrays, first: int, last: int) -> int:
         assert isinstance(chunk, OfferedChunk)
         if (most := chunk.most) > len(self.learner.pi):
             self.learner = self.learner._replace(z=np.empty((most, chunk.features.shape[1])), pi=np.empty(most))
@@ -62,11 +62,11 @@ class OfferedCompiledLane(CompiledLane):
 class OfferedFixedLane(FixedLane):
     """The policy does not change: its probabilities for the whole chunk are known."""
 
-    def _walk(self, chunk: Chunk, events: Any, lane: kernels.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: Any, lane: LaneArrays, first: int, last: int) -> None:
         assert isinstance(chunk, OfferedChunk)
         pi, starts = chunk.fixed[self.options.policy], chunk.starts
         taken = int(replay_given_ragged(events, lane, pi[starts[first] :], first, last, 0))
-        if self.state[0].improper:
+        if self.now["improper"]:
             self._refuse(pi[starts[taken] : starts[taken + 1]], taken, chunk)
 
 
@@ -74,7 +74,7 @@ class OfferedFixedLane(FixedLane):
 class OfferedPythonLane(PythonLane):
     """The policy is Python code, with probabilities(X, Z, starts) and update(x, z, reward)."""
 
-    def _given(self, events: RaggedEvents, lane: kernels.LaneArrays, pi: Given, first: int) -> int:
+    def _given(self, events: RaggedEvents, lane: LaneArrays, pi: Given, first: int) -> int:
         return int(replay_given_ragged(events, lane, read_only(pi.flat), first, first + len(pi), 1))
 
     def _lesson(self, chunk: Chunk, event: int) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ class OfferedPythonLane(PythonLane):
         Z = None if offered.features is None else _unchangeable(offered.features.array())
         values = self._call("probabilities", chunk.block.matrix[first:last], Z, offered.starts, at=(chunk, first))
         found, wanted = np.asarray(values), (offered.count,)
-        where = f", at t = {self.state[0].t + 1}, {chunk.block.where(first)}"
+        where = f", at t = {self.now['t'] + 1}, {chunk.block.where(first)}"
         who = f"policy {self.options.policy!r}"
         if found.shape != wanted:
             raise PolicyError(

@@ -23,9 +23,9 @@ CO_MOMENTS = {  # with the means of their two variables
 class Outcome:
     """What a lane has found. It can be pickled. Outcomes of shards merge in the order of the log."""
 
-    replicates: NDArray[np.void]  # kernels.replay.REPLICATE
+    replicates: NDArray[np.void]  # kernels.lanes.REPLICATE
     shard: Ints  # of each replicate
-    curve: NDArray[np.void]  # kernels.replay.CURVE: complete replicates by bin of simulated time
+    curve: NDArray[np.void]  # kernels.lanes.CURVE: complete replicates by bin of simulated time
     target: Floats  # of the bias mass, for each replicate; NaN if c followed a quantile or was constant
     events: int
     considered: int  # events, counted once for each lane that replayed them

@@ -31,7 +31,7 @@ from drstream.replaying.options import LaneOptions, ReplayOptions
 PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows
 LEAST_CHUNK = 256  # rows
 WAITING = 3  # chunks for each thread, at least: two wait, and one is made
-CHUNK_BYTES = 1 << 24  # of the contexts, probabilities and predictions in a chunk
+CHUNK_BYTES = 1 << 25  # of the contexts, probabilities and predictions in a chunk; half of it takes 5% more time
 
 
 @dataclass(frozen=True)

@@ -241,9 +241,9 @@ def _take(lane: Lane, chunk: Chunk, trace: Floats, before: Future[None] | None) 
 
 
 def _progress_text(lanes: list[Lane]) -> str:
-    events = sum(int(lane.state[0].all_events) for lane in lanes)
-    accepted = sum(int(lane.state[0].all_accepted) for lane in lanes)
-    replicates = [int(lane.state[0].replicates) for lane in lanes]
+    events = sum(int(lane.now["all_events"]) for lane in lanes)
+    accepted = sum(int(lane.now["all_accepted"]) for lane in lanes)
+    replicates = [int(lane.now["replicates"]) for lane in lanes]
     least, most = min(replicates), max(replicates)
     done = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     return f"{done} replicates, {accepted / max(events, 1):.2%} accepted"

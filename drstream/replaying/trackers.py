@@ -31,30 +31,31 @@ class Exact:
 
     def __init__(self, q: float, bound: float = math.inf) -> None:
         self.state = _new_state(q, bound)
-        self.low, self.high = np.empty(16), np.empty(16)
+        self.now = plain(self.state)
+        self.low, self.high = np.empty(16), np.empty(16)  # heaps of `kernels.quantiles`
 
     @property
     def kept(self) -> int:
         """Number of values in memory."""
-        return int(self.state[0].low + self.state[0].high)
+        return int(self.now["low"] + self.now["high"])
 
     def as_sketch(self) -> Sketch:
         """A sketch of the same values."""
-        state = self.state[0]
-        sketch = Sketch(state.q, state.bound)
-        sketch.insert(self.low[: state.low])
-        sketch.insert(self.high[: state.high])
-        sketch.state[0].count, sketch.state[0].smallest = state.count, state.smallest
+        now = self.now
+        sketch = Sketch(now["q"], now["bound"])
+        sketch.insert(-self.low[: now["low"]])  # it is negated
+        sketch.insert(self.high[: now["high"]])
+        sketch.state[0].count, sketch.state[0].smallest = now["count"], now["smallest"]
         return sketch
 
     def reserve(self, values: int) -> None:
         """Make space for this many more values. Kernels cannot allocate, so it is called before them."""
-        state = self.state[0]
-        if state.q == 0:
+        now = self.now
+        if now["q"] == 0:
             return
-        rank = math.ceil(state.q * (state.count + values)) + 1
-        self.low = _grown(self.low, min(rank, state.low + state.high + values))
-        self.high = _grown(self.high, state.high + values)
+        rank = math.ceil(now["q"] * (now["count"] + values)) + 1
+        self.low = _grown(self.low, min(rank, now["low"] + now["high"] + values))
+        self.high = _grown(self.high, now["high"] + values)
 
     def insert(self, values: Any) -> Floats:
         """Insert values. Return the quantile after each of them."""
@@ -111,6 +112,11 @@ class Mass:
         out = np.empty(len(values))
         masses.track(self.state, self.low, self.high, values, out)
         return out
+
+
+def plain(state: Any) -> Any:
+    """The only record of a state, as a view: an item of it takes 0.1 µs, an attribute of `state` 2 µs and more."""
+    return state.view(np.dtype((np.void, state.dtype)), np.ndarray)[0]
 
 
 def _new_state(q: float, bound: float) -> Any:

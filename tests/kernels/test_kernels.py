@@ -219,9 +219,6 @@ def test_uniforms_are_uniform_and_unrelated():
     assert ((counts - n / 1000) ** 2 / (n / 1000)).sum() < 999 + 4.5 * np.sqrt(2 * 999)
 
 
-LONG = {"learn_with": 61}  # loops of replay that serve logs without and with eligible sets: to be divided
-
-
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*.py")), ids=lambda p: p.name)
 def test_kernels_keep_the_rules(path):
     """No kernel raises, asserts or is long; only _jit.py and _types.py import numba; kernels import kernels only."""
@@ -235,7 +232,7 @@ def test_kernels_keep_the_rules(path):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [n.name for n in node.names]
             assert not any(name.split(".")[0] == "numba" for name in names), f"{path.name}:{node.lineno}"
         if isinstance(node, ast.FunctionDef):
-            assert lines_of_code(node) <= LONG.get(node.name, 43), f"{node.name} is too long"
+            assert lines_of_code(node) <= 43, f"{node.name} is too long"
 
 
 def lines_of_code(function):

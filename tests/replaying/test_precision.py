@@ -79,6 +79,58 @@ def test_scores_that_are_nan_are_refused():
         run(TABLE, Broken())
 
 
+def with_state(policy, place, value):
+    """The policy, and one with the loop of all policies, whose states begin with this value at these places."""
+
+    class Own(policy):
+        loop = policy.loop
+
+        def initial_state(self, n_actions, n_features):
+            state = super().initial_state(n_actions, n_features)
+            state[place] = value
+            return state
+
+    class ByEvent(Own):
+        probabilities = staticmethod(getattr(learners, policy.probabilities.__name__))
+
+    assert Own().own_loop() is policy.loop
+    assert ByEvent().own_loop() is None
+    return Own, ByEvent
+
+
+def test_the_loop_for_greedy_policies_refuses_scores_that_are_nan():
+    first = slice(learners.HEADER, learners.HEADER + 6)  # weights of the first of three actions, for five features
+    for policy in with_state(drs.policies.EpsilonGreedy, first, np.nan):
+        with pytest.raises(DrstreamError, match=r"probabilities that sum to 0\.1, .* at t = 1, row 0"):
+            run(TABLE, policy())
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_uniform_probabilities_need_no_scores(modelled):
+    own, by_event = with_state(drs.policies.EpsilonGreedy, slice(learners.HEADER, None), np.nan)
+    r = model() if modelled else None
+    got, ref = run(TABLE, own(1.0), r), run(TABLE, by_event(1.0), r)
+    assert got.complete > 1
+    for column in ("events", "average", "cumulative"):
+        assert got.replicates[column] == ref.replicates[column]
+
+
+@pytest.mark.parametrize("actions", [1, 2, 4, 9])
+@pytest.mark.parametrize("options", [{"q": 0.1}, {"bias": 0.05}, {"q": 0.1, "method": "dm"}, {"c": 0.05}], ids=str)
+def test_any_number_of_actions_and_events_in_the_loop_for_greedy_policies(actions, options):
+    """Ties: until an action has learned, its score is that of all others that have not."""
+    world = drs.synth.World(actions, 3, kinds=None)
+    r = drs.models.Ridge().fit(drs.Log(world.table(500, seed=2), actions=actions))
+    own, by_event = with_state(drs.policies.EpsilonGreedy, slice(0, 0), 0.0)
+    log = drs.Log(world.table(1501, seed=1), actions=actions)
+    options = {"method": "dr-ns-wc"} | options if "c" in options else options
+    got, ref = (drs.replay(log, policy(0.2), 20, r, **options) for policy in (own, by_event))
+    assert got.complete > 1
+    assert got.replicates["events"] == ref.replicates["events"]
+    np.testing.assert_allclose(got.replicates["average"], ref.replicates["average"], rtol=1e-9, atol=1e-12)
+    assert got.violations == ref.violations
+
+
 class Warm(drs.policies.Boltzmann):
     def initial_state(self, n_actions, n_features):
         state = super().initial_state(n_actions, n_features)
