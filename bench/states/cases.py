@@ -42,7 +42,7 @@ class Case:
 
 LOG = {"log": {"context": "x*", "actions": 10}}
 CASES = [
-    Case("two policies, four estimators", LOG, main="states of 30 days, merged"),
+    Case("two policies, four estimators", LOG),
     Case("with clusters", {**LOG, "cluster": "user"}),
     Case("with clusters and ten segments", {**LOG, "cluster": "user", "by": "country"}, None),
 ]
