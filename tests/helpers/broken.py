@@ -22,7 +22,8 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -370,8 +371,10 @@ class Worker:
         return "DEFECT", "hang" if late else f"the process ended with {code}"
 
     def close(self) -> None:
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it has died
+            self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
 
 def judge_all(cases: Iterable[tuple[str, int]], workers: int = 2) -> Iterator[tuple[str, int, str, str]]:
@@ -394,13 +397,16 @@ def judge_all(cases: Iterable[tuple[str, int]], workers: int = 2) -> Iterator[tu
             outcome, words = worker.ask(kind, seed)
             done.put((kind, seed, outcome, words))
             if worker.process.poll() is not None:
+                worker.close()
                 worker = Worker()
 
-    threads: list[Callable[[], None]] = [feed] * workers
-    for target in threads:
-        threading.Thread(target=target, daemon=True).start()
+    threads = [threading.Thread(target=feed, daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
     for _ in range(count):
         yield done.get()
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":
