@@ -5,12 +5,12 @@ import signal
 import hypothesis
 import pytest
 
-from tests.helpers.passes import PLAIN
+from tests.helpers.passes import CHECKED, PLAIN
 
 hypothesis.settings.register_profile("drstream", deadline=None, max_examples=60, derandomize=True)
-hypothesis.settings.register_profile("plain", deadline=None, max_examples=15, derandomize=True)
+hypothesis.settings.register_profile("kernels", deadline=None, max_examples=15, derandomize=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started with it ignored
-hypothesis.settings.load_profile("plain" if PLAIN else "drstream")
+hypothesis.settings.load_profile("kernels" if PLAIN or CHECKED else "drstream")
 
 
 @pytest.fixture(autouse=True)
