@@ -31,15 +31,19 @@ def read(path: Path) -> Run:
 
 
 def merged(runs: list[Run]) -> Run:
-    """The first run's results, with those of later runs in place of the same benchmarks; the page names these."""
-    first, *others = runs
+    """The latest run's results, and what only earlier runs have measured; the page names these."""
+    latest, *others = sorted(runs, key=lambda run: run["datetime"], reverse=True)
+    known = {benchmark["fullname"] for benchmark in latest["benchmarks"]}
     for run in others:
-        names = {benchmark["fullname"] for benchmark in run["benchmarks"]}
-        first["benchmarks"] = [b for b in first["benchmarks"] if b["fullname"] not in names] + run["benchmarks"]
-        files = sorted({name.partition("::")[0] for name in names})
-        about = f"{run['datetime'][:10]}, commit {run['commit_info']['id'][:10]}"
-        first.setdefault("later", []).append(f"- measured later ({about}): {', '.join(files)}")
-    return first
+        more = [benchmark for benchmark in run["benchmarks"] if benchmark["fullname"] not in known]
+        if not more:
+            continue
+        latest["benchmarks"] += more
+        known |= {benchmark["fullname"] for benchmark in more}
+        files = sorted({benchmark["fullname"].partition("::")[0] for benchmark in more})
+        about = f"{run['datetime'][:10]}, commit {commit(run)}"
+        latest.setdefault("earlier", []).append(f"- measured earlier ({about}): {', '.join(files)}")
+    return latest
 
 
 def save(run: Run, folder: Path) -> Path:
@@ -65,7 +69,7 @@ def stripped(run: Run) -> Run:
         "datetime": run["datetime"],
         "commit_info": {key: commit.get(key) for key in COMMIT},
         "machine_info": {"cpu": cpu, **{key: machine.get(key) for key in MACHINE}},
-        **({"later": run["later"]} if "later" in run else {}),
+        **({"earlier": run["earlier"]} if "earlier" in run else {}),
         "benchmarks": [
             {"fullname": b["fullname"], "extra_info": rounded(b["extra_info"])}
             for b in run["benchmarks"]

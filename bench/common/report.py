@@ -2,8 +2,8 @@
 
 usage: python -m bench.common.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, prints it)
 
-With several files, a later file replaces the results of the benchmarks that it contains. So some benchmarks can be
-measured again after a whole run.
+With several files, a benchmark's result is that of the latest run that has it. So some benchmarks can be measured again
+after a whole run.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def about(results: history.Run) -> str:
             "`scripts/bench` writes this page; do not edit it.",
             "",
             f"- {results['datetime'][:10]}, commit {history.commit(results)}",
-            *dict.fromkeys(results.get("later", [])),
+            *results.get("earlier", []),
             f"- {history.machine(results)}",
             f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
         ]

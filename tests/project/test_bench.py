@@ -96,12 +96,13 @@ def test_saved_runs_are_those_of_the_same_size_in_order(tmp_path):
     assert [found["datetime"][:10] for found in quick] == ["2026-05-01"]
 
 
-def test_later_results_replace_earlier_ones_and_the_page_says_so():
+def test_later_results_replace_earlier_ones_and_the_page_says_what_is_earlier():
     first = run(("one", PAIRS), ("two", PAIRS))
     again = run(("two", times(PAIRS, 2)), date="2026-01-02", commit="b" * 40)
     both = history.merged([first, again])
+    assert both["datetime"] == again["datetime"]
     assert comparing.ratios(both) == {"one": PAIRS, "two": times(PAIRS, 2)}
-    assert "measured later (2026-01-02, commit bbbbbbbbbb): bench_evaluation.py" in report.page(both, [])
+    assert "measured earlier (2026-01-01, commit aaaaaaaaaa): bench_evaluation.py" in report.page(both, [])
 
 
 # Comparing
