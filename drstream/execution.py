@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
+from drstream.log.parquet import keep_files, kept_files
 from drstream.log.remote import read_ahead, retries_of
 from drstream.log.source import Part
 from drstream.parameters import whole
@@ -82,13 +83,14 @@ def run(
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
         elif workers.threads > 1:
-            executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream")
+            executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream", initializer=keep_files)
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
         if workers.executor is None and retries_of(log.source) is not None:
             parts = stack.enter_context(closing(read_ahead(parts, AHEAD * workers.threads)))
         if executor is None:
+            stack.enter_context(kept_files())
             for part in parts:
                 yield task(part)
                 report(part.first_row + part.rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # loads the BLAS of the kernel before a pass limits its threads
@@ -26,6 +27,9 @@ NO_SETS = read_only(INTS), read_only(np.empty(0, np.int32)), read_only(np.empty(
 NO_POLICIES = kernels.Linear(np.empty((0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, 0, np.zeros(2))
 
 
+_made: WeakKeyDictionary[Plan, tuple[kernels.Weighing, list[kernels.Linear]]] = WeakKeyDictionary()
+
+
 class Fused:
     """The constants of a pass, and memory for a tile."""
 
@@ -33,8 +37,7 @@ class Fused:
         self.plan = plan
         job, stack = plan.job, plan.job.stack
         kind = np.dtype(np.float64) if stack is None else stack.kind
-        self.weighing = _weighing(plan)
-        self.linear = [NO_POLICIES] if stack is None else [_linear(job, fold) for fold in range(len(stack.weights))]
+        self.weighing, self.linear = _constants(plan)
         rows, features = self.linear[0].weights.shape
         policies = len(job.policies)
         numbers = (features, kind), (rows, kind), (job.variables + policies, float), (policies, float), (1, float)
@@ -64,6 +67,15 @@ class Fused:
         self.plan.reader.check_finite(block)
         block_terms(self.plan.job, block, Workspace(self.plan.job, len(block)), tally)
         raise AssertionError(f"the events from {block.where(0)} on have an invalid number, and then have none")
+
+
+def _constants(plan: Plan) -> tuple[kernels.Weighing, list[kernels.Linear]]:
+    """Return what is the same for all parts of a pass. It takes the interpreter's lock, so a process makes it once."""
+    if plan not in _made:
+        stack = plan.job.stack
+        folds = [] if stack is None else [_linear(plan.job, fold) for fold in range(len(stack.weights))]
+        _made[plan] = _weighing(plan), folds or [NO_POLICIES]
+    return _made[plan]
 
 
 def _linear(job: Job, fold: int) -> kernels.Linear:

@@ -52,7 +52,7 @@ class Gather:
     extra: frozenset[str] = frozenset()  # what terms shall explain: `Estimator.explained_by`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """All that a pass needs to know, bound to the log. It can be pickled."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,7 @@ class RowGroup:
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     row_bytes: int  # approximate size of a decoded row
     lists: bool  # some column holds lists
+    views: bool  # some column holds views of strings
     verify: bool = False  # whether to compare pages with their checksums, if they have any
 
     @property
@@ -51,35 +53,96 @@ class RowGroup:
         stored = [name for name in self.columns if name not in self.constants]
         rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
         try:
-            with self.footer.open() as source:  # mapped, a file that shrinks kills the process
-                self._check_state(source)
-                file = pq.ParquetFile(
-                    source,
-                    metadata=self.footer.metadata,
-                    read_dictionary=self.dictionaries,
-                    page_checksum_verification=self.verify,
-                    pre_buffer=is_remote(self.footer.filesystem),  # a few large reads instead of one for each column
-                )
+            with self._open() as opened:
+                self._check_state(opened)
                 if rows >= self.rows:  # a third faster than in batches, for 20 columns
-                    whole = file.read_row_group(self.index, columns=stored, use_threads=False)
+                    whole = opened.file.read_row_group(self.index, columns=stored, use_threads=False)
                     batches = iter(whole.to_batches())
                 else:
-                    batches = file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
+                    batches = opened.file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
                 for batch in batches:
-                    self._check_state(source)
-                    yield self._with_constants(without_views(checked(batch, self.place)))
+                    self._check_state(opened)
+                    batch = checked(batch, self.place)
+                    yield self._with_constants(without_views(batch) if self.views else batch)
         except DrstreamError:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
 
-    def _check_state(self, source: pa.NativeFile) -> None:
-        self.footer.check_state(State.of(self.path, self.footer.filesystem, source))
+    @contextmanager
+    def _open(self) -> Iterator[Opened]:
+        """The file, which can stay open for this thread's next row group: to open it takes the interpreter's lock.
+
+        A file in object storage does not: bytes that were read ahead would stay in memory, too.
+        """
+        opened, _kept.opened = _kept.opened, None  # another generator of this thread may need one of its own
+        form = self.path, self.footer.state, self.dictionaries, self.verify
+        if opened is None or opened.form != form:
+            opened = Opened(form, *self._opened())
+        keep = False
+        try:
+            yield opened
+            last = self.index + 1 == len(self.footer.rows)
+            keep = _kept.allowed and not last and not is_remote(self.footer.filesystem)
+        finally:
+            if keep:
+                _kept.opened = opened
+            else:
+                opened.source.close()
+
+    def _opened(self) -> tuple[pa.NativeFile, pq.ParquetFile]:
+        source = self.footer.open()  # not mapped: a file that shrinks would kill the process
+        return source, pq.ParquetFile(
+            source,
+            metadata=self.footer.metadata,
+            read_dictionary=self.dictionaries,
+            page_checksum_verification=self.verify,
+            pre_buffer=is_remote(self.footer.filesystem),  # a few large reads instead of one for each column
+        )
+
+    def _check_state(self, opened: Opened) -> None:
+        self.footer.check_state(State.of(self.path, self.footer.filesystem, opened.source))
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.constants.items():
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file that is open for reading, and for which row groups."""
+
+    form: tuple[Any, ...]
+    source: pa.NativeFile
+    file: pq.ParquetFile
+
+
+class Kept(threading.local):
+    """The file that a thread has left open for its next row group, and whether it may."""
+
+    allowed = False
+    opened: Opened | None = None
+
+
+_kept = Kept()
+
+
+def keep_files() -> None:
+    """Let this thread keep a file open between two parts, until it ends."""
+    _kept.allowed = True
+
+
+@contextmanager
+def kept_files() -> Iterator[None]:
+    """Let this thread keep a file open between two parts, within this context."""
+    before, _kept.allowed = _kept.allowed, True
+    try:
+        yield
+    finally:
+        opened, _kept.opened, _kept.allowed = _kept.opened, None, before
+        if opened is not None:
+            opened.source.close()
 
 
 class ParquetSource:
@@ -141,7 +204,9 @@ class ParquetSource:
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[RowGroup]:
         kinds = [self.schema.field(n).type for n in columns]
-        size = sum(map(_bytes, kinds)) or 1, any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
+        lists = any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
+        views = kinds != [self._stored_schema.field(n).type for n in columns]
+        size = sum(map(_bytes, kinds)) or 1, lists, views
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
         first_row = 0
         for fragment, footer, own in zip(self.fragments, self._footers, self._groups, strict=True):

@@ -16,6 +16,7 @@ import pytest
 import drstream as drs
 from drstream.errors import LogError
 from drstream.log.files import expand
+from drstream.log.footers import Footer
 
 ROWS, GROUP = 4_000, 1_000
 
@@ -235,3 +236,24 @@ def test_numbers_beyond_int64_are_no_negative_labels(tmp_path: Path) -> None:
     assert list(log.labels) == [3, 2**64 - 5]
     with pytest.raises(LogError, match="18446744073709551611"):
         drs.evaluate(drs.Log(table, actions=[-5, 3]), drs.policies.Uniform(), estimators=["ips"])
+
+
+def open_files(folder: Path) -> list[str]:
+    there = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return [os.readlink(name) for name in there if os.path.exists(name) and str(folder) in os.readlink(name)]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not show open files")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_thread_opens_a_file_once_and_nothing_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    for day in range(3):
+        write(tmp_path / f"{day}.parquet")
+    log = drs.Log(str(tmp_path), actions=[0, 1])
+    opened: list[str] = []
+    before = Footer.open
+    monkeypatch.setattr(Footer, "open", lambda footer: opened.append(footer.path) or before(footer))
+    assert drs.evaluate(log, drs.policies.Uniform(), estimators="ips", threads=threads).n == 3 * ROWS
+    assert 3 < len(opened) <= 2 + 3 * threads < 3 * ROWS // GROUP  # two to look at the first rows
+    assert not open_files(tmp_path)
