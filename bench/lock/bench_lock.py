@@ -10,6 +10,7 @@ import pytest
 from bench.common import logs
 from bench.common.selecting import params
 from bench.lock import cases, sampler
+from bench.profile.steps import steps
 
 
 @pytest.mark.parametrize("case", params(cases.CASES))
@@ -23,6 +24,13 @@ def bench_lock(benchmark: Any, case: cases.Case) -> None:
     benchmark.pedantic(lambda: found.append(sampler.held(lambda: case.alone.run(path))), rounds=cases.ROUNDS)
     if median(held.rate for held in found) < cases.LEAST_RATE * rate:
         pytest.skip("the machine is busy: the sampling thread has no core of its own")
+    parts: list[dict[str, float]] = []
+    for _ in range(cases.ROUNDS):
+        samples: list[tuple[float, dict[str, float]]] = []
+        rate = sampler.held(lambda: samples.append(steps(lambda: case.alone.run(path), sampler.clock))).rate  # noqa: B023
+        whole, found_steps = samples[0]
+        found_steps[cases.REST] = whole - sum(found_steps.values())
+        parts.append({step: 1e9 * count / rate / case.log.rows for step, count in found_steps.items()})
     all_ns = [1e9 * held.seconds * held.share / case.log.rows for held in found]
     benchmark.extra_info |= {
         "kind": "lock",
@@ -32,6 +40,7 @@ def bench_lock(benchmark: Any, case: cases.Case) -> None:
         "rows": case.log.rows,
         "ns": median(all_ns),
         "all_ns": all_ns,
+        "steps": {step: median(part[step] for part in parts) for step in parts[0]},
         "share": median(held.share for held in found),
         "events_per_second": case.log.rows / median(held.seconds for held in found),
         "required": case.required,

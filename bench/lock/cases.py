@@ -10,6 +10,7 @@ from bench.evaluation import cases as evaluation
 
 ROUNDS = 5
 LEAST_RATE = 0.5  # minimum of the samples per second, as a share of those beside a loop in Python
+REST = "rest"  # what is in no step
 HELD = 2.0  # maximum, in ns for each event
 
 

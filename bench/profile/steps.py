@@ -1,4 +1,4 @@
-"""Times the steps of a pass, by clocks around a few functions of drstream."""
+"""Times the steps of a pass, by clocks around a few functions of drstream. A clock may count other things than time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -15,56 +16,58 @@ from drstream.log.reader import Reader
 from drstream.replaying.chunks import Preparation
 from drstream.replaying.lanes import CompiledLane
 
+Clock = Callable[[], float]
 DECODING, VIEWS, EVENTS, CHUNKS, LOOP = "decoding", "views and checks", "scores to sums", "chunks", "loop"
 
 
-def _timed(function: Callable[..., Any], step: str, seconds: Counter[str]) -> Callable[..., Any]:
-    def measured(*args: Any, **options: Any) -> Any:
-        start = time.perf_counter()
-        try:
-            return function(*args, **options)
-        finally:
-            seconds[step] += time.perf_counter() - start
+class Timer:
+    """Adds up what a clock shows, in seconds or otherwise, for each step."""
 
-    return measured
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.sums: Counter[str] = Counter()
 
+    def function(self, function: Callable[..., Any], step: str) -> Callable[..., Any]:
+        def measured(*args: Any, **options: Any) -> Any:
+            start = self.clock()
+            try:
+                return function(*args, **options)
+            finally:
+                self.sums[step] += self.clock() - start  # type: ignore[assignment]  # floats
 
-def _timed_iterator(function: Callable[..., Iterator[Any]], step: str, seconds: Counter[str]) -> Callable[..., Any]:
-    def measured(*args: Any, **options: Any) -> Iterator[Any]:
-        found = function(*args, **options)
-        while True:
-            start = time.perf_counter()
-            item = next(found, None)
-            seconds[step] += time.perf_counter() - start
-            if item is None:
-                return
-            yield item
+        return measured
 
-    return measured
+    def iterator(self, function: Callable[..., Iterator[Any]], step: str) -> Callable[..., Any]:
+        def measured(*args: Any, **options: Any) -> Iterator[Any]:
+            following = self.function(partial(next, function(*args, **options), None), step)
+            while (item := following()) is not None:
+                yield item
+
+        return measured
 
 
 @contextmanager
-def clocks(seconds: Counter[str]) -> Iterator[None]:
-    """Add up the seconds of each step while it is open. Views and checks include decoding, which they pull."""
+def clocks(timer: Timer) -> Iterator[None]:
+    """Add up each step while it is open. Views and checks include decoding, which they pull."""
     with ExitStack() as stack:
         for owner, name, step, make in (
-            (RowGroup, "batches", DECODING, _timed_iterator),
-            (Reader, "batches", VIEWS, _timed_iterator),
-            (Fused, "add", EVENTS, _timed),
-            (Preparation, "chunk", CHUNKS, _timed),
-            (CompiledLane, "_learn", LOOP, _timed),
+            (RowGroup, "batches", DECODING, timer.iterator),
+            (Reader, "batches", VIEWS, timer.iterator),
+            (Fused, "add", EVENTS, timer.function),
+            (Preparation, "chunk", CHUNKS, timer.function),
+            (CompiledLane, "_learn", LOOP, timer.function),
         ):
-            stack.enter_context(mock.patch.object(owner, name, make(getattr(owner, name), step, seconds)))
+            stack.enter_context(mock.patch.object(owner, name, make(getattr(owner, name), step)))
         yield
 
 
-def steps(work: Callable[[], Any]) -> tuple[float, dict[str, float]]:
-    """The seconds of all, and of each step alone."""
-    seconds: Counter[str] = Counter()
-    with clocks(seconds):
-        start = time.perf_counter()
+def steps(work: Callable[[], Any], clock: Clock = time.perf_counter) -> tuple[float, dict[str, float]]:
+    """What the clock shows for all, and for each step alone."""
+    timer = Timer(clock)
+    with clocks(timer):
+        start = clock()
         work()
-        whole = time.perf_counter() - start
-    found = dict(seconds)
+        whole = clock() - start
+    found: dict[str, float] = dict(timer.sums)
     found[VIEWS] = found.get(VIEWS, 0.0) - found.get(DECODING, 0.0)
     return whole, found
