@@ -116,6 +116,11 @@ class Reader:
         return self.roles.eligible is not None and (self.with_action or self.roles.uniform_over_sets)
 
     @property
+    def plain_context(self) -> bool:
+        """Whether contexts are columns of numbers, or of lists of them, in which none may be missing."""
+        return self.with_context and self.roles.sparse is None and self.encoding is None and self.missing == ERROR
+
+    @property
     def clusters(self) -> tuple[str, ...]:
         """The columns whose values, instead of row numbers, decide on splits, folds and buckets."""
         users: list[Split | Folds | Blocks] = [*self.splits, *([self.folds] if self.folds else [])]

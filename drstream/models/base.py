@@ -44,6 +44,7 @@ class RewardModel:
     crossfitted = False  # whether it is made of models for folds, or blocks of rows
     first = 0  # then: the first block with a model
     single = False  # whether `fill_tiles` can multiply in float32
+    spoilt_by_contexts = False  # whether predictions are not finite wherever a number of the context is not
     ranking: tuple[Floats, Floats] | None = None  # weights and intercepts of linear scores in the order of predictions
     fitted_on: Origin | None = None
 

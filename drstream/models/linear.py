@@ -30,6 +30,12 @@ class LinearModel(Trained, RewardModel):
         """Turn scores into predictions, in place."""
 
     @property
+    def spoilt_by_contexts(self) -> bool:  # type: ignore[override]
+        """NaN and infinite numbers stay so in products and sums, also with weights of 0. A link may hide them."""
+        kind = type(self)
+        return self.single and kind.link is LinearModel.link and kind.fill_tiles is LinearModel.fill_tiles
+
+    @property
     def ranking(self) -> tuple[Floats, Floats] | None:  # type: ignore[override]
         """Weights and intercepts of the scores, which the links of this package keep in their order."""
         known = self.fitted and not older(type(self), "linked", "link", "fill", "predict")

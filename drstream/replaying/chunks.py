@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from drstream import sampling
 from drstream.buffers import check_predictions, fill_by_pieces, read_only
+from drstream.errors import ModelError
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
-from drstream.log import Batch, Block, Coded, Csr
+from drstream.log import Batch, Block, Coded, Csr, Reader
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
@@ -100,6 +101,7 @@ class Preparation:
     typical_reward: float
     single: bool  # whether linear models multiply contexts in float32
     sets: bool  # whether events have eligible sets
+    unchecked: Reader | None  # that has not looked for contexts that are not finite: predictions show them
 
     @property
     def event_bytes(self) -> int:
@@ -170,6 +172,8 @@ class Preparation:
         whole, rest = divmod(len(block), TILE)
         out = spaces.take((whole + (rest > 0), self.n_actions, TILE), np.float64)
         model.fill_tiles(block, contexts, out, self.single)
+        if self.unchecked is not None:
+            self._check_contexts(self.unchecked, out, block)
         if self.sets and self.models.clamp is not None:
             tiles.hide(out, eligible, float(np.clip(0.0, *self.models.clamp)))  # so that they do not count as clamped
         self.models.clamp_predictions(out[:whole], calibration)
@@ -180,8 +184,17 @@ class Preparation:
         if self.sets:
             tiles.hide(out, eligible, 0.0)
             calibration.predictions = int(block.eligible.sizes.sum()) if self.models.clamp else 0  # type: ignore[union-attr]
-        check_predictions(out, block)
+        if self.unchecked is None:
+            check_predictions(out, block)
         return read_only(out)
+
+    def _check_contexts(self, reader: Reader, rhat: Floats, block: Block) -> None:
+        """Raise an error if a prediction is not finite, before it is clamped: about the context, if that is why."""
+        try:
+            check_predictions(rhat, block)
+        except ModelError:
+            reader.check_finite(block)
+            raise
 
     def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
         """ν (n, K) of a fixed policy."""

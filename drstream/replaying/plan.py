@@ -171,10 +171,13 @@ def make_plan(
         names = log.candidate_features
         width = 0 if not features else SPARSE_FEATURES if isinstance(names, Numbered) else len(names)
         about |= {"item_features": width, "for_features": bool(compiled), "usual_candidates": log.usual_candidates}
-        preparation = OfferedPreparation(**about, n_actions=0, single=False, sets=False)
+        preparation = OfferedPreparation(**about, n_actions=0, single=False, sets=False, unchecked=None)
     else:
         single = precision is None and reader.with_context and log.context_type.itemsize == 4
         sets = log.roles.eligible is not None
+        tell = models.model is not None and models.model.spoilt_by_contexts and reader.plain_context
+        reader = replace(reader, checks_context=not tell)  # checks take 8 ns an event
+        about["unchecked"] = reader if tell else None
         preparation = Preparation(**about, n_actions=log.n_actions, single=single, sets=sets)
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
     grids = [(first, first + size) for first in range(0, len(lanes) - size + 1, size)]

@@ -431,3 +431,31 @@ def test_a_built_in_learner_whose_weights_overflow(learner):
     log = drs.Log(pa.table({**columns, "x0": 0.1 * rng.choice([-1.0, 1.0], 400), "x1": rng.normal(size=400)}))
     with pytest.raises(drs.PolicyError, match=r"gives .* at t = \d+, row \d+: \["):
         drs.replay(log, learner(), 50, q=0.05)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("weights", [0.0, 1.0, 1e30])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("clamp", [None, (0, 1)])
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_context_that_is_not_finite_is_found_where_only_predictions_tell(value, weights, kind, clamp, listed):
+    """A ridge model's predictions show it, also with weights of 0, and before they are clamped."""
+    events = small_log(0, 3000, 3, 2)
+    X = np.column_stack([events[f"x{j}"].to_numpy() for j in range(2)]).astype(kind)
+
+    def log():
+        if listed:
+            return drs.Log(
+                events.select(["action", "reward", "propensity"]).append_column(
+                    "x", pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 2)
+                ),
+                actions=3,
+            )
+        columns = {f"x{j}": pa.array(X[:, j]) for j in range(2)}
+        return drs.Log(pa.table({**{name: events[name] for name in events.column_names}, **columns}), actions=3)
+
+    model = drs.models.Ridge().fit(log())
+    model.coef_ = np.full((3, 2), weights)
+    X[2345, 1] = value
+    with pytest.raises(drs.LogError, match=r"context .*(nan|inf) .*row 2345"):
+        drs.replay(log(), drs.policies.EpsilonGreedy(), 20, model, q=0.1, clamp=clamp)
