@@ -74,22 +74,6 @@ def test_figure_1(setting):
     assert sum(biased) >= 3
 
 
-def test_figure_2(setting):
-    """Losses completed by DR make better policies than those completed by IPS."""
-    sets, learner, losses, error = columns(classification.figure2(setting), "data", "learner", "losses", "error")
-    mean = {
-        (name, one, kind): error[(sets == name) & (learner == one) & (losses == kind)].mean()
-        for name in classification.SMALL
-        for one, kind in {*zip(learner.tolist(), losses.tolist(), strict=True)}
-    }
-    for one in ("dlm", "filter tree"):
-        below = [mean[name, one, "dr"] < mean[name, one, "ips"] for name in classification.SMALL]
-        assert sum(below) == len(below)
-    assert np.mean([mean[name, "filter tree", "dr"] for name in classification.SMALL]) < 0.1 + np.mean(
-        [mean[name, "offset tree", "logged"] for name in classification.SMALL]
-    )
-
-
 def test_direct_loss_minimisation(setting):
     """By default it converges, reaches a loss below that of its start, and has no larger test error.
 
@@ -158,19 +142,6 @@ def test_table_2_on_real_logs():
     assert np.mean(dr) == pytest.approx(np.mean(ips), rel=0.1)
 
 
-def test_table_3(setting):
-    """Estimates of the policy's loss are near its truth, the more replicates the larger q; RS may fail."""
-    names = "method", "q", "value", "replicates", "truth"
-    method, q, value, replicates, truth = columns(adaptive.table3(setting), *names)
-    for level in np.unique(q[method == "dr-ns"]):
-        mine = (method == "dr-ns") & (q == level)
-        assert np.isfinite(value[mine]).all()
-        assert abs(value[mine].mean() - truth[0]) < 0.1
-    mean = [replicates[(method == "dr-ns") & (q == level)].mean() for level in np.unique(q[method == "dr-ns"])]
-    assert mean == sorted(mean)
-    assert mean[-1] > mean[0]
-
-
 def test_the_page_is_made_of_the_results(tmp_path):
     """That of the committed results is the committed one: no number on it was written by hand."""
     committed = ROOT / "docs" / "paper"
@@ -180,16 +151,45 @@ def test_the_page_is_made_of_the_results(tmp_path):
     assert (tmp_path / "page.md").read_text() == committed.with_suffix(".md").read_text()
 
 
-def test_the_page_of_quick_forms(setting):
-    """Every section can be written without the cases that the quick form leaves out."""
-    classification.figure2(setting)
+def test_figure_2_table_3_and_their_page(setting):
+    """One after the other, as each takes long; every section can be written without what the quick form leaves out."""
+    check_figure_2(classification.figure2(setting))
+    check_table_3(adaptive.table3(setting))
     rows = slotting.click_skip(0, True, False, 20_000, 10_000)
     trials.write("table2", rows, setting, 0.0)
-    adaptive.table3(setting)
     page.write(setting.output, setting.output / "page.md")
     text = (setting.output / "page.md").read_text()
     assert all(f"## {part}" in text for part in ("Figure 2", "Table 2", "Table 3"))
     assert "fits converge" in text
+
+
+def check_figure_2(path):
+    """Losses completed by DR make better policies than those completed by IPS."""
+    sets, learner, losses, error = columns(path, "data", "learner", "losses", "error")
+    mean = {
+        (name, one, kind): error[(sets == name) & (learner == one) & (losses == kind)].mean()
+        for name in classification.SMALL
+        for one, kind in {*zip(learner.tolist(), losses.tolist(), strict=True)}
+    }
+    for one in ("dlm", "filter tree"):
+        below = [mean[name, one, "dr"] < mean[name, one, "ips"] for name in classification.SMALL]
+        assert sum(below) == len(below)
+    assert np.mean([mean[name, "filter tree", "dr"] for name in classification.SMALL]) < 0.1 + np.mean(
+        [mean[name, "offset tree", "logged"] for name in classification.SMALL]
+    )
+
+
+def check_table_3(path):
+    """Estimates of the policy's loss are near its truth, the more replicates the larger q; RS may fail."""
+    names = "method", "q", "value", "replicates", "truth"
+    method, q, value, replicates, truth = columns(path, *names)
+    for level in np.unique(q[method == "dr-ns"]):
+        mine = (method == "dr-ns") & (q == level)
+        assert np.isfinite(value[mine]).all()
+        assert abs(value[mine].mean() - truth[0]) < 0.1
+    mean = [replicates[(method == "dr-ns") & (q == level)].mean() for level in np.unique(q[method == "dr-ns"])]
+    assert mean == sorted(mean)
+    assert mean[-1] > mean[0]
 
 
 def test_repetitions_do_not_depend_on_the_number_of_workers(made, tmp_path):
