@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -286,11 +286,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     The bytes are on the disk before the name is, so that a machine that stops leaves the old file or the new one.
     """
     folder, name = os.path.split(os.fspath(path))
-    handle, unfinished = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=UNFINISHED, dir=folder or ".")
-    os.close(handle)
-    try:
+    unfinished = os.path.join(folder or ".", f".{name[:100]}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:  # the name is known before the file is there, so that a Ctrl-C leaves nothing
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         yield Path(unfinished)
-        os.chmod(unfinished, 0o666 & ~_umask())  # mkstemp lets only the owner read
+        os.chmod(unfinished, 0o666 & ~_umask())  # until now, only the owner could read it
         _sync(unfinished)
         os.replace(unfinished, path)
         _sync(folder or ".")

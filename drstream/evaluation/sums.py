@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
@@ -42,7 +43,7 @@ class Group:
         """Whether all numbers are. One weight of 1e155 has an infinite square."""
         return bool(np.isfinite(self.means).all() and np.isfinite(self.comoment).all())
 
-    def only(self, used: Floats) -> Group:
+    def only(self, used: NDArray[Any]) -> Group:
         """The group with 0 for all variables but those that are used, so that 0 times infinity does not spoil them."""
         if self.finite:
             return self
@@ -91,7 +92,7 @@ def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | No
     return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
 
 
-def _used(gradient: Floats, sides: Sequence[Side]) -> Floats:
+def _used(gradient: Floats, sides: Sequence[Side]) -> NDArray[Any]:
     """Which variables (V,) matter to a statistic."""
     used = gradient != 0
     for side in sides:
@@ -281,7 +282,7 @@ class Sums:
         pick[:, place] = np.eye(len(ratio)) / scale
         pick[:, 1] = -ratio / scale
         with np.errstate(all="ignore"):
-            return pick @ group.only(pick.any(axis=0)).comoment @ pick.T / self.n
+            return pick @ group.only((pick != 0).any(axis=0)).comoment @ pick.T / self.n
 
     def _gradient(self, group: Group, place: Place, estimator: Estimator) -> Floats:
         scale = group.means[1] if self.down_sampled else 1.0
@@ -361,7 +362,7 @@ class Sums:
         for row, combination in zip(pick, combinations, strict=True):
             for term, coefficient in combination.items():
                 row[self._place(j, columns, [estimator.column(term)])] = coefficient
-        group = group.only(pick.any(axis=0))
+        group = group.only((pick != 0).any(axis=0))
         with np.errstate(all="ignore"):  # weights of 1e155 and more give inf or NaN
             return pick @ group.means, pick @ group.comoment @ pick.T / self.n
 
