@@ -5,6 +5,7 @@ Models and policies are arrays and JSON in an .npz file. skops saves estimators 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drstream import archives
-from drstream.errors import DrstreamError, suggest
+from drstream.errors import DrstreamError, because, suggest
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
 from drstream.log.rows import Origin
@@ -60,7 +61,7 @@ def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type
         with atomic_path(path) as unfinished, unfinished.open("wb") as file:
             write(file)
     except OSError as error:
-        raise kind(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+        raise kind(f"cannot write {os.fspath(path)}: {because(error)}") from None
 
 
 def _about(model: Trained) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class Shelf:
         except (FileNotFoundError, NotADirectoryError):
             raise self.error(f"no such file: {name!r}") from None
         except OSError as error:
-            raise self.error(f"cannot read {name}: {error.strerror or error}") from None
+            raise self.error(f"cannot read {name}: {because(error)}") from None
         if "schema.json" in names:
             trusted = [trusted] if isinstance(trusted, str) else list(trusted)
             state, left = self._read_skops(name, trusted)
@@ -303,8 +304,10 @@ def _sync(path: str) -> None:
     """Wait until a file, or the names in a folder, are on the disk, where the file system can tell."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some file systems do not sync folders
-            os.fsync(handle)
+        os.fsync(handle)  # here, some file systems say first that the disk is full
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):  # they do not sync folders
+            raise
     finally:
         os.close(handle)
 

@@ -24,7 +24,7 @@ from drstream.cli.plan import plan
 from drstream.cli.replay import replay
 from drstream.cli.signals import Signals, raised
 from drstream.cli.workers import opened
-from drstream.errors import DrstreamError, for_command_line
+from drstream.errors import DrstreamError, because, for_command_line
 from drstream.progress import notice
 
 app = typer.Typer(
@@ -39,11 +39,11 @@ app = typer.Typer(
 def run() -> None:
     """Run the command line. Bad input gives one line on standard error and exit code 2."""
     warnings.showwarning = _warn
-    notice.start()
     signals = Signals()
     try:
         try:
             with raised() as signals, opened:
+                notice.start()
                 app()
             sys.stdout.flush()
         finally:
@@ -62,6 +62,8 @@ def run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            _fail(because(error))
         if error.errno != errno.ENOSPC:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
