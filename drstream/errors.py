@@ -7,6 +7,7 @@ Messages name parameters. The command line has options instead. It shows the sam
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import sys
@@ -143,6 +144,25 @@ def warn_user(message: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(DrstreamWarning(message), stacklevel=level)
+
+
+def because(error: OSError) -> str:
+    """Return why the system refused something and, if it is about too many files, what to do."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return (
+            f"{os.strerror(error.errno)}: {_most_files()}. Raise the limit, e.g. with ulimit -n 4096, or close files. "
+            f"Fewer {parameter('threads')} open fewer files, too"
+        )
+    return os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+
+
+def _most_files() -> str:
+    try:
+        import resource
+
+        return f"this process may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}"
+    except (ImportError, OSError):  # the first on Windows
+        return "the system lets no process have more"
 
 
 def closest(name: str, names: Iterable[str]) -> list[str]:

@@ -118,6 +118,15 @@ class Processes(Executor):
             "e.g. for want of memory, or they crashed. Give fewer workers, or a log with smaller row groups"
         )
 
+    def kill(self) -> None:
+        """End all worker processes now. Tasks that they work on are lost."""
+        with self._lock:
+            self._closed = True
+            processes = [] if self._pool is None else list((self._pool._processes or {}).values())
+        for process in processes:
+            process.kill()
+        self.shutdown(cancel_futures=True)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._lock:
             self._closed = True

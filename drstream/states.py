@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError
+from drstream.errors import DrstreamError, because
 from drstream.storage import atomic_path
 
 MAGIC = b"drstate\n"
@@ -89,7 +89,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
         with atomic_path(path) as unfinished, unfinished.open("wb") as file:
             file.write(data)
     except OSError as error:
-        raise StateError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+        raise StateError(f"cannot write {os.fspath(path)}: {because(error)}") from None
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
@@ -99,7 +99,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
     except FileNotFoundError:
         raise StateError(f"no such file: {name!r}") from None
     except OSError as error:
-        raise StateError(f"cannot read {name}: {error.strerror or error}") from None
+        raise StateError(f"cannot read {name}: {because(error)}") from None
 
 
 def difference(one: Any, other: Any, where: tuple[str, ...] = ()) -> tuple[tuple[str, ...], Any, Any] | None:

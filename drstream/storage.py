@@ -5,12 +5,13 @@ Models and policies are arrays and JSON in an .npz file. skops saves estimators 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
+import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from drstream import archives
-from drstream.errors import DrstreamError, suggest
+from drstream.errors import DrstreamError, because, suggest
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
 from drstream.log.rows import Origin
@@ -60,7 +61,7 @@ def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type
         with atomic_path(path) as unfinished, unfinished.open("wb") as file:
             write(file)
     except OSError as error:
-        raise kind(f"cannot write {os.fspath(path)}: {error.strerror or error}") from None
+        raise kind(f"cannot write {os.fspath(path)}: {because(error)}") from None
 
 
 def _about(model: Trained) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class Shelf:
         except (FileNotFoundError, NotADirectoryError):
             raise self.error(f"no such file: {name!r}") from None
         except OSError as error:
-            raise self.error(f"cannot read {name}: {error.strerror or error}") from None
+            raise self.error(f"cannot read {name}: {because(error)}") from None
         if "schema.json" in names:
             trusted = [trusted] if isinstance(trusted, str) else list(trusted)
             state, left = self._read_skops(name, trusted)
@@ -286,11 +287,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     The bytes are on the disk before the name is, so that a machine that stops leaves the old file or the new one.
     """
     folder, name = os.path.split(os.fspath(path))
-    handle, unfinished = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=UNFINISHED, dir=folder or ".")
-    os.close(handle)
-    try:
+    unfinished = os.path.join(folder or ".", f".{name[:100]}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:  # the name is known before the file is there, so that a Ctrl-C leaves nothing
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         yield Path(unfinished)
-        os.chmod(unfinished, 0o666 & ~_umask())  # mkstemp lets only the owner read
+        os.chmod(unfinished, 0o666 & ~_umask())  # until now, only the owner could read it
         _sync(unfinished)
         os.replace(unfinished, path)
         _sync(folder or ".")
@@ -303,8 +304,10 @@ def _sync(path: str) -> None:
     """Wait until a file, or the names in a folder, are on the disk, where the file system can tell."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some file systems do not sync folders
-            os.fsync(handle)
+        os.fsync(handle)  # here, some file systems say first that the disk is full
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):  # they do not sync folders
+            raise
     finally:
         os.close(handle)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError
+from drstream.errors import DrstreamError, because
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.sets import NO, wants_sets
 from drstream.storage import atomic_path
@@ -275,9 +275,12 @@ class World:
     ) -> None:
         """Write a log to a Parquet file, which appears only when it is complete."""
         schema = self.table(1, layout=layout).schema
-        with (
-            atomic_path(path) as unfinished,
-            pq.ParquetWriter(unfinished, schema, compression=compression, write_page_checksum=True) as writer,
-        ):
-            for table in self.tables(rows, seed=seed, layout=layout):
-                writer.write_table(table, row_group_size=row_group_rows)
+        try:
+            with (
+                atomic_path(path) as unfinished,
+                pq.ParquetWriter(unfinished, schema, compression=compression, write_page_checksum=True) as writer,
+            ):
+                for table in self.tables(rows, seed=seed, layout=layout):
+                    writer.write_table(table, row_group_size=row_group_rows)
+        except OSError as error:
+            raise DrstreamError(f"cannot write {os.fspath(path)}: {because(error)}. Nothing was written") from None

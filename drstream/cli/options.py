@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drstream.errors import DrstreamError, LogError, suggest
+from drstream.errors import DrstreamError, LogError, because, suggest
 
 if TYPE_CHECKING:
     from drstream.log import Hashed, Log, Sparse
@@ -410,4 +410,4 @@ def write_table(table: Any, path: Path) -> None:
         with atomic_path(path) as unfinished:
             write(table, unfinished)
     except OSError as error:
-        raise DrstreamError(f"--output {path}: cannot write: {error}") from None
+        raise DrstreamError(f"--output {path}: cannot write: {because(error)}. Nothing was written") from None

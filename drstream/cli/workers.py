@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
@@ -24,13 +23,12 @@ DaskAddress = Annotated[
     typer.Option("--dask", help="Address of a Dask scheduler whose workers do the work, e.g. tcp://10.0.0.1:8786."),
 ]
 TIMEOUT = 30  # seconds to reach a scheduler
+opened = ExitStack()  # executors of this command
 
 
 def open_executor(workers: int | None, dask: str | None) -> Any:
     """Return the executor that was asked for; None for threads. It is closed when the command ends."""
-    stack = ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(executor_of(workers, dask))
+    return opened.enter_context(executor_of(workers, dask))
 
 
 @contextmanager
@@ -45,7 +43,7 @@ def executor_of(workers: int | None, dask: str | None) -> Iterator[Any]:
         try:
             yield processes
         finally:
-            processes.shutdown(cancel_futures=True)
+            processes.kill()  # nobody waits for their results any more
             if processes.restarts:
                 typer.echo(f"worker processes were started again {_times(processes.restarts)}", err=True)
     elif dask is not None:

@@ -19,7 +19,7 @@ from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
 from drstream.converting.text import TextSource
 from drstream.converting.writing import CODECS, opened_writer, row_bytes
-from drstream.errors import DrstreamError, LogError, parameter, suggest
+from drstream.errors import DrstreamError, LogError, because, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.chunks import exact
@@ -99,8 +99,7 @@ def convert(
     except DrstreamError:
         raise
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
-        raise DrstreamError(f"cannot write {path}: {why}. Nothing was written") from None
+        raise DrstreamError(f"cannot write {path}: {because(error)}. Nothing was written") from None
     except pa.ArrowException as error:
         raise DrstreamError(
             f"cannot write {path}: {' '.join(str(error).split())}. Leave the column out with {parameter('columns')}, "

@@ -77,7 +77,7 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
         mean_weight=mean.value,
         stderr=seen.stderr(mean),
         ess=sums.ess(j, kind),
-        largest_share=largest / total if total > 0 else math.nan,
+        largest_share=1.0 if math.isinf(largest) else largest / total if total > 0 else math.nan,
         thin=float(found.thin[j, kind]) / total if total > 0 and not weight.marginal else math.nan,
         rewarded=effective(rewarded, rewarded_squares),
         unrewarded=effective(*kinds[1]) if clicks else math.nan,
@@ -150,10 +150,11 @@ def _by_cluster(facts: Facts, sums: Sums, j: int, kind: int) -> Facts:
     if not largest > 0:
         return replace(facts, clusters=0.0)
     rare = math.nan
-    if clicks is not None and sums.overlap.clicks:
-        rare = min(effective_number(clicks), effective_number(weight - clicks))
-    large = float(((weight / largest) ** 2).sum())
-    return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
+    with np.errstate(all="ignore"):  # weights may be infinite
+        if clicks is not None and sums.overlap.clicks:
+            rare = min(effective_number(clicks), effective_number(weight - clicks))
+        large = float(((weight / largest) ** 2).sum())
+        return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
 
 
 def _unlogged(overlap: Overlap, labels: Sequence[Any], j: int) -> tuple[float, list[Any]]:

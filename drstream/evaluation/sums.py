@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
@@ -36,6 +37,30 @@ class Group:
     def spread(self) -> Floats:
         """The co-moments that tell how far means may be from their expectations."""
         return self.comoment if self.within is None else self.within
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether all numbers are. One weight of 1e155 has an infinite square."""
+        return bool(np.isfinite(self.means).all() and np.isfinite(self.comoment).all())
+
+    def only(self, used: NDArray[Any]) -> Group:
+        """The group with 0 for all variables but those that are used, so that 0 times infinity does not spoil them."""
+        if self.finite:
+            return self
+        both = np.outer(used, used)
+        buckets, stretches = self.buckets, self.stretches
+        return Group(
+            np.where(used, self.means, 0.0),
+            np.where(both, self.comoment, 0.0),
+            buckets and replace(buckets, sums=np.where(used, buckets.sums, 0.0)),
+            stretches
+            and replace(
+                stretches,
+                sums=np.where(used, stretches.sums, 0.0),
+                gram=None if stretches.gram is None else np.where(both, stretches.gram, 0.0),
+            ),
+            None if self.within is None else np.where(both, self.within, 0.0),
+        )
 
     def scaled(self, ratio: float) -> Group:
         """The group over so many times as many events. Sums by bucket and by stretch are left out."""
@@ -65,6 +90,17 @@ def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | No
         return None
     sums = np.concatenate([known[0].sums, *(part.sums[:, shared:] for part in known[1:])], axis=1)
     return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
+
+
+def _used(gradient: Floats, sides: Sequence[Side]) -> NDArray[Any]:
+    """Which variables (V,) matter to a statistic."""
+    used = gradient != 0
+    for side in sides:
+        for coefficients in (side.score, side.clicks, side.share):
+            used = used if coefficients is None else used | (coefficients != 0)
+        if side.weight is not None:
+            used[side.weight] = True
+    return used
 
 
 def stratified(whole: Sums, loggers: Sequence[Sums]) -> Sums:
@@ -216,6 +252,7 @@ class Sums:
     def _statistic(
         self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
+        group = group.only(_used(gradient, sides))
         return Statistic(value, self.n, group.means, group.spread, gradient, at, sides, group.buckets, group.stretches)
 
     def _mean_reward(self, means: Floats) -> Any:
@@ -244,7 +281,8 @@ class Sums:
         pick = np.zeros((len(ratio), len(group.means)))
         pick[:, place] = np.eye(len(ratio)) / scale
         pick[:, 1] = -ratio / scale
-        return pick @ group.comoment @ pick.T / self.n
+        with np.errstate(all="ignore"):
+            return pick @ group.only((pick != 0).any(axis=0)).comoment @ pick.T / self.n
 
     def _gradient(self, group: Group, place: Place, estimator: Estimator) -> Floats:
         scale = group.means[1] if self.down_sampled else 1.0
@@ -324,7 +362,8 @@ class Sums:
         for row, combination in zip(pick, combinations, strict=True):
             for term, coefficient in combination.items():
                 row[self._place(j, columns, [estimator.column(term)])] = coefficient
-        with np.errstate(all="ignore"):  # weights of 1e200 and more give inf or NaN
+        group = group.only((pick != 0).any(axis=0))
+        with np.errstate(all="ignore"):  # weights of 1e155 and more give inf or NaN
             return pick @ group.means, pick @ group.comoment @ pick.T / self.n
 
     def kind(self, estimator: Estimator) -> int:
@@ -366,7 +405,8 @@ class Sums:
         weight = group.buckets.sums[:, start + terms.index(column)]
         if centred not in terms:
             return weight, None
-        return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
+        with np.errstate(all="ignore"):  # 1 / 1e-320 is infinite
+            return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
         """The sum of the weights of policy j, of one kind, and of their squares."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError
-from drstream.log.files import State, arrow_says, changed, check_names, checked, unreadable
+from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -88,7 +88,7 @@ class ArrowPart:
                     for column in self.layout.columns
                 ]
             except (pa.ArrowException, IndexError) as error:
-                raise LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?") from None
+                raise unreadable_part(where, error) from None
         return checked(pa.table(columns, self.layout.schema), where)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs
 
-from drstream.errors import LogError, MissingFileError, phrase, suggest, without_secrets
+from drstream.errors import LogError, MissingFileError, because, phrase, suggest, without_secrets
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"  # first bytes of such files
 TEXT = re.compile(r"\.(csv|tsv|jsonl|ndjson|json)(\.(gz|bz2|zst))?$", re.IGNORECASE)  # names of files of text
@@ -78,7 +78,7 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
     try:
         beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     except OSError as error:  # then nobody knows whether the file is there
-        raise LogError(f"cannot read the folder {folder!r}: {error.strerror}") from None
+        raise LogError(f"cannot read the folder {folder!r}: {because(error)}") from None
     hint = suggest(os.path.basename(name), beside) if beside else f"there is no folder {folder!r} either"
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
@@ -111,7 +111,7 @@ def _walk(folder: str, above: set[str]) -> Iterator[str]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise LogError(
-            f"cannot read the folder {folder!r}: {error.strerror}. Its files may belong to the log: make it readable, "
+            f"cannot read the folder {folder!r}: {because(error)}. Its files may belong to the log: make it readable, "
             "or name the files to read"
         ) from None
     for entry in entries:
@@ -140,19 +140,26 @@ def _begins(path: str, *magic: bytes) -> bool:
         with open(path, "rb") as file:
             return file.read(len(ARROW)).startswith(magic)
     except OSError as error:
-        raise LogError(f"cannot read {path}: {error.strerror}") from None
+        raise LogError(f"cannot read {path}: {because(error)}") from None
 
 
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     path = named[1] if named else path
     if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
-        return LogError(without_secrets(f"cannot read {path}: {os.strerror(error.errno)}"))
+        return LogError(without_secrets(f"cannot read {path}: {because(error)}"))
     if is_text(path):
         return LogError(f"cannot read {path} as {kind}: it holds text. {_to_convert(path)}")
     if "://" not in path and os.path.isfile(path) and not os.path.getsize(path):
         return LogError(f"cannot read {path} as {kind}: it is empty, it has no bytes at all")
     return LogError(without_secrets(f"cannot read {path} as {kind}: {arrow_says(error)}. Is it complete?"))
+
+
+def unreadable_part(where: Any, error: Exception) -> LogError:
+    """Return the error about a part of a file that was opened before, and now cannot be read."""
+    if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
+        return LogError(f"cannot read {where}: {because(error)}")
+    return LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?")
 
 
 def _to_convert(path: str) -> str:
@@ -193,7 +200,7 @@ def checked(batch: Any, where: Any) -> Any:
     try:
         batch.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?") from None
+        raise unreadable_part(where, error) from None
     return batch
 
 

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import DrstreamError, LogError
-from drstream.log.files import State, arrow_says, check_names, checked, unreadable
+from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
 from drstream.log.remote import is_remote, together, with_retries
 from drstream.log.schema import is_list
@@ -67,7 +67,7 @@ class RowGroup:
         except DrstreamError:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
-            raise LogError(f"cannot read {self.place}: {arrow_says(error)}. Is the file damaged?") from None
+            raise unreadable_part(self.place, error) from None
 
     @contextmanager
     def _open(self) -> Iterator[Opened]:

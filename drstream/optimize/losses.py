@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from drstream import execution
 from drstream.buffers import check_predictions
-from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
+from drstream.errors import DrstreamError, LogError, because, parameter, phrase, suggest
 from drstream.execution import Workers
 from drstream.kernels.dlm import exclude
 from drstream.log import Block, Log, Reader, Sparse, as_log
@@ -176,12 +176,17 @@ class Losses:
             raise LogError(f"{os.fspath(path)} is a file of the log itself: choose another name")
         if not Path(path).parent.is_dir():
             raise LogError(f"cannot write {os.fspath(path)}: there is no folder {str(Path(path).parent)!r}")
-        with (
-            atomic_path(path) as unfinished,
-            pq.ParquetWriter(unfinished, self._schema, write_page_checksum=True) as writer,
-        ):
-            for batch in self:
-                writer.write_batch(self._record_batch(batch))
+        try:
+            with (
+                atomic_path(path) as unfinished,
+                pq.ParquetWriter(unfinished, self._schema, write_page_checksum=True) as writer,
+            ):
+                for batch in self:
+                    writer.write_batch(self._record_batch(batch))
+        except OSError as error:
+            if isinstance(error, DrstreamError):
+                raise
+            raise LogError(f"cannot write {os.fspath(path)}: {because(error)}. Nothing was written") from None
 
     @property
     def _schema(self) -> pa.Schema:

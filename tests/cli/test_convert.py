@@ -119,9 +119,12 @@ def test_progress_bar_on_a_terminal(folder, tmp_path):
 
 
 @pytest.mark.jit_only
-@pytest.mark.parametrize("name", ["out.parquet", "out.arrow"])
-def test_interrupt(tmp_path, name):
-    """Ctrl-C: one word, exit code 130, nothing half-written, and what was there stays."""
+@pytest.mark.parametrize(
+    ("name", "number", "word"),
+    [("out.parquet", signal.SIGINT, "interrupted"), ("out.arrow", signal.SIGTERM, "terminated")],
+)
+def test_interrupt(tmp_path, name, number, word):
+    """Ctrl-C or SIGTERM: one word, exit code 130 or 143, nothing half-written, and what was there stays."""
     world().write(tmp_path / "long.parquet", 1_000_000, row_group_rows=50_000)
     (tmp_path / name).write_text("what was there")
     process = subprocess.Popen(
@@ -134,10 +137,10 @@ def test_interrupt(tmp_path, name):
     while not any(tmp_path.glob(f".{name}.*.part")):
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130, error
-    assert error == "interrupted\n"
+    assert process.returncode == 128 + number, error
+    assert error == f"{word}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.parquet", name]
     assert (tmp_path / name).read_text() == "what was there"
 

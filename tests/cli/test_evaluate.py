@@ -334,6 +334,6 @@ def test_interrupt(folder, tmp_path):
 def test_output_to_a_closed_pipe(folder):
     words = " ".join(map(str, ("evaluate", folder / "log.parquet", "--policy", "uniform", "--json")))
     command = f"{sys.executable} -c 'from drstream.cli import main; main()' {words} | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert "Traceback" not in done.stderr
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "{"

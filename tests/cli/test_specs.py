@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import drstream as drs
 from drstream.cli import specs
-from drstream.cli.main import app
+from drstream.cli.app import app
 from drstream.policies import learners
 from tests.helpers.logs import world
 

@@ -1,4 +1,4 @@
-"""The entry point of the command line. It imports nothing heavy. A command imports the rest when it runs."""
+"""All commands, and how they end. It imports nothing heavy. A command imports the rest when it runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from drstream.cli.optimize import optimize
 from drstream.cli.options import BAD_INPUT, INTERRUPTED
 from drstream.cli.plan import plan
 from drstream.cli.replay import replay
-from drstream.errors import DrstreamError, for_command_line
-from drstream.kernels._interrupts import interrupts_kept
+from drstream.cli.signals import Signals, raised
+from drstream.cli.workers import opened
+from drstream.errors import DrstreamError, because, for_command_line
 from drstream.progress import notice
 
 app = typer.Typer(
@@ -35,13 +36,14 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line. Bad input gives one line on standard error and exit code 2."""
     warnings.showwarning = _warn
-    notice.start()
+    signals = Signals()
     try:
         try:
-            with interrupts_kept():
+            with raised() as signals, opened:
+                notice.start()
                 app()
             sys.stdout.flush()
         finally:
@@ -49,22 +51,28 @@ def main() -> None:
     except DrstreamError as error:
         _fail(error.message)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(INTERRUPTED)
+        _end(signals)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # as below; typer's answer would be 1
             sys.exit(0)
         if end.code == INTERRUPTED:  # typer's answer to Ctrl-C
-            print("interrupted", file=sys.stderr)  # noqa: T201
+            _end(signals)
         raise
     except BrokenPipeError:  # the reader, e.g. head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            _fail(because(error))
         if error.errno != errno.ENOSPC:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _fail(f"cannot write the result: {error.strerror}")
+
+
+def _end(signals: Signals) -> None:
+    print(signals.word, file=sys.stderr)  # noqa: T201
+    sys.exit(signals.code)
 
 
 def _warn(message: Any, *where: Any, **more: Any) -> None:
