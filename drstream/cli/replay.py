@@ -162,31 +162,27 @@ def replay(
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
     held = held_out(whole, opened, fitting if fitted_here else None)
     started = time.perf_counter()
-    try:
-        result: Replays = run(
-            opened,
-            policies,
-            horizon,
-            **models,
-            method=method,
-            bias=targets,
-            q=levels,
-            c_max=c_max,
-            c=c,
-            seed=seeds,
-            carry=carry,
-            replicates=replicates,
-            shards=shards,
-            tracker=tracker,
-            confidence=confidence,
-            precision=precision,
-            threads=threads,
-            executor=executor,
-            progress=True,
-        )
-    except KeyboardInterrupt as stop:
-        typer.echo("\n".join(getattr(stop, "__notes__", [])), err=True)
-        raise
+    result: Replays = run(
+        opened,
+        policies,
+        horizon,
+        **models,
+        method=method,
+        bias=targets,
+        q=levels,
+        c_max=c_max,
+        c=c,
+        seed=seeds,
+        carry=carry,
+        replicates=replicates,
+        shards=shards,
+        tracker=tracker,
+        confidence=confidence,
+        precision=precision,
+        threads=threads,
+        executor=executor,
+        progress=True,
+    )
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
     if output is not None:

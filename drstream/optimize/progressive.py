@@ -14,7 +14,8 @@ import numpy as np
 
 from drstream.archives import check_array
 from drstream.buffers import PIECE, check_shape
-from drstream.errors import PolicyError, suggest
+from drstream.checkpoints import EVERY
+from drstream.errors import PolicyError, parameter, suggest
 from drstream.execution import Workers
 from drstream.kernels import mixture
 from drstream.kernels.replay import Rows
@@ -126,6 +127,8 @@ class ProgressivePolicy(Learned):
         threads: int | None = None,
         executor: Any = None,
         progress: Any = False,
+        checkpoint: Any = None,
+        checkpoint_every: float = EVERY,
     ) -> Self:
         """Replay the learner once by DR-ns, in the order of the log.
 
@@ -137,6 +140,8 @@ class ProgressivePolicy(Learned):
         """
         if isinstance(log, Losses):
             raise PolicyError("ProgressivePolicy replays the events of a log, not completed losses: pass the log")
+        if checkpoint is not None:
+            raise PolicyError(f"{parameter('checkpoint')}: a ProgressivePolicy has none yet: leave it out")
         inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
         refuse_forward(inputs)
         inputs = inputs if inputs.waits else replace(inputs, crossfit=None, cluster=None)
