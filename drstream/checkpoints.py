@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -124,10 +125,15 @@ def refuse_difference(path: str, one: Any, other: Any) -> None:
         first, second = within(one, where[:-1]), within(other, where[:-1])
         text = "is" if first["is"] != second["is"] else "sha256"
         first, second = first[text], second[text]
-    raise StateError(
+    error = StateError(
         f"{path} is a checkpoint of another run: {named(where)} is {shown(first)} there, and {shown(second)} now. "
         "Run it as before, or delete the checkpoint"
     )
+    if where[-1] == "labels" and isinstance(first, list) and isinstance(second, list):
+        first, second = len(first), len(second)
+    if where[-1] in ("labels", "number_of_actions") and isinstance(first, int) and first > second:
+        error.n_actions = first  # the earlier run may have started again with so many, which a policy knows
+    raise error
 
 
 def named(where: tuple[str, ...]) -> str:
@@ -185,6 +191,13 @@ def other_part(path: str, mark: Mark | None, found: Mark | None) -> StateError:
         f"{'no part' if mark is None else f'{mark}{_about(mark)}'}, and now this part is "
         f"{'not there' if found is None else f'{found}{_about(found)}'}. Give the same log, or delete the checkpoint"
     )
+
+
+def refuse_parts(path: str, there: Sequence[Mark], here: Sequence[Mark]) -> None:
+    """Raise an error unless the parts of the log are the same."""
+    for mark, found in itertools.zip_longest(there, here):
+        if mark != found:
+            raise other_part(path, mark, found)
 
 
 def _about(mark: Mark) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +20,20 @@ import numpy as np
 from drstream.types import Floats, Ints
 
 Value = TypeVar("Value")
+
+
+@dataclasses.dataclass
+class Varying:
+    """An array whose length is not known beforehand."""
+
+    array: Any
+
+
+@dataclasses.dataclass
+class Free:
+    """Numbers, text and arrays in dictionaries and lists, of any form: what a user's own object gives."""
+
+    value: Any
 
 
 class Packed(NamedTuple):
@@ -67,6 +82,11 @@ class _Writer:
                 self.ints.append(array.astype(np.int64))
             else:
                 raise TypeError(f"an array of {array.dtype} has no numbers")
+        elif isinstance(value, Varying):
+            self.words.append(len(value.array))
+            self.put(value.array)
+        elif isinstance(value, Free):
+            self.words.append(self._free(value.value))
         elif _counts(value):
             self.words.append(dict(value))
         elif isinstance(value, list):
@@ -74,6 +94,28 @@ class _Writer:
             self._all(value)
         else:
             self._all(_inside(value).values())
+
+    def _free(self, value: Any) -> Any:
+        """The value as JSON. Arrays are put aside."""
+        if value is None or isinstance(value, bool | int | float | str):
+            if isinstance(value, np.float64):  # which is a float
+                return self._free_array(value)
+            return {"float": repr(float(value))} if isinstance(value, float) else value
+        if isinstance(value, np.ndarray | np.generic):
+            return self._free_array(value)
+        if isinstance(value, list | tuple):
+            return {"list" if isinstance(value, list) else "tuple": [self._free(one) for one in value]}
+        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+            return {"dict": [[name, self._free(one)] for name, one in value.items()]}
+        raise TypeError(f"a {type(value).__name__} is neither a number, text, an array, nor a list or dict of them")
+
+    def _free_array(self, value: Any) -> dict[str, Any]:
+        array = np.asarray(value)
+        if array.dtype == np.uint64 or array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise TypeError(f"an array of {array.dtype} cannot be kept")  # its numbers may not fit into 64 bits
+        self.put(array)
+        kind = "number" if isinstance(value, np.generic) else "array"
+        return {kind: array.dtype.str, "shape": list(array.shape)}
 
     def _all(self, values: Any) -> None:
         for value in values:
@@ -112,6 +154,10 @@ class _Reader:
             return self._numbers(like.dtype, like.size).reshape(like.shape)
         if isinstance(like, np.generic | bool | int | float):
             return type(like)(self._numbers(np.asarray(like).dtype, 1)[0])
+        if isinstance(like, Varying):
+            return Varying(self._varying(like.array))
+        if isinstance(like, Free):
+            return Free(self._free(self._next(0, 1)[0]))
         if _counts(like):
             return self._counted(like)
         if isinstance(like, list):
@@ -120,6 +166,29 @@ class _Reader:
 
     def _numbers(self, kind: np.dtype[Any], count: int) -> Any:
         return self._next(1 if kind.kind == "f" else 2, count).astype(kind)
+
+    def _varying(self, like: Any) -> Any:
+        (length,) = self._next(0, 1)
+        if type(length) is not int or not 0 <= length <= len(self.packed.floats) + len(self.packed.ints):
+            raise ValueError(f"{length!r} is not a length")
+        return self.take(np.empty((length, *like.shape[1:]), like.dtype))
+
+    def _free(self, word: Any) -> Any:
+        if not isinstance(word, dict):
+            return word
+        (kind, *_), inner = word, next(iter(word.values()))
+        if kind == "float":
+            return float(inner)
+        if kind in ("array", "number"):
+            dtype, shape = np.dtype(inner), [int(length) for length in word["shape"]]
+            if dtype.kind not in "fiub" or min(shape, default=0) < 0:
+                raise ValueError(f"{inner!r} are no numbers")
+            array = self._numbers(dtype, math.prod(shape)).reshape(shape)
+            return array[()] if kind == "number" else array
+        if kind == "dict":
+            return {name: self._free(one) for name, one in inner}
+        found = [self._free(one) for one in inner]
+        return found if kind == "list" else tuple(found)
 
     def _counted(self, like: Any) -> Any:
         (word,) = self._next(0, 1)

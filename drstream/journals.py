@@ -8,7 +8,7 @@ the journal does not have.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,8 +22,8 @@ from drstream.checkpoints import (
     files_of,
     kept_at_signals,
     marks_of,
-    other_part,
     refuse_difference,
+    refuse_parts,
     warn_of,
 )
 from drstream.errors import DrstreamError
@@ -79,7 +79,7 @@ class Journal:
         except MADE_UP as error:
             raise _made_up(path, error) from None
         refuse_difference(path, identity, self.identity)
-        _refuse_parts(path, marks, self.marks)
+        refuse_parts(path, marks, self.marks)
         warn_of(path, doubts_of(identity))
         return kept
 
@@ -155,14 +155,6 @@ def _kept(number: int, words: Any, arrays: Arrays) -> Kept:
 
 def _made_up(path: str, error: Exception) -> StateError:
     return StateError(f"{path} is damaged: {error} does not fit. Delete it, and run again")
-
-
-def _refuse_parts(path: str, there: Sequence[Mark], here: Sequence[Mark]) -> None:
-    """Raise an error unless the parts of the log are the same."""
-    for number in range(max(len(there), len(here))):
-        mark, found = (marks[number] if number < len(marks) else None for marks in (there, here))
-        if mark != found:
-            raise other_part(path, mark, found)
 
 
 @contextmanager

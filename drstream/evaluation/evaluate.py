@@ -51,7 +51,7 @@ from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
-from drstream.models.journaling import journal_of
+from drstream.models.journaling import journal_of, starts_again
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.provenance import provenance
@@ -230,7 +230,8 @@ def evaluate(
         last = state_of(given, log, named, inputs, plans, outlines, reader)
     written = None if last is None else Checkpoint.of(checkpoint, checkpoint_every, log, last)
     task = partial(consume, plans, reader)
-    fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
+    with starts_again(fits):
+        fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
     totals = fold.total(lambda: [plan.create() for plan in plans])
     if isinstance(state, Kept) and last is not None:
         state.state = replace(last, fold=fold)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from drstream.checkpoints import CheckpointFile, about_columns, about_labels
 from drstream.digests import Digest
+from drstream.errors import DrstreamError
 from drstream.execution import Workers
 from drstream.journals import journaled
 from drstream.log import Log
@@ -34,3 +35,14 @@ def journal_of(
         "log": {**about_columns(log, None), **about_labels(log)},
     }
     return journaled(workers, f"{os.fspath(path)}{FITS}", given["checkpoint_every"], log, identity)
+
+
+@contextmanager
+def starts_again(fits: CheckpointFile | None) -> Iterator[None]:
+    """Delete the journal if the run starts again, with more actions: it then fits other models."""
+    try:
+        yield
+    except DrstreamError as error:
+        if fits is not None and error.n_actions:
+            fits.remove()
+        raise
