@@ -42,6 +42,7 @@ class Workers:
     executor: Executor | None = None
     progress: Any = False
     places: int = 0  # parts that the executor's workers can work on at a time, if it is known
+    journal: Any = None  # of `drstream.journals`: keeps what passes of fits have summed up
 
     @classmethod
     def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
@@ -53,6 +54,11 @@ class Workers:
         count = usable_cores() if threads is None else whole("threads", threads, error=DrstreamError)
         found = None if executor is None or threads is not None else places_of(executor)
         return cls(count, executor, progress or False, found or 0)
+
+    @property
+    def alone(self) -> Workers:
+        """Threads of this process, for a pass over a sample in memory."""
+        return Workers(self.threads, journal=self.journal)
 
     @property
     def quietly(self) -> Workers:

@@ -50,13 +50,13 @@ def run() -> None:
             gc.freeze()  # saves 0.3 s: at exit, the interpreter would look through all of Numba's objects once more
     except DrstreamError as error:
         _fail(error.message)
-    except KeyboardInterrupt:
-        _end(signals)
+    except KeyboardInterrupt as stop:
+        _end(signals, stop)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # as below; typer's answer would be 1
             sys.exit(0)
         if end.code == INTERRUPTED:  # typer's answer to Ctrl-C
-            _end(signals)
+            _end(signals, end)
         raise
     except BrokenPipeError:  # the reader, e.g. head, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,8 +70,13 @@ def run() -> None:
         _fail(f"cannot write the result: {error.strerror}")
 
 
-def _end(signals: Signals) -> None:
-    print(signals.word, file=sys.stderr)  # noqa: T201
+def _end(signals: Signals, error: BaseException | None) -> None:
+    """Say that a command was interrupted or terminated, how far it came, and how to go on."""
+    notes: list[str] = []
+    while error is not None:
+        notes = [*getattr(error, "__notes__", ()), *notes]
+        error = error.__context__
+    print("\n".join([signals.word, *dict.fromkeys(notes)]), file=sys.stderr)  # noqa: T201
     sys.exit(signals.code)
 
 

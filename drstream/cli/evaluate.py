@@ -18,6 +18,7 @@ from drstream.cli.options import (
     Actions,
     CandidateColumns,
     Categorical,
+    Checkpoint,
     Clamp,
     Cluster,
     Context,
@@ -221,13 +222,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Write the state of the pass to this file. 'drstream merge' makes results of such files."),
     ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a checkpoint to this file, every 30 seconds. If the run is killed, the same command goes on "
-            "from there. The file is deleted at the end."
-        ),
-    ] = None,
+    checkpoint: Checkpoint = None,
     workers: WorkerProcesses = None,
     dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -247,7 +242,7 @@ def evaluate(
     opened = specs.without_training_rows(policies.values(), opened)
     names = [n.strip() for text in estimator for n in text.split(",")] if estimator else None
     executor = open_executor(workers, dask)
-    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor)
+    fitting = specs.Fitting(fit, seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor, checkpoint)
     of_model = None if propensity_model is None else inflation  # else it is about the log's own propensities
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)

@@ -14,6 +14,7 @@ from drstream.cli.options import (
     Actions,
     CandidateColumns,
     Categorical,
+    Checkpoint,
     Context,
     Eligible,
     Exclude,
@@ -74,6 +75,7 @@ def fit(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    checkpoint: Checkpoint = None,
     workers: WorkerProcesses = None,
     dask: DaskAddress = None,
 ) -> None:
@@ -93,7 +95,7 @@ def fit(
     elif cluster is not None:
         raise DrstreamError(f"--cluster {cluster} is about the split of --share, and there is none")
     started = time.perf_counter()
-    made.fit(opened, threads=threads, executor=open_executor(workers, dask), progress=True)
+    made.fit(opened, threads=threads, executor=open_executor(workers, dask), progress=True, checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     made.save(output)
     if made.skipped_:

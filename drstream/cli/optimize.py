@@ -12,6 +12,7 @@ from drstream.cli.options import (
     Action,
     Actions,
     Categorical,
+    Checkpoint,
     Clamp,
     Context,
     Eligible,
@@ -88,6 +89,7 @@ def optimize(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    checkpoint: Checkpoint = None,
 ) -> None:
     """Learn a policy on a part of a log, and write it to a file; evaluate --policy FILE uses the other part."""
     from drstream.cli import specs
@@ -103,7 +105,7 @@ def optimize(
     check_savable(made)
     asked = specs.Learning(losses, model, propensity_model, crossfit, cluster, fold_seed, clamp, share, seed)
     started = time.perf_counter()
-    made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True})
+    made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True, "checkpoint": checkpoint})
     seconds = time.perf_counter() - started
     made.save(output)
     if made.skipped_:

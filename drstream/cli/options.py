@@ -33,6 +33,13 @@ Exclude = Annotated[
     list[str] | None,
     typer.Option(help="Name or glob of columns that a glob of --context does not take. Repeat the option for more."),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write a checkpoint to this file, every 30 seconds. If the run is killed, the same command goes on "
+        "from there. The file is deleted at the end."
+    ),
+]
 Reward = Annotated[str | None, typer.Option(help="Column with the reward.")]
 Rewards = Annotated[str | None, typer.Option(help="Column with the reward, or several columns, separated by commas.")]
 SampleRate = Annotated[

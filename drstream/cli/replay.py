@@ -20,6 +20,7 @@ from drstream.cli.options import (
     Actions,
     CandidateColumns,
     Categorical,
+    Checkpoint,
     Clamp,
     Cluster,
     Context,
@@ -131,6 +132,7 @@ def replay(
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
+    checkpoint: Checkpoint = None,
     workers: WorkerProcesses = None,
     dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -157,36 +159,33 @@ def replay(
     policies = specs.online_policies(policy, opened, given)
     opened = specs.without_training_rows(policies.values(), opened)
     executor = open_executor(workers, dask)
-    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor)
+    fitting = specs.Fitting(fit, fit_seed, parse_crossfit(crossfit), cluster, fold_seed, threads, executor, checkpoint)
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
     held = held_out(whole, opened, fitting if fitted_here else None)
     started = time.perf_counter()
-    try:
-        result: Replays = run(
-            opened,
-            policies,
-            horizon,
-            **models,
-            method=method,
-            bias=targets,
-            q=levels,
-            c_max=c_max,
-            c=c,
-            seed=seeds,
-            carry=carry,
-            replicates=replicates,
-            shards=shards,
-            tracker=tracker,
-            confidence=confidence,
-            precision=precision,
-            threads=threads,
-            executor=executor,
-            progress=True,
-        )
-    except KeyboardInterrupt as stop:
-        typer.echo("\n".join(getattr(stop, "__notes__", [])), err=True)
-        raise
+    result: Replays = run(
+        opened,
+        policies,
+        horizon,
+        **models,
+        method=method,
+        bias=targets,
+        q=levels,
+        c_max=c_max,
+        c=c,
+        seed=seeds,
+        carry=carry,
+        replicates=replicates,
+        shards=shards,
+        tracker=tracker,
+        confidence=confidence,
+        precision=precision,
+        threads=threads,
+        executor=executor,
+        progress=True,
+        checkpoint=checkpoint,
+    )
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
     if output is not None:

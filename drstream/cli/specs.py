@@ -288,6 +288,7 @@ class Fitting:
     fold_seed: int
     threads: int | None
     executor: Any = None
+    checkpoint: Path | None = None
 
 
 def fitted_models(
@@ -315,9 +316,11 @@ def fitted_models(
     fitted_here = bool(waiting) and how.crossfit is None
     if fitted_here:
         train, log = log.split(how.share, how.seed, how.cluster)
-        for one in waiting:
+        for number, one in enumerate(waiting):
             if isinstance(one, Trained):
-                one.fit(train, threads=how.threads, executor=how.executor, progress=True)
+                kept = how.checkpoint is not None and one.keeps_passes
+                path = f"{how.checkpoint}.fit{number}" if kept else None
+                one.fit(train, threads=how.threads, executor=how.executor, progress=True, checkpoint=path)
             else:  # fit of a user's model may not take threads=
                 one.fit(train)
     told: dict[str, Any] = {"model": model, "propensity": propensity, "clamp": _clamp(clamped)}

@@ -2,74 +2,51 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from drstream import execution
-from drstream.errors import DrstreamError, parameter, warn_user
+from drstream.checkpoints import CheckpointFile, doubts_of, kept_at_signals, other_part, refuse_difference, warn_of
+from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.folding import Fold, Marked
-from drstream.evaluation.identity import doubts, refuse_difference
 from drstream.evaluation.state import CHECKPOINT, State
 from drstream.evaluation.tally import Tally
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.marks import Mark, Marker
 from drstream.log.source import Part
-from drstream.parameters import number
-from drstream.states import StateError, write
-
-EVERY = 30.0  # seconds
-COST = 1 / 50  # most of the time that checkpoints may take
+from drstream.states import StateError
 
 
 @dataclass
 class Checkpoint:
     """A file that a pass writes now and then, and deletes when it is over."""
 
-    path: str
-    every: float
+    file: CheckpointFile
     state: State  # of this run
-    _last: float = 0.0
 
     @classmethod
     def of(cls, path: Any, every: float, log: Log, state: State) -> Checkpoint | None:
-        if path is None:
-            return None
-        seconds = number("checkpoint_every", every, 0, error=DrstreamError)
-        source = log.source
-        if getattr(source, "one_shot", False) or not getattr(source, "repeatable", True):
-            raise StateError(
-                f"{parameter('checkpoint')}: a {source.name} can be read only once, so a pass cannot go on after it "
-                "was stopped. Pass a Parquet path or a pyarrow Table"
-            )
-        check_folder(path, "checkpoint", log)
-        return cls(os.fspath(path), seconds, state)
+        return None if path is None else cls(CheckpointFile.of(path, every, log), state)
+
+    @property
+    def path(self) -> str:
+        return self.file.path
 
     def begin(self, keep: bool) -> Fold:
         """Return what an earlier run has summed up; nothing if there was none."""
-        self._last = time.monotonic()
-        if not os.path.exists(self.path):
+        if not self.file.exists:
             return Fold(keep)
         found = State.of(self.path, CHECKPOINT)
+        identity = found.identity or {}
         refuse_difference(
-            {"version": found.version, **(found.identity or {})},
+            self.path,
+            {"version": found.version, **identity},
             {"version": self.state.version, **(self.state.identity or {})},
-            (self.path, ""),
-            checkpoint=True,
         )
-        unknown = doubts(found.identity or {"policies": {}, "models": {}, "parameters": {}})
-        if unknown:
-            texts = sorted({text for one in unknown.values() for text in one})
-            warn_user(
-                f"the run goes on from {self.path}, and nobody can vouch that {', '.join(texts)} is still the same: "
-                "give it a name that changes when it does, drs.policies.named('v1', ...), or delete the checkpoint"
-            )
+        warn_of(self.path, doubts_of({name: identity.get(name) for name in ("policies", "models", "parameters")}))
         fold = found.fold
         if keep and not fold.keep:
             raise StateError(
@@ -80,33 +57,17 @@ class Checkpoint:
 
     def note(self, fold: Fold) -> None:
         """Write the file, if it is time."""
-        started = time.monotonic()
-        if started - self._last >= self.every:
-            self.write(fold)
-            took = time.monotonic() - started
-            self._last = time.monotonic() + max(0.0, took / COST - self.every)  # a large state is written less often
+        if self.file.due:
+            with self.file.timed():
+                self.write(fold)
 
     def write(self, fold: Fold) -> None:
         state = State(self.state.identity, fold, self.state.log, version=self.state.version)
-        write(self.path, state.to_bytes(CHECKPOINT))
+        self.file.write(state.to_bytes(CHECKPOINT))
 
     def remove(self) -> None:
         """The pass is over."""
-        with suppress(OSError):
-            Path(self.path).unlink(missing_ok=True)
-
-
-def check_folder(path: Any, name: str, log: Log) -> None:
-    """Raise an error before a long pass if its file could not be written, or is one of the log."""
-    if not isinstance(path, str | os.PathLike):
-        raise StateError(f"{parameter(name, path)}: it must be the path of a file")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise StateError(f"{parameter(name, os.fspath(path))}: there is no folder {folder!r}")
-    if os.path.realpath(path) in {os.path.realpath(key) for key in log.source.keys if isinstance(key, str)}:
-        raise StateError(f"{parameter(name, os.fspath(path))} is a file of the log itself: choose another name")
-    if os.path.isdir(path):
-        raise StateError(f"{parameter(name, os.fspath(path))} is a folder: give the path of a file")
+        self.file.remove()
 
 
 def fold_parts(
@@ -128,19 +89,21 @@ def fold_parts(
     if checkpoint is not None:
         parts = _after(list(fold.marks), iter(parts), marker, checkpoint.path)
     left = Marked(parts, marker)
-    done = 0
-    try:
-        for tallies in execution.run(task, log, columns, workers, parts=left):
-            fold.add(left.marks[done], tallies)
-            done += 1
-            if checkpoint is not None:
-                checkpoint.note(fold)
-    except BaseException as error:
-        wider = isinstance(error, DrstreamError) and error.n_actions  # the pass starts again, with more actions
-        if checkpoint is not None and done and not wider:
-            with suppress(DrstreamError, OSError):
-                checkpoint.write(fold)
-        raise
+    done, whole = 0, True
+    with kept_at_signals(None if checkpoint is None else checkpoint.file):
+        try:
+            for tallies in execution.run(task, log, columns, workers, parts=left):
+                whole = False  # if Ctrl-C comes while states are merged, those of the part may be there in part
+                fold.add(left.marks[done], tallies)
+                done, whole = done + 1, True
+                if checkpoint is not None:
+                    checkpoint.note(fold)
+        except BaseException as error:
+            wider = isinstance(error, DrstreamError) and error.n_actions  # the pass starts again, with more actions
+            if checkpoint is not None and done and whole and not wider:
+                with suppress(DrstreamError, OSError):
+                    checkpoint.write(fold)
+            raise
     return fold
 
 
@@ -150,18 +113,5 @@ def _after(done: Sequence[Mark], parts: Iterator[Part], marker: Marker, path: st
         part = next(parts, None)
         found = None if part is None else marker.mark(part)
         if found != mark:
-            raise StateError(
-                f"{path} is a checkpoint of another log: it has {mark}{_about(mark)}, and now this part is "
-                f"{'not there' if found is None else f'{found}{_about(found)}'}. Give the same log, or delete the "
-                "checkpoint"
-            )
+            raise other_part(path, mark, found)
     return parts
-
-
-def _about(mark: Mark) -> str:
-    words = [f"{mark.rows:,} rows"]
-    if mark.size is not None:
-        words.append(f"{mark.size:,} bytes")
-    if mark.modified is not None:
-        words.append(f"written {datetime.fromtimestamp(mark.modified / 1e9, UTC).isoformat(timespec='microseconds')}")
-    return f" ({', '.join(words)}, sha256 {mark.digest[:12]})"

@@ -12,10 +12,11 @@ import numpy as np
 
 from drstream import execution
 from drstream import parameters as checked
+from drstream.checkpoints import EVERY
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
-from drstream.evaluation.checkpoints import EVERY, Checkpoint, fold_parts
+from drstream.evaluation.checkpoints import Checkpoint, fold_parts
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.fused import Fused
@@ -50,6 +51,7 @@ from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
+from drstream.models.journaling import journal_of, starts_again
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.provenance import provenance
@@ -210,14 +212,15 @@ def evaluate(
     chosen = for_lists(chosen, log, workers) if ranking else chosen
     tried = grids.expand(chosen, auto)
     log = log if ranking else with_known_actions(log, named, inputs.values(), tried)
-    for reward, given_models in inputs.items():
-        about_pass = tried, parameters, workers, gather
-        of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
-        if ranking:
-            plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
-        else:
-            how = scored_in, pairs, embedding
-            plans.append(make_plan(of_reward, named, given_models, *about_pass, *how))
+    with journal_of(given, workers, log, inputs.values()) as (fitting, fits):
+        for reward, given_models in inputs.items():
+            about_pass = tried, parameters, fitting, gather
+            of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
+            if ranking:
+                plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
+            else:
+                how = scored_in, pairs, embedding
+                plans.append(make_plan(of_reward, named, given_models, *about_pass, *how))
     settings.check_propensities(estimated=plans[0].job.models.estimated)
     asked = Asked(settings, chosen, auto, told, is_forward(crossfit))
     outlines = [Outline.of(plan, asked) for plan in plans]
@@ -227,7 +230,8 @@ def evaluate(
         last = state_of(given, log, named, inputs, plans, outlines, reader)
     written = None if last is None else Checkpoint.of(checkpoint, checkpoint_every, log, last)
     task = partial(consume, plans, reader)
-    fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
+    with starts_again(fits):
+        fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
     totals = fold.total(lambda: [plan.create() for plan in plans])
     if isinstance(state, Kept) and last is not None:
         state.state = replace(last, fold=fold)
@@ -238,8 +242,9 @@ def evaluate(
     found = {outline.reward: outline.finish(total, made_from) for outline, total in zip(outlines, totals, strict=True)}
     if keep and last is not None and not isinstance(state, Kept):
         replace(last, fold=fold).save(state)
-    if written is not None:
-        written.remove()
+    for used in (written, fits):
+        if used is not None:
+            used.remove()
     first = found[log.roles.reward]
     first.rewards = found
     return first

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from drstream.checkpoints import about_columns, named, shown, within
 from drstream.digests import Digest
 from drstream.errors import DrstreamError, parameter, phrase
 from drstream.evaluation.estimators import Estimator
@@ -16,7 +17,7 @@ from drstream.evaluation.saved import outline_to_dict, own_estimators
 from drstream.log import Log
 from drstream.models.binding import ModelInputs
 from drstream.policies.base import FixedPolicy
-from drstream.provenance import about_log, describe
+from drstream.provenance import describe
 from drstream.states import StateError, difference
 
 PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
@@ -36,15 +37,9 @@ def identity_of(
     for reward, one in inputs.items():
         users = {"reward model": one.model, "propensity model": one.propensity, "second reward model": one.second}
         models[reward] = {role: Digest.of(user) for role, user in users.items() if user is not None}
-    about, encoding = about_log(log), plans[0].reader.encoding
     return {
         "policies": {name: Digest.of(policy) for name, policy in policies.items()},
-        "log": {
-            **{name: about[name] for name in ("columns", "filter", "splits", "before_row", "missing", "on_bad_row")},
-            "roles": Digest.of(log.roles)["sha256"],
-            "categories": None if encoding is None else Digest.of(encoding.to_dict())["sha256"],
-            "loggers": describe([str(one) for one in log.loggers]) if log.roles.logger_propensities else None,
-        },
+        "log": about_columns(log, plans[0].reader.encoding),
         "models": models,
         "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
         "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
@@ -67,40 +62,20 @@ def doubts(identity: Mapping[str, Any]) -> dict[str | None, list[str]]:
     return {**found, None: unknown} if unknown else found
 
 
-def refuse_difference(one: Any, other: Any, names: tuple[str, str], *, checkpoint: bool = False) -> None:
+def refuse_difference(one: Any, other: Any, names: tuple[str, str]) -> None:
     """Raise an error that names the first difference of two identities, if there is one."""
     found = difference(one, other)
     if found is None:
         return
     where, first, second = found
-    what = _named(where)
     if where[0] in ("policies", "models") and where[-1] in ("sha256", "is"):
-        first, second = _within(one, where[:-1]), _within(other, where[:-1])
+        first, second = within(one, where[:-1]), within(other, where[:-1])
         text = "is" if first["is"] != second["is"] else "sha256"
         first, second = first[text], second[text]
-    if checkpoint:
-        raise StateError(
-            f"{names[0]} is a checkpoint of another run: {what} is {_shown(first)} there, and {_shown(second)} now. "
-            "Run it as before, or delete the checkpoint"
-        )
     raise StateError(
-        f"{names[0]} and {names[1]} cannot be merged: {what} is {_shown(first)} in the first, and {_shown(second)} in "
-        f"the second. {_advice(where)}"
+        f"{names[0]} and {names[1]} cannot be merged: {named(where)} is {shown(first)} in the first, and "
+        f"{shown(second)} in the second. {_advice(where)}"
     )
-
-
-def _named(where: tuple[str, ...]) -> str:
-    if where[0] == "policies":
-        return f"policy {where[1]!r}" if len(where) > 1 else "the set of policies"
-    if where[0] == "models":
-        return f"the {where[2]} of {where[1]!r}" if len(where) > 2 else "the set of models"
-    if where[0] == "parameters":
-        return parameter(where[1])
-    if where[0] == "log":
-        return f"the log's {where[1].replace('_', ' ')}" + "".join(f" ({word})" for word in where[2:])
-    if where[0] == "rewards" and len(where) > 2:
-        return "the set of actions" if where[2] == "labels" else " ".join(where[2:]).replace("_", " ")
-    return " ".join(where)
 
 
 def _advice(where: tuple[str, ...]) -> str:
@@ -111,19 +86,6 @@ def _advice(where: tuple[str, ...]) -> str:
     if where[-1] == "positions" or "columns" in where or "groups" in where:
         return "States must be about the same sums: give the same estimators, to logs with lists of the same length"
     return "Evaluate all logs in the same way"
-
-
-def _within(tree: Any, where: tuple[str, ...]) -> Any:
-    for word in where:
-        tree = tree[word]
-    return tree
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict) and "is" in value:
-        value = value["is"]
-    text = "none" if value is None else str(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def refuse_unlasting(

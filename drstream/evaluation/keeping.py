@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from drstream.checkpoints import check_folder
 from drstream.digests import Digest
 from drstream.errors import without_secrets
-from drstream.evaluation.checkpoints import check_folder
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.folding import Fold
 from drstream.evaluation.identity import identity_of, refuse_unlasting

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from drstream import states
+from drstream.checkpoints import files_of, marks_of
 from drstream.errors import DrstreamError
 from drstream.evaluation.folding import Fold, Unit
 from drstream.evaluation.outline import Outline
@@ -18,8 +18,6 @@ from drstream.log.marks import Mark
 from drstream.states import Arrays, StateError
 
 EVALUATION, CHECKPOINT = "evaluation", "checkpoint of an evaluation"
-OF_A_FILE = ("file", "size", "modified", "digest")
-OF_A_PART = ("row_group", "first_row", "rows")
 MADE_UP = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError, ArithmeticError, RecursionError)
 Others = dict[str, dict[str, dict[str, int]]]  # by reward, who, and column: events of unknown categories
 
@@ -66,7 +64,7 @@ class State:
                 about, floats, ints = pack(tally)
                 words.append(about)
                 arrays |= {f"{number}.{reward}.floats": floats, f"{number}.{reward}.ints": ints}
-            units.append({"files": _files(unit.marks), "rewards": words})
+            units.append({"files": files_of(unit.marks), "rewards": words})
         header = {
             "kind": kind,
             "version": self.version,
@@ -124,7 +122,7 @@ class State:
                 )
                 for reward, (outline, words) in enumerate(zip(outlines, unit["rewards"], strict=True))
             ]
-            self.fold.units.append(Unit(_marks(unit["files"]), tallies))
+            self.fold.units.append(Unit(marks_of(unit["files"]), tallies))
         self.fold.keep, self.fold.single = bool(header["keep"]), bool(header["single"])
         if arrays:
             raise ValueError(f"array {next(iter(arrays))!r}")
@@ -144,25 +142,3 @@ def made_up(name: str, error: Exception) -> DrstreamError:
 def normal(identity: Any) -> Any:
     """The same as JSON gives it back."""
     return json.loads(json.dumps(identity))
-
-
-def _files(marks: Sequence[Mark]) -> list[dict[str, Any]]:
-    """The marks by file, each with its parts."""
-    found: list[dict[str, Any]] = []
-    for mark in marks:
-        about = mark.to_dict()
-        part = [about[name] for name in OF_A_PART]
-        of_file = {name: about[name] for name in OF_A_FILE}
-        if found and {name: found[-1][name] for name in OF_A_FILE} == of_file:
-            found[-1]["parts"].append(part)
-        else:
-            found.append({**of_file, "parts": [part]})
-    return found
-
-
-def _marks(files: Any) -> list[Mark]:
-    return [
-        Mark(**{name: one[name] for name in OF_A_FILE}, **dict(zip(OF_A_PART, part, strict=True)))
-        for one in files
-        for part in one["parts"]
-    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -106,6 +106,7 @@ class Solution:
 class Regression(Trained):
     """A model that `solve` fits. `choice` tells a regression of the action from one of the reward."""
 
+    keeps_passes = True
     choice: bool
     coef_: Floats
     intercept_: Floats
@@ -226,7 +227,7 @@ class Problem:
         if share not in self.samples:
             part = self.log.part_of(_split(share))
             reader = part.reader(context=True, action=True)
-            self.samples[share] = Passes(part, reader, Workers(self.workers.threads))
+            self.samples[share] = Passes(part, reader, self.workers.alone)
         return self.samples[share]
 
 
@@ -242,14 +243,20 @@ class FoldSamples:
 
     def __init__(self, log: Log, folds: Folds, split: Split, workers: Workers) -> None:
         part = log.part_of(split)
-        self.log, self.workers = log, Workers(workers.threads)
-        self.parts = Passes(part, part.reader(context=True, action=True, folds=folds), self.workers).by_part()
+        self.log, self.workers = log, workers.alone
+        self._drawn = Passes(part, part.reader(context=True, action=True, folds=folds), self.workers)
+
+    @cached_property
+    def parts(self) -> dict[int, list[Batch]]:
+        return self._drawn.by_part()
 
     def passes(self, fold: int, split: Split) -> Passes:
         reader = self.log.part_of(split).reader(context=True, action=True)
+        return Passes(self.log, reader, self.workers).hold(partial(self._of, fold, split))
+
+    def _of(self, fold: int, split: Split) -> dict[int, list[Batch]]:
         held = {row: [_without(batch, fold, split) for batch in part] for row, part in self.parts.items()}
-        held = {row: [batch for batch in part if len(batch)] for row, part in held.items()}
-        return Passes(self.log, reader, self.workers).hold(held)
+        return {row: [batch for batch in part if len(batch)] for row, part in held.items()}
 
 
 def _without(batch: Batch, fold: int, split: Split) -> Batch:
@@ -266,8 +273,7 @@ def _census(log: Log, folds: Folds | None, workers: Workers) -> list[tuple[Ints,
     contexts = log.on_bad_row == "skip"  # without contexts, events that are skipped for a bad context would count
     passes = Passes(log, log.reader(context=contexts, action=True, folds=folds), workers.quietly)
     total = Census.start(folds.count if folds else 1, log.n_actions)
-    for found in passes.run(partial(_count, folds, log.n_actions)):
-        total.merge(found)
+    total = passes.sum_up(partial(_count, folds, log.n_actions), total, Census.merge)
     if folds is None:
         return [total.of(np.array([0]))]
     return [total.of(np.delete(np.arange(folds.count), fold)) for fold in range(folds.count)]

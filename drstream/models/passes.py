@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -16,12 +18,13 @@ from drstream.log import Batch, Coded, Csr, Log, Reader
 from drstream.log.source import Part
 
 Result = TypeVar("Result")
+Sums = TypeVar("Sums")
 Task = Callable[[Iterator[Batch]], Result]
 HOLD_BYTES = 1 << 28  # most that is held of decoded batches, in all
 
 
 class Passes:
-    """Runs tasks over a log: `run(task)` yields task(batches) for every part, in order.
+    """Runs tasks over a log: `sum_up` adds up task(batches) of every part, in order.
 
     With `by_fold`, the events of a batch are in the order of their folds.
     """
@@ -31,12 +34,13 @@ class Passes:
         self.skipped: Counter[str] | None = None  # counts of bad rows, known after the first pass
         self.count = 0
         self._held: dict[int, list[Batch]] = {}  # by the part's first row
+        self._waiting: Callable[[], dict[int, list[Batch]]] | None = None  # gives them, when they are needed
         self._space = HOLD_BYTES
         self._lock = threading.Lock()
 
-    def hold(self, held: dict[int, list[Batch]]) -> Self:
-        """Read nothing, but take these batches, by the first row of their part. Return self."""
-        self._held = held
+    def hold(self, held: Callable[[], dict[int, list[Batch]]]) -> Self:
+        """Read nothing, but take these batches, by the first row of their part, when a pass is made. Return self."""
+        self._waiting = held
         return self
 
     def by_part(self) -> dict[int, list[Batch]]:
@@ -47,20 +51,30 @@ class Passes:
     def _read(self, part: Part) -> tuple[int, list[Batch]]:
         return part.first_row, list(self.reader.batches(part, Counter()))
 
-    def run(self, task: Task[Result]) -> Iterator[Result]:
+    def sum_up(self, task: Task[Result], total: Sums, merge: Callable[[Sums, Result], None]) -> Sums:
+        """Make a pass: let `merge` add what the task finds in each part to the total, in order. Return the total.
+
+        If the workers keep a journal, what it has of this pass is not computed again.
+        """
+        passed = _Passed(total, Counter())
+        passed = summed(self.workers.journal, partial(self._run, task), passed, partial(_Passed.merge, merge=merge))
+        if self.skipped is None:
+            self.skipped = passed.skipped
+        self.count += 1
+        return passed.sums
+
+    def _run(self, task: Task[Result], done: int) -> Iterator[tuple[Result, Counter[str]]]:
+        """Yield what the task finds in each part after the first `done` ones, and counts of bad rows."""
         work = (
             _Elsewhere(self.reader, task, self.by_fold)
             if self.workers.executor is not None
             else partial(self._work, task)
         )
-        skipped: Counter[str] = Counter()
-        text = f"pass {self.count + 1}"
-        for result, left_out in execution.run(work, self.log, self.reader.columns, self.workers, text):
-            skipped += left_out
-            yield result
-        if self.skipped is None:
-            self.skipped = skipped
-        self.count += 1
+        if self._waiting is not None:
+            self._held, self._waiting = self._waiting(), None
+        columns = self.reader.columns
+        parts = itertools.islice(self.log.parts(columns), done, None)
+        yield from execution.run(work, self.log, columns, self.workers, f"pass {self.count + 1}", parts)
 
     def _work(self, task: Task[Result], part: Part) -> tuple[Result, Counter[str]]:
         held = self._held.get(part.first_row)
@@ -89,6 +103,42 @@ class Passes:
                 self._space -= size
             else:
                 kept.clear()
+
+
+@dataclass
+class _Passed(Generic[Sums]):
+    """What a pass has summed up, and counts of bad rows."""
+
+    sums: Sums
+    skipped: Counter[str]
+
+    def merge(self, found: tuple[Any, Counter[str]], merge: Callable[[Sums, Any], None]) -> None:
+        merge(self.sums, found[0])
+        self.skipped += found[1]
+
+
+def summed(
+    journal: Any, run: Callable[[int], Iterator[Result]], total: Sums, merge: Callable[[Sums, Result], None]
+) -> Sums:
+    """Let `merge` add the results of all parts to the total, in order. Return the total.
+
+    journal  Of `drstream.journals`, or None. What it has is not computed again.
+    run      Yields the results of all parts but the first so many.
+    """
+    if journal is None:
+        for found in run(0):
+            merge(total, found)
+        return total
+    step = journal.next(total)
+    if not step.complete:
+        for found in run(step.parts):
+            step.whole = False
+            merge(step.total, found)
+            step.parts, step.whole = step.parts + 1, True
+            journal.note()
+        journal.end()
+    result: Sums = step.total
+    return result
 
 
 class _Elsewhere:

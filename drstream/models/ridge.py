@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from drstream.log.rows import Blocks, Folds
 from drstream.log.source import Part
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
-from drstream.models.passes import Passes
+from drstream.models.passes import Passes, summed
 from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.models.trained import for_matrices
 from drstream.parameters import number
@@ -58,6 +60,8 @@ class Ridge(LinearModel):
     each step of conjugate gradients. If they fit into memory, they are decoded only once. The prediction for an action
     that was never logged is the mean reward of all events.
     """
+
+    keeps_passes = True
 
     def __init__(
         self,
@@ -138,24 +142,21 @@ class Ridge(LinearModel):
     def _gather(
         self, log: Log, folds: Folds | None, workers: Workers
     ) -> tuple[Gram, tuple[float, float], Counter[str]]:
-        total = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
-        skipped: Counter[str] = Counter()
-        low, high = np.inf, -np.inf
-        for found in self._run(log, folds, workers):
-            total.merge(found.gram)
-            skipped += found.skipped
-            low, high = min(low, found.rewards[0]), max(high, found.rewards[1])
-        return total, (low, high), skipped
+        gram = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
+        nothing = _Summed(gram, math.inf, -math.inf, Counter())
+        total = summed(workers.journal, partial(self._run, log, folds, workers), nothing, _Summed.merge)
+        return total.gram, (total.low, total.high), total.skipped
 
-    def _run(self, log: Log, folds: Folds | Blocks | None, workers: Workers) -> Iterator[_Gathered]:
-        """Yield what each part has, in order."""
+    def _run(self, log: Log, folds: Folds | Blocks | None, workers: Workers, done: int = 0) -> Iterator[_Gathered]:
+        """Yield what each part after the first `done` ones has, in order."""
         weigher = self._weigher(log)
         reader = log.reader(context=True, action=True, columns=weigher.columns, folds=folds)
         sums = log.n_actions * (folds.count if isinstance(folds, Folds) else 1) * (log.n_features + 1) ** 2
         execution.check_memory(
             8 * sums * (execution.AHEAD * workers.threads + 1), **for_matrices(log.n_actions, log.n_features)
         )
-        return execution.run(partial(_gather, reader, weigher, log.n_actions), log, reader.columns, workers)
+        parts = itertools.islice(log.parts(reader.columns), done, None)
+        return execution.run(partial(_gather, reader, weigher, log.n_actions), log, reader.columns, workers, "", parts)
 
     def bind(self, log: Log) -> Self:
         bound = copy.copy(self)
@@ -295,6 +296,21 @@ class _Gathered(NamedTuple):
     rewards: tuple[float, float]
     skipped: Counter[str]
     folds: range  # the folds, or blocks of rows, that the products are about
+
+
+@dataclass
+class _Summed:
+    """What several parts have."""
+
+    gram: Gram
+    low: float
+    high: float
+    skipped: Counter[str]
+
+    def merge(self, found: _Gathered) -> None:
+        self.gram.merge(found.gram)
+        self.skipped += found.skipped
+        self.low, self.high = min(self.low, found.rewards[0]), max(self.high, found.rewards[1])
 
 
 def _folds_of(part: Part, folds: Folds | Blocks | None) -> range:

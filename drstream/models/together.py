@@ -80,10 +80,12 @@ def _pass_over(asked: dict[int, Asked]) -> dict[int, Any]:
     first = next(iter(asked.values()))
     tasks = {fold: ask.task for fold, ask in asked.items()}
     totals = {fold: task.start() for fold, task in tasks.items()}
-    for found in first.passes.run(partial(_sum_up, tasks, first.rows)):
-        for fold, total in totals.items():
-            total.merge(found[fold])
-    return totals
+    return first.passes.sum_up(partial(_sum_up, tasks, first.rows), totals, _merge)
+
+
+def _merge(totals: dict[int, Any], found: dict[int, Any]) -> None:
+    for fold, total in totals.items():
+        total.merge(found[fold])
 
 
 def _sum_up(tasks: dict[int, Task], rows: int, batches: Iterator[Batch]) -> dict[int, Any]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 
 from drstream.archives import check_array
+from drstream.checkpoints import EVERY, about_columns, about_labels
+from drstream.digests import Digest
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
 from drstream.execution import Workers
-from drstream.log import Log
+from drstream.journals import journaled
+from drstream.log import Log, as_log
 from drstream.log.candidates import Numbered, describe_features
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs
@@ -27,6 +31,7 @@ class Trained:
     role = "reward model"
     error: type[DrstreamError] = ModelError
     estimators = False  # whether `kept` holds estimators of scikit-learn
+    keeps_passes = False  # whether `_fit` adds up its passes with `passes.summed`, so that a checkpoint can hold them
     kept: tuple[str, ...] = ("coef_", "intercept_")  # attributes that a file must hold beside the parameters
     coef_: Floats
     intercept_: Floats
@@ -74,10 +79,47 @@ class Trained:
         """Labels of the actions that it was fitted on; None before the fit."""
         return self.labels_ if self.fitted else None
 
-    def fit(self, log: Any, *, threads: int | None = None, executor: Any = None, progress: Any = False) -> Self:
+    def fit(
+        self,
+        log: Any,
+        *,
+        threads: int | None = None,
+        executor: Any = None,
+        progress: Any = False,
+        checkpoint: Any = None,
+        checkpoint_every: float = EVERY,
+    ) -> Self:
         """Fit to a log, or to anything that a log can be read from. The other parameters are those of `evaluate`."""
-        self._fit(log, Workers.of(threads, executor, progress))
+        workers = Workers.of(threads, executor, progress)
+        with self.journaled(log, workers, checkpoint, checkpoint_every) as (log, workers):
+            self._fit(log, workers)
         return self
+
+    @contextmanager
+    def journaled(
+        self, log: Any, workers: Workers, path: Any, every: float, **given: Any
+    ) -> Iterator[tuple[Any, Workers]]:
+        """Yield the log, and workers that keep a journal of all passes in a checkpoint, if there is a path for one.
+
+        given  What the fit depends on beside the log and the parameters.
+        """
+        if path is None:
+            yield log, workers
+            return
+        who = type(self).__name__
+        if not self.keeps_passes:
+            raise self.error(
+                f"{parameter('checkpoint')}: a fit of {who} is made in one go, by code that has no state for a file: "
+                "leave it out"
+            )
+        log = as_log(log)
+        about = {**about_columns(log, None), **about_labels(log)}
+        made = {**Digest.of([who, self.parameters()]), "is": repr(self.fresh())}
+        identity = {self.role: made, **{name: Digest.of(value) for name, value in given.items()}, "log": about}
+        with journaled(workers, path, every, log, identity) as (workers, file):
+            yield log, workers
+        if file is not None:
+            file.remove()
 
     def _fit(self, log: Any, workers: Workers) -> None:
         raise NotImplementedError

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from drstream.checkpoints import EVERY
 from drstream.errors import PolicyError
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.rows import Origin
 from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
+from drstream.optimize.losses import Losses
 from drstream.policies.base import FixedPolicy
 
 
@@ -31,9 +33,19 @@ class Learned(Trained, FixedPolicy):
         threads: int | None = None,
         executor: Any = None,
         progress: Any = False,
+        checkpoint: Any = None,
+        checkpoint_every: float = EVERY,
     ) -> Self:
-        """Learn from a log or from `Losses`. With a reward model, DR completes the losses of a log, else IPS."""
-        self._learn(log, model, Workers.of(threads, executor, progress))
+        """Learn from a log or from `Losses`. With a reward model, DR completes the losses of a log, else IPS.
+
+        The other parameters are those of `evaluate`.
+        """
+        losses, workers = log if isinstance(log, Losses) else None, Workers.of(threads, executor, progress)
+        source, given = (log, model) if losses is None else (losses.log, losses.completion)
+        with self.journaled(source, workers, checkpoint, checkpoint_every, given=given) as (opened, workers):
+            self._learn(opened if losses is None else losses, model, workers)
+        if losses is not None and losses.fits is not None:
+            losses.fits.remove()
         return self
 
     def _learn(self, log: Any, model: Any, workers: Workers) -> None:

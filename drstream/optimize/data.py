@@ -103,11 +103,9 @@ def look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> 
     completion, features = losses.completion, losses.log.n_features
     standardize = standardize and not losses.log.is_sparse and features > 0
     layout = Layout(features if standardize else 0, tuple((j,) for j in range(features if standardize else 0)))
-    state, low, high, count = layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64)
-    for found in passes.run(partial(_look_at, layout, completion)):
-        layout.merge(state, found.state)
-        low, high = min(low, found.low), max(high, found.high)
-        count += found.logged
+    nothing = _Seen(layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64))
+    seen = passes.sum_up(partial(_look_at, layout, completion), nothing, partial(_Seen.merge, layout=layout))
+    state, count = seen.state, seen.logged
     events = int(count.sum())
     if not events:
         raise NoEventsError("there is no event to learn a policy from: the log, or the part of it, is empty")
@@ -119,14 +117,20 @@ def look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> 
         factor = np.where(constant, 0.0, 1 / np.sqrt(np.where(constant, 1.0, variance)))
         mean = mean if intercept else np.zeros(features)
     never = (count == 0) & (completion.estimator != "dm")
-    return Data(events, (low, high), mean, factor, never, intercept)
+    return Data(events, (seen.low, seen.high), mean, factor, never, intercept)
 
 
-class _Seen(NamedTuple):
+@dataclass
+class _Seen:
     state: Any
     low: float  # the smallest reward; of all actions, if all are known
     high: float
     logged: Ints  # events of each action
+
+    def merge(self, later: _Seen, layout: Layout) -> None:
+        layout.merge(self.state, later.state)
+        self.low, self.high = min(self.low, later.low), max(self.high, later.high)
+        self.logged += later.logged
 
 
 def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:

@@ -80,6 +80,7 @@ class DirectLossMinimizer(Learned):
     """
 
     word = "dlm"  # on the command line
+    keeps_passes = True
     start, step = "random", "decaying"  # of files from before there was a choice
     coef_: Floats
     intercept_: Floats
@@ -204,8 +205,8 @@ def _pass_over(passes: Passes, completion: Completion, data: Data, runs: Sequenc
     epsilon = np.array([run.epsilon for run in runs]) / data.range
     margins = data.choice and any(run.needs_margin for run in runs)
     total = Sums.zeros(len(runs), data.features, completion.n_actions)
-    for found in passes.run(partial(_epoch, completion, Weights(coef), intercept, epsilon, margins)):
-        total.add(found)
+    task = partial(_epoch, completion, Weights(coef), intercept, epsilon, margins)
+    total = passes.sum_up(task, total, Sums.add)
     losses, margin = ((sums / data.events).tolist() for sums in (total.loss, total.margin))
     return list(zip(losses, data.moves(total), margin, strict=True))
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from drstream import execution
 from drstream.buffers import check_predictions
+from drstream.checkpoints import EVERY, CheckpointFile
 from drstream.errors import DrstreamError, LogError, because, parameter, phrase, suggest
 from drstream.execution import Workers
 from drstream.kernels.dlm import exclude
@@ -27,6 +28,7 @@ from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import is_forward
+from drstream.models.journaling import journal_of
 from drstream.provenance import provenance
 from drstream.results import stamped
 from drstream.storage import atomic_path
@@ -97,6 +99,7 @@ class Losses:
         self.models_of = models_of  # events that the models were fitted on
         self.provenance: dict[str, Any] = {}  # version, log, filter, seed, models, parameters
         self.skipped_: dict[str, int] = {}  # bad rows that were left out in the last pass, by reason
+        self.fits: CheckpointFile | None = None  # the journal of models that were fitted by fold
 
     @property
     def costs(self) -> bool:
@@ -106,7 +109,7 @@ class Losses:
     def as_costs(self) -> Losses:
         """The losses as costs."""
         found = Losses(self.log, self.reader, replace(self.completion, sign=SIGNS["costs"]), self.models_of)
-        found.provenance = self.provenance
+        found.provenance, found.fits = self.provenance, self.fits
         return found
 
     @classmethod
@@ -218,6 +221,8 @@ def impute(
     threads: int | None = None,
     executor: Any = None,
     progress: Any = False,
+    checkpoint: Any = None,
+    checkpoint_every: float = EVERY,
 ) -> Losses:
     """Estimate what every action would have cost in every event of a log (section 4.1.3). The result is streamed.
 
@@ -226,6 +231,8 @@ def impute(
     losses      "costs" (minus the rewards, or the log's own costs if it has a cost column) or "rewards".
     estimator   "dr" (the default with a model), "ips" (the default without one), or "dm" (the model's predictions
                 alone).
+    checkpoint  As for `evaluate`, about models that are fitted by fold. A learner that is given these losses and the
+                same checkpoint deletes the file when it has learned.
 
     The other parameters are those of `evaluate`. In a log with eligible sets, actions outside of the set cost infinity,
     so that they are never the best.
@@ -240,7 +247,11 @@ def impute(
         raise DrstreamError(f"losses={losses!r}: {suggest(str(losses), SIGNS)}")
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     refuse_forward(inputs)
-    made = _make(log, inputs, SIGNS[losses], estimator, Workers.of(threads, executor, progress))
+    workers = Workers.of(threads, executor, progress)
+    log = as_log(log, propensities=propensity is None and estimator != "dm")
+    with journal_of(given, workers, log, [inputs]) as (workers, fits):
+        made = _make(log, inputs, SIGNS[losses], estimator, workers)
+    made.fits = fits
     made.provenance = provenance(impute, given, made.log, None)
     return made
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from drstream.archives import check_array
 from drstream.buffers import PIECE, check_shape
+from drstream.checkpoints import EVERY
 from drstream.errors import PolicyError, suggest
 from drstream.execution import Workers
 from drstream.kernels import mixture
@@ -126,6 +127,8 @@ class ProgressivePolicy(Learned):
         threads: int | None = None,
         executor: Any = None,
         progress: Any = False,
+        checkpoint: Any = None,
+        checkpoint_every: float = EVERY,
     ) -> Self:
         """Replay the learner once by DR-ns, in the order of the log.
 
@@ -145,7 +148,9 @@ class ProgressivePolicy(Learned):
         log = log.with_actions_of(*inputs.users, self.policy)
         options = ReplayOptions.once(self.horizon, self.q, self.c_max, self.seed, self.snapshots)
         workers = Workers.of(threads, executor, progress)
-        run, found = record(log, self.policy, options, inputs, workers, to_the_end=self.horizon is None)
+        kept = checkpoint, checkpoint_every
+        to_the_end = self.horizon is None
+        run, found, files = record(log, self.policy, options, inputs, workers, to_the_end=to_the_end, checkpoint=kept)
         self.states_ = np.array(found.snapshots) if self._compiled else found.snapshots
         self.weights_ = found.weights / math.fsum(found.weights)
         self.value_, self.weight_ = found.value, found.weight
@@ -157,6 +162,8 @@ class ProgressivePolicy(Learned):
         complete = self.horizon is not None
         self.notes_ = [str(note) for note in run.notes if complete or note.kind != "incomplete"]
         self.remember(log, found.events, found.rewards, run.skipped, origins_of(inputs))
+        for file in files:
+            file.remove()
         return self
 
     # Its value

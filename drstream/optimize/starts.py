@@ -72,8 +72,7 @@ def of_losses(passes: Passes, completion: Completion, data: Data) -> Floats:
 def _mean_products(passes: Passes, fill: Fill, data: Data, actions: int) -> Floats:
     """The mean over events of y_a z (K, d + 1), where z has the standardised features and perhaps a 1."""
     total = Sums.zeros(1, data.features, actions)
-    for found in passes.run(partial(_products, fill, actions, data.features)):
-        total.add(found)
+    total = passes.sum_up(partial(_products, fill, actions, data.features), total, Sums.add)
     return np.asarray(data.moves(total)[0])
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities, read_only
-from drstream.errors import PolicyError
+from drstream.errors import PolicyError, parameter
+from drstream.flat import Free, Packed, Varying, restore
 from drstream.kernels import eligible, lanes, masses, quantiles, tallies
 from drstream.kernels import replay as kernels
 from drstream.kernels.tiles import TILE
@@ -38,6 +39,7 @@ SNAPSHOTS, SNAPSHOT_BYTES = 1024, 1 << 20  # limits of the states that a call co
 NO_TRACE = np.empty((0, 3))
 TRACKING = {Exact: tallies.EXACT, Sketch: tallies.SKETCH, Mass: tallies.MASS}
 UNUSED = {kind: np.zeros(1, kind.STATE).view(np.recarray) for kind in (quantiles, masses)}  # of trackers not in use
+OPTIONS = ("horizon", "c_max", "kind", "carry", "most_replicates", "bin_steps", "snapshot_space", "pilot_horizon")
 KINDS = {
     "dr-ns": tallies.DOUBLY_ROBUST,
     "dr-ns-wc": tallies.DOUBLY_ROBUST,
@@ -121,6 +123,54 @@ class Lane:
             quantile = tracker.state
         return lanes.LaneArrays(
             self.state, quantile, mass, tracker.low, tracker.high, self.curve, self._ended.view(np.recarray), self.trace
+        )
+
+    def contents(self) -> dict[str, Any]:
+        """All that a checkpoint holds of the lane, between two chunks."""
+        replicates = np.concatenate([np.empty(0, lanes.REPLICATE), *self.complete])
+        return {
+            "state": self.state,
+            "curve": self.curve,
+            "complete": Varying(replicates),
+            "sketch_from": -1 if self.sketch_from is None else self.sketch_from,
+            "tracker": self.tracker.contents(),
+            "policy": self._kept_policy(),
+            "recorder": None if self.recorder is None else self.recorder.contents(self._snapshot_like()),
+        }
+
+    def take_up(self, packed: Packed, kind: str) -> None:
+        """Go on from what a checkpoint holds of the lane. `kind` is that of its tracker."""
+        if isinstance(self.tracker, Exact) and kind == Sketch.__name__ and self.options.tracker == "auto":
+            self.tracker = self.tracker.as_sketch()
+        if type(self.tracker).__name__ != kind:
+            raise ValueError(f"tracker {kind!r}")
+        wanted = self.state.copy()
+        kept = restore(self.contents(), packed)
+        self.state[:] = kept["state"]
+        self.state.tracking = TRACKING[type(self.tracker)] if self.options.adaptive else tallies.CONSTANT
+        now, options = self.now, [name for name in OPTIONS if wanted[name][0] != self.state[name][0]]
+        if options or not 0 <= now["t"] < now["horizon"] or now["replicates"] != now["reported"] or now["snapshots"]:
+            raise ValueError(f"lane {options or 't'}")
+        self.curve[:] = kept["curve"]
+        self.complete = [kept["complete"].array]
+        self.sketch_from = None if kept["sketch_from"] < 0 else kept["sketch_from"]
+        self.tracker.take_up(kept["tracker"])
+        self._take_up_policy(kept["policy"])
+        if self.recorder is not None:
+            self.snapshot = self.recorder.take_up(kept["recorder"])
+
+    def _kept_policy(self) -> Any:
+        """What the policy has learned."""
+        return None
+
+    def _take_up_policy(self, kept: Any) -> None:
+        """Let the policy go on with what it had learned."""
+
+    def _snapshot_like(self) -> Floats:
+        """A state of the policy, if its states are recorded."""
+        raise PolicyError(
+            f"{parameter('checkpoint')}: the states of policy {self.options.policy!r} are recorded as copies of a "
+            "Python object, which a file without code cannot hold: leave it out, or use a compiled policy"
         )
 
     def _pilot_left(self) -> int:
@@ -241,6 +291,15 @@ class CompiledLane(Lane):
     def _restart(self) -> None:
         self.learner.state[:] = self.learner.initial
 
+    def _kept_policy(self) -> Any:
+        return self.learner.state
+
+    def _take_up_policy(self, kept: Any) -> None:
+        self.learner.state[:] = kept
+
+    def _snapshot_like(self) -> Floats:
+        return np.asarray(self.learner.state)
+
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         now = self.now
         before = int(now["all_events"]) - first
@@ -305,6 +364,13 @@ class PythonLane(Lane):
 
     def _restart(self) -> None:
         self._call("reset")
+
+    def _kept_policy(self) -> Any:
+        return {"ahead": self.ahead, "since": self.since, "learned": Free(self._call("get_state"))}
+
+    def _take_up_policy(self, kept: Any) -> None:
+        self.ahead, self.since = kept["ahead"], kept["since"]
+        self._call("set_state", kept["learned"].value)
 
     def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
         end, now = last, self.now

@@ -48,6 +48,8 @@ class Keywords(TypedDict, total=False):
     executor: Executor | None
     progress: Any
     debug: bool
+    checkpoint: Any
+    checkpoint_every: float
 
 
 @dataclass(frozen=True)

@@ -96,11 +96,18 @@ class Plan:
             "leave interactions out, name fewer features, or use EpsilonGreedy instead of LinUCB",
         )
 
-    def chunks(self, spaces: Spaces, part: Part) -> Iterator[Chunk | Counter[str]]:
-        """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped."""
+    def chunks(self, spaces: Spaces, part: Part, after: tuple[int, int] = (0, 0)) -> Iterator[Chunk | Counter[str]]:
+        """Yield the chunks of a part and, at the end, the counts of bad rows that were skipped.
+
+        after  The first row of a part, and the number of its chunks that are left out.
+        """
         skipped: Counter[str] = Counter()
+        left = after[1] if after[0] == part.first_row else 0
         for batch in self.reader.batches(part, skipped):
             for block in self.preparation.blocks(batch, self.chunk_rows):
+                if left:
+                    left -= 1
+                    continue
                 yield self.preparation.chunk(block, spaces)
         yield skipped
 

@@ -15,17 +15,23 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from drstream import parameters
+from drstream.checkpoints import EVERY, CheckpointFile
+from drstream.errors import warn_user
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
+from drstream.models.journaling import journal_of, starts_again
+from drstream.policies.online import as_online
 from drstream.provenance import provenance
 from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
 from drstream.replaying.crossing import Crossing
+from drstream.replaying.keeping import Keeper, check_policies, identity_of
 from drstream.replaying.options import Keywords, Levels, ReplayOptions, are_several, listed
-from drstream.replaying.plan import make_plan
+from drstream.replaying.outcome import Outcome
+from drstream.replaying.plan import Plan, make_plan
 from drstream.replaying.result import Replay
 from drstream.replaying.snapshots import Recorded
 
@@ -119,6 +125,8 @@ def replay(
     executor: Executor | None = None,
     progress: Any = False,
     debug: bool = False,
+    checkpoint: Any = None,
+    checkpoint_every: float = EVERY,
 ) -> Replay | Replays:
     """Estimate the reward that a policy would have had in its first `horizon` steps, learning as it went.
 
@@ -151,6 +159,10 @@ def replay(
     debug       Check that a Python policy's version changes whenever its probabilities do, and that a compiled policy
                 stays within the bounds of its arrays.
 
+    checkpoint  Path of a file that is written while the replay runs, and deleted at its end. If the run is killed, the
+                same call goes on from there, to the same bits. A policy in Python then needs get_state() and
+                set_state(state): see docs/states.md.
+
     Several bias, q or seeds, or a mapping of policies, run side by side over the same events and random numbers. The
     result is then a `Replays`, else a `Replay`. Ctrl-C returns what was complete by then. The other parameters
     (propensity, crossfit, cluster, fold_seed, clamp, ...) are those of `evaluate`.
@@ -173,8 +185,8 @@ def replay(
     workers = Workers.of(threads, executor, progress)
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     inputs = inputs.needed(model=method != "rs", propensity=True)
-    plan = make_plan(log, named, inputs, options, workers, debug, parameters.precision(precision))
-    outcomes, sums = sharding.run(plan, log, workers)
+    kept = checkpoint, checkpoint_every
+    outcomes, sums, plan, files = _run(log, named, inputs, options, workers, kept, debug, precision)
     models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
     runs = [
         Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards, plan.precision)
@@ -187,12 +199,46 @@ def replay(
         ]
     if not any(run.complete for run in runs):
         if any(run.interrupted for run in runs):
-            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}")
+            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}", files)
         raise runs[0].failure
+    if not any(run.interrupted for run in runs):
+        for file in files:
+            file.remove()
+    elif files and files[0].exists:
+        warn_user(f"interrupted: {files[0].advice}")
     made_from = provenance(replay, given, log, max(run.events for run in runs))
     for run in runs:
         run.provenance = made_from
     return Replays(runs) if several else runs[0]
+
+
+def _run(
+    log: Log,
+    named: Mapping[Any, Any],
+    inputs: ModelInputs,
+    options: ReplayOptions,
+    workers: Workers,
+    checkpoint: tuple[Any, float],
+    debug: bool = False,
+    precision: str | None = None,
+) -> tuple[list[Outcome], sharding.Sums, Plan, list[CheckpointFile]]:
+    """Replay a log, from its checkpoint if there is one. Also return the plan, and the files of checkpoints."""
+    path, every = checkpoint
+    file = None if path is None else CheckpointFile.of(path, every, log)
+    if file is not None:
+        check_policies({str(name): as_online(policy, str(name)) for name, policy in named.items()})
+    folds = {"crossfit": inputs.crossfit, "cluster": inputs.cluster, "fold_seed": inputs.seed}
+    about = {"checkpoint": path, "checkpoint_every": every, **folds}
+    with journal_of(about, workers, log, [inputs]) as (fitting, fits):
+        plan = make_plan(log, named, inputs, options, fitting, debug, parameters.precision(precision))
+    keeper = None
+    if file is not None:
+        identity = identity_of(log, named, inputs, options, plan)
+        keeper = Keeper(file, identity, list(log.parts(plan.reader.columns)), plan.shards)
+    workers = replace(workers, executor=None) if options.snapshots else workers
+    with starts_again(fits):
+        outcomes, sums = sharding.run(plan, log, workers, keeper)
+    return outcomes, sums, plan, [one for one in (file, fits) if one is not None]
 
 
 def _of_grid(tried: list[Replay], crossing: Crossing) -> Replay:
@@ -201,28 +247,37 @@ def _of_grid(tried: list[Replay], crossing: Crossing) -> Replay:
     return Replay.of_grid(tried, crossing.shared(values, weights))
 
 
-def _interrupted(note: str) -> KeyboardInterrupt:
+def _interrupted(note: str, files: Sequence[CheckpointFile]) -> KeyboardInterrupt:
     stop = KeyboardInterrupt()
     stop.add_note(note)
+    if files and files[0].exists:
+        stop.add_note(files[0].advice)
     return stop
 
 
 def record(
-    log: Log, policy: Any, options: ReplayOptions, inputs: ModelInputs, workers: Workers, *, to_the_end: bool
-) -> tuple[Replay, Recorded]:
+    log: Log,
+    policy: Any,
+    options: ReplayOptions,
+    inputs: ModelInputs,
+    workers: Workers,
+    *,
+    to_the_end: bool,
+    checkpoint: tuple[Any, float] = (None, EVERY),
+) -> tuple[Replay, Recorded, list[CheckpointFile]]:
     """Replay one replicate of DR-ns, and record the states of the policy step by step.
 
     to_the_end  There is no horizon: the replicate runs to the end of the log and is never complete.
 
     The executor, if any, only fits models.
     """
-    plan = make_plan(log, {"policy": policy}, inputs, options, workers, False)
-    (outcome,), sums = sharding.run(plan, log, replace(workers, executor=None))
+    found = _run(log, {"policy": policy}, inputs, options, workers, checkpoint)
+    (outcome,), sums, plan, files = found
     lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
     models = plan.preparation.models.summary(sums.calibration)
     run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1, plan.precision)
     if run.interrupted:
-        raise _interrupted(f"before the replay had ended: {run.how_far}")
+        raise _interrupted(f"before the replay had ended: {run.how_far}", files)
     if outcome.recorded is None or (not to_the_end and not run.complete):
         raise run.failure
-    return run, outcome.recorded
+    return run, outcome.recorded, files

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from drstream import execution
+from drstream.checkpoints import kept_at_signals
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Log
@@ -21,6 +22,7 @@ from drstream.models.calibration import Calibration
 from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.crossing import IN_FLIGHT, Crossing, Traces
+from drstream.replaying.keeping import Keeper, ShardState
 from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
@@ -45,17 +47,35 @@ class Sums:
             one.merge(more)
 
 
-def run(plan: Plan, log: Log, workers: Workers) -> tuple[list[Outcome], Sums]:
-    """Replay the log. Return the outcome of each lane, and the sums over all events."""
-    with reporter(workers.progress, log.source_rows) as report, execution.one_blas_thread():
-        return _run(plan, log, workers, report)
+def run(plan: Plan, log: Log, workers: Workers, keeper: Keeper | None = None) -> tuple[list[Outcome], Sums]:
+    """Replay the log. Return the outcome of each lane, and the sums over all events.
+
+    keeper  Of a checkpoint, from which the replay goes on. Its file stays if the replay does not come to its end.
+    """
+    file = None if keeper is None else keeper.file
+    with (
+        kept_at_signals(file),
+        reporter(workers.progress, log.source_rows) as report,
+        execution.one_blas_thread(),
+    ):
+        try:
+            found = _run(plan, log, workers, report, keeper)
+        except BaseException:
+            if keeper is not None:
+                keeper.stopped()
+            raise
+        if keeper is not None and any(outcome.interrupted for outcome in found[0]):
+            keeper.stopped()
+        return found
 
 
-def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) -> tuple[list[Outcome], Sums]:
+def _run(
+    plan: Plan, log: Log, workers: Workers, report: Callable[..., None], keeper: Keeper | None
+) -> tuple[list[Outcome], Sums]:
     parts = log.parts(plan.reader.columns)
     executor = workers.executor
     if plan.shards == 1 and executor is None:
-        return _replay(plan, parts, log.source_rows, workers.threads, threading.Event(), report, 0)
+        return _replay(plan, parts, log.source_rows, workers.threads, threading.Event(), report, 0, keeper)
     if log.source_rows is None and plan.shards > 1:
         raise LogError(
             f"{parameter('shards', plan.shards)}: a {log.source.name} cannot be cut into shards; pass a Parquet path "
@@ -70,11 +90,11 @@ def _run(plan: Plan, log: Log, workers: Workers, report: Callable[..., None]) ->
             )
             totals = _Totals(report)
             futures = [
-                pool.submit(_replay, plan, run, _rows(run), 1, stop, totals.of(shard), shard)
+                pool.submit(_replay, plan, run, _rows(run), 1, stop, totals.of(shard), shard, keeper)
                 for shard, run in enumerate(runs)
             ]
         else:
-            futures = [executor.submit(_replay_elsewhere, plan, run, shard) for shard, run in enumerate(runs)]
+            futures = [_submit(executor, plan, run, shard, keeper) for shard, run in enumerate(runs)]
         try:
             done = [execution.result_of(future) for future in futures]
         except BaseException as error:
@@ -133,10 +153,57 @@ class _Totals:
         return told
 
 
+def _submit(executor: Executor, plan: Plan, parts: list[Part], shard: int, keeper: Keeper | None) -> Future[Any]:
+    """Let a worker of the user's executor replay a shard, unless a checkpoint has its end."""
+    if keeper is None:
+        return executor.submit(_replay_elsewhere, plan, parts, shard)
+    if keeper.shards[shard] is not None:
+        done: Future[Any] = Future()
+        nothing = threading.Event(), lambda *_: None
+        done.set_result(_replay(plan, parts, _rows(parts), 1, *nothing, shard, keeper))
+        return done
+    asked, done = executor.submit(_replay_to_its_end, plan, parts, shard), Future()
+
+    def received(future: Future[Any]) -> None:
+        if future.cancelled():
+            done.cancel()
+        elif (error := future.exception()) is not None:
+            done.set_exception(error)
+        else:
+            found, state = future.result()
+            keeper.end(shard, state)
+            done.set_result(found)
+
+    asked.add_done_callback(received)
+    return done
+
+
 def _replay_elsewhere(plan: Plan, parts: list[Part], shard: int) -> tuple[list[Outcome], Sums]:
     """Replay a shard in a worker of the user's executor."""
     with execution.one_blas_thread():
         return _replay(plan, parts, _rows(parts), 1, threading.Event(), lambda *_: None, shard)
+
+
+def _replay_to_its_end(plan: Plan, parts: list[Part], shard: int) -> tuple[tuple[list[Outcome], Sums], ShardState]:
+    """The same, with what a checkpoint holds of the shard."""
+    last = _AtTheEnd()
+    with execution.one_blas_thread():
+        found = _replay(plan, parts, _rows(parts), 1, threading.Event(), lambda *_: None, shard, last)
+    assert last.state is not None
+    return found, last.state
+
+
+class _AtTheEnd:
+    """Takes the last state of a shard, in a process that has no file."""
+
+    state: ShardState | None = None
+    shards: Mapping[int, ShardState | None] = defaultdict(lambda: None)
+
+    def note(self, shard: int, make: Callable[[], ShardState]) -> None:
+        pass
+
+    def end(self, shard: int, state: ShardState) -> None:
+        self.state = state
 
 
 def _rows(parts: Sequence[Part]) -> int:
@@ -151,17 +218,32 @@ def _replay(
     stop: threading.Event,
     report: Callable[..., None],
     shard: int,
+    keeper: Any = None,
 ) -> tuple[list[Outcome], Sums]:
-    """Replay one shard in all lanes, from its first part to its last."""
+    """Replay one shard in all lanes, from its first part, or from where a checkpoint has it, to its last."""
     lanes = plan.lanes(stop, shard, rows)
     grids = [Traces(first, last, plan.chunk_rows) for first, last in plan.grids]
     sums = Sums(Calibration(plan.preparation.typical_reward), crossings=[grid.crossing for grid in grids])
     interrupted = False
+    done, taken, after = 0, 0, (0, 0)  # parts, and chunks of the next one
+    if keeper is not None:
+        ShardState.of(lanes, sums, 0, 0, False)  # raises an error before the pass if a policy cannot be kept
+    if keeper is not None and (kept := keeper.shards[shard]) is not None:
+        sums = kept.take_up(lanes, sums, keeper.file.path)
+        for grid, crossing in zip(grids, sums.crossings, strict=True):
+            grid.crossing = crossing
+        if kept.over:
+            return [lane.outcome(shard, False) for lane in lanes], sums
+        done, taken = kept.parts, kept.chunks
+        parts = itertools.islice(parts, done, None)
+        first_part = next(parts, None)
+        if first_part is not None:
+            after, parts = (first_part.first_row, taken), itertools.chain([first_part], parts)
     first_row: int | None = None
     ahead = max(2, AHEAD_BYTES // (threads * plan.preparation.chunk_bytes(plan.chunk_rows)))
     try:
         with ExitStack() as stack:
-            produce = partial(plan.chunks, Spaces())
+            produce = partial(plan.chunks, Spaces(), after=after)
             chunks = stack.enter_context(closing(execution.stream(produce, parts, threads, ahead)))
             pool = None
             if len(lanes) > 1 and threads > 1:
@@ -171,18 +253,30 @@ def _replay(
             for item in chunks:
                 if isinstance(item, Counter):
                     sums.skipped += item
+                    done, taken = done + 1, 0
                     continue
                 sums.calibration.merge(item.calibration)
                 feed.put(item)
                 first_row = item.block.batch.place.first_row if first_row is None else first_row
                 report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
+                taken += 1
                 if stop.is_set() or all(lane.done for lane in lanes):
                     break
+                if keeper is not None:
+                    keeper.note(shard, partial(_drained, feed, sums, done, taken))
             feed.drain()
             interrupted = stop.is_set()
+            if keeper is not None and not interrupted:
+                keeper.end(shard, ShardState.of(lanes, sums, done, taken, True))
     except KeyboardInterrupt:
         interrupted = True
     return [lane.outcome(shard, interrupted) for lane in lanes], sums
+
+
+def _drained(feed: _Feed, sums: Sums, parts: int, chunks: int) -> ShardState:
+    """The state of a shard, after all lanes have taken all chunks so far."""
+    feed.drain()
+    return ShardState.of(feed.lanes, sums, parts, chunks, False)
 
 
 class _Feed:

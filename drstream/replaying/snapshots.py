@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from drstream.flat import Free, Varying
 from drstream.types import Floats
 
 
@@ -114,6 +115,30 @@ class Recorder:
             rewards=(self.seen.least_reward, self.seen.largest_reward),
             predictions=(self.seen.least_prediction, self.seen.largest_prediction),
         )
+
+    def contents(self, like: Floats) -> dict[str, Any]:
+        """All that a checkpoint holds of it. Snapshots are arrays of the form of `like`."""
+        groups = [*self.groups, *([] if self._last is None else [self._last])]
+        return {
+            "size": self.size,
+            "open": self._last is not None,
+            "seen": self.seen,
+            "waiting": self.waiting,
+            "random": Free(self._random.bit_generator.state),
+            "snapshots": Varying(np.array([g.snapshot for g in groups]).reshape(len(groups), *like.shape)),
+            "weights": Varying(np.array([g.weight for g in groups], np.float64)),
+            "sizes": Varying(np.array([g.size for g in groups], np.int64)),
+        }
+
+    def take_up(self, kept: dict[str, Any]) -> Any:
+        """Go on from what a checkpoint holds of it. Return the last snapshot."""
+        self.size, self.seen, self.waiting = kept["size"], kept["seen"], kept["waiting"]
+        self._random.bit_generator.state = kept["random"].value
+        columns = (kept[name].array for name in ("snapshots", "weights", "sizes"))
+        groups = [_Group(state, float(weight), int(size)) for state, weight, size in zip(*columns, strict=True)]
+        self._last = groups.pop() if kept["open"] else None
+        self.groups = groups
+        return None if self._last is None else self._last.snapshot
 
     def _close(self) -> None:
         """Put the last state into the last group, or into a new one."""

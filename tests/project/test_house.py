@@ -48,7 +48,7 @@ def room(module):
 BASICS = {"errors", "types", "findings", "inheritance"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
-TOOLS |= {"digests", "states"}
+TOOLS |= {"digests", "states", "checkpoints", "journals", "flat"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
@@ -73,6 +73,9 @@ MAY_IMPORT = {
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),
     "states": {"errors", "storage"},
+    "flat": {"types"},
+    "checkpoints": {"errors", "digests", "log", "parameters", "provenance", "states"},
+    "journals": {"errors", "checkpoints", "execution", "flat", "log", "states"},
     "digests": {"log", "provenance"},
     "provenance": {"errors", "log"},
     "log": LOG,
