@@ -45,6 +45,7 @@ from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain, stamped
+from drstream.views import Reported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +77,7 @@ class About:
     findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 
-class Evaluation(WithModels):
+class Evaluation(WithModels, Reported):
     """Estimates of every policy by every estimator: `result["new", "dr"].value`.
 
     policies, estimators  Names of the policies and of the estimators.
