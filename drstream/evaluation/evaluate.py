@@ -193,7 +193,7 @@ def evaluate(
             f"{parameter('lambda_', registry.AUTO)}"
         )
     settings.check_estimators(chosen)
-    gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
+    gather = _gather(settings, columns, chosen, _extra(told, settings, auto), octaves=told is not None)
     workers = Workers.of(threads, executor, progress)
     scored_in = checked.precision(precision)
     if pairs not in (None, True, False):
@@ -285,7 +285,7 @@ def _extra(told: Explain | None, settings: Settings, auto: str | None = None) ->
 
 
 def _gather(
-    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str] = frozenset()
+    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str], *, octaves: bool
 ) -> Gather:
     needs = settings.needs
     bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
@@ -296,6 +296,7 @@ def _gather(
         cluster=settings.cluster,
         bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
         extra=extra,
+        octaves=octaves,
     )
 
 

@@ -58,8 +58,9 @@ def _sections(result: Evaluation, of: str, several: bool) -> list[Section]:
     found = []
     for name, title in SECTIONS.items():
         shown: list[Picture | Table] = list(existing(PICTURES, name, result))
-        if name == "weights" and result.loggers is not None:
-            shown.append(_loggers(result))
+        if name == "weights":
+            shown += existing(PICTURES, "histogram", result)
+            shown += [] if result.loggers is None else [_loggers(result)]
         if name == "estimates":
             shown += _tables(result)
         if shown:
@@ -222,6 +223,46 @@ def weights(result: Evaluation) -> list[Picture]:
     ]
 
 
+def histogram(result: Evaluation) -> list[Picture]:
+    """For each policy, how many events have which weight."""
+    found: list[Picture] = []
+    for policy in result.policies[:MOST_POLICIES]:
+        try:
+            table = result.weights(policy)
+        except DrstreamError as error:
+            raise LackingError(f"plot('histogram'): {error.message}") from None
+        rows = []
+        for row in table.to_pylist():
+            part = row["events"] / result.n
+            said = f"{count(row['events'])} ({share(part)})"
+            rows.append({**row, "label": _octave(row), "group": None, "value": part, "said": said})
+        zero = next((row["value"] for row in rows if not row["below"]), 0.0)
+        most = max(rows, key=lambda row: row["value"])
+        found.append(
+            Bars(
+                f"{policy}: weights by size",
+                "How much an event counts for the policy, in steps of factor two. Weight 0: the policy would not have "
+                "done what was logged. Around 1: it acts like the logging policy. A long tail of large weights means "
+                "that few events decide.",
+                f"{share(zero)} of the events have weight 0. Most have weight {most['label']}.",
+                rows,
+                (
+                    Column("label", "weight", "text"),
+                    Column("events", "events", "count"),
+                    Column("value", "share", "share"),
+                ),
+            )
+        )
+    return found
+
+
+def _octave(row: Row) -> str:
+    low, high = row["from"], row["below"]
+    if not high:
+        return "0"
+    return f"{number(low)} to {number(high)}" if math.isfinite(high) else f"{number(low)} and more"
+
+
 def _same(row: Row, found: Any) -> bool:
     """Whether a row is about the same weights, which several estimators share."""
     return bool(row["ess"] == found.ess and row["max_weight"] == found.max_weight and row["capped"] == found.capped)
@@ -380,6 +421,7 @@ PICTURES: Pictures = {
     "estimates": estimates,
     "differences": differences,
     "weights": weights,
+    "histogram": histogram,
     "calibration": calibration,
     "variance": variance,
     "segments": segments,
