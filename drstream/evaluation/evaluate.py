@@ -138,8 +138,8 @@ def evaluate(
                 work grows with the square of their number. Differences to the logging policy are always there.
     precision   "float64" computes scores, probabilities and predictions of linear policies and models in float64. By
                 default they have the type of the contexts. Weights and sums are always float64.
-    explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
-                log, and takes a second reward model.
+    explain     True gathers what `result.explain` needs for DR, and counts weights by size. `drs.Explain(...)`
+                also says what you know about the log, and takes a second reward model.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads, e.g. `drs.Processes(8)`.

@@ -33,12 +33,14 @@ class Verdict:
     kind      "better" or "worse" than the logging policy, "unsure" if no difference can be told, "unknown" if the log
               cannot tell.
     sentence  The same in words.
+    brief     The same for a list of policies: the difference, or why the log cannot tell.
     gain      The difference to the logging policy.
     """
 
     kind: str
     policy: str
     sentence: str
+    brief: str
     gain: Estimate
 
 
@@ -115,54 +117,62 @@ def of_policy(result: Evaluation, policy: str) -> Verdict:
     """What the log tells about a policy, by the estimator that policies are compared by."""
     estimator, name = result.headline, named(policy)
     gain, base = result.difference(policy), result.baseline
+    why = ""
     if found := stops(result, policy, estimator):
-        return Verdict(UNKNOWN, policy, cannot_tell(f"how good {name} is", first_sentence(found[0].message)), gain)
-    if not math.isfinite(gain.low) or not math.isfinite(gain.high):
+        why = first_sentence(found[0].message)
+    elif not math.isfinite(gain.low) or not math.isfinite(gain.high):
         why = f"the difference to the logging policy by {estimator} has no interval"
-        return Verdict(UNKNOWN, policy, cannot_tell(f"how good {name} is", why), gain)
-    told = f"({level(result.confidence)} interval, {count(result.n)} {'lists' if result.lists else 'events'})"
+    if why:
+        return Verdict(UNKNOWN, policy, cannot_tell(f"how good {name} is", why), f"{why}.", gain)
+    text, told, brief = gain_text(gain, base), _told(result), gain_text(gain, base, signed=True)
     if gain.low <= 0 <= gain.high:
-        text = gain_text(gain, base, signed=True)
-        sentence = f"No difference between {name} and the logging policy can be told: {text} {told}."
-        return Verdict(UNSURE, policy, sentence, gain)
+        sentence = f"No difference between {name} and the logging policy can be told: {brief} {told}."
+        return Verdict(UNSURE, policy, sentence, brief, gain)
     kind, does = (BETTER, "beats") if gain.low > 0 else (WORSE, "does worse than")
-    by = f"the logging policy by {gain_text(gain, base)} {told}"
-    compared = len(result.policies)
+    said, compared = f"{name} {does} the logging policy by {text} {told}", len(result.policies)
     if compared > 1 and not result._p_value(policy, estimator) * compared <= 1 - result.confidence:
-        sentence = f"{name} {does} {by}, but one of {compared} policies may do so by chance: no difference is told."
-        return Verdict(UNSURE, policy, sentence, gain)
-    return Verdict(kind, policy, start(f"{name} {does} {by}."), gain)
+        chance = f"one of {compared} policies may do so by chance"
+        sentence = start(f"{said}, but {chance}: no difference is told.")
+        return Verdict(UNSURE, policy, sentence, f"{brief}; but {chance}", gain)
+    return Verdict(kind, policy, start(f"{said}."), brief, gain)
+
+
+def _told(result: Evaluation) -> str:
+    return f"({level(result.confidence)} interval, {count(result.n)} {'lists' if result.lists else 'events'})"
 
 
 def of_evaluation(result: Evaluation) -> Answer:
     """The answer of an evaluation, about one reward."""
     verdicts = [of_policy(result, policy) for policy in result.policies]
-    beside = _beside(result)
-    if len(verdicts) == 1:
+    beside, many = _beside(result), len(verdicts)
+    if many == 1:
         return Answer(verdicts[0].kind, verdicts[0].sentence, beside, verdicts)
     ordered = sorted(verdicts, key=lambda v: (v.kind == UNKNOWN, -_or_least(v.gain.value)))
     better = [verdict for verdict in ordered if verdict.kind == BETTER]
-    told = f"({level(result.confidence)} interval, {count(result.n)} {'lists' if result.lists else 'events'})"
-    number_of = len(verdicts)
     if better:
-        best = better[0]
-        most = f"{named(best.policy)} by {gain_text(best.gain, result.baseline)}{' the most' * (len(better) > 1)}"
-        some = "all" if len(better) == number_of else f"{len(better)} of {number_of}"
-        beat = "beat" if len(better) > 1 else "beats"
-        sentence = f"{some.capitalize()} policies {beat} the logging policy: {most} {told}."
-        if len(better) > 1:
-            beside = [_against_second(result, best, better[1]), *beside]
-        return Answer(BETTER, sentence, beside, ordered)
+        sentence, more = _of_better(result, better, many)
+        return Answer(BETTER, sentence, [*more, *beside], ordered)
     if all(verdict.kind == UNKNOWN for verdict in verdicts):
-        reason = verdicts[0].sentence.partition(": ")[2].rstrip(".")
-        return Answer(UNKNOWN, cannot_tell(f"how good any of {number_of} policies is", reason), beside, ordered)
-    kinds = {verdict.kind for verdict in verdicts}
-    kind = WORSE if kinds == {WORSE} else UNSURE
-    does = (
-        "All {} policies do worse than the logging policy" if kind == WORSE else "None of {} policies is shown to beat"
-    )
-    sentence = does.format(number_of) + ("" if kind == WORSE else " the logging policy")
-    return Answer(kind, f"{sentence} {told}.", beside, ordered)
+        why = verdicts[0].brief.rstrip(".")
+        return Answer(UNKNOWN, cannot_tell(f"how good any of {many} policies is", why), beside, ordered)
+    if all(verdict.kind == WORSE for verdict in verdicts):
+        return Answer(WORSE, f"All {many} policies do worse than the logging policy {_told(result)}.", beside, ordered)
+    sentence = f"None of {many} policies is shown to beat the logging policy {_told(result)}."
+    return Answer(UNSURE, sentence, beside, ordered)
+
+
+def _of_better(result: Evaluation, better: Sequence[Verdict], many: int) -> tuple[str, list[str]]:
+    """The sentence about several policies of which some are better, and what to say beside it."""
+    best, gain = better[0], gain_text(better[0].gain, result.baseline)
+    if len(better) == 1:
+        sentence = f"1 of {many} policies beats the logging policy: {named(best.policy)} by {gain} {_told(result)}."
+        return sentence, []
+    some = f"All {many}" if len(better) == many else f"{len(better)} of {many}"
+    highest = f"{named(best.policy)} has the highest estimate, {gain} above it"
+    beside = [_against_second(result, best, better[1])]
+    if many > 2:
+        beside.append("The highest of several estimates tends to be too high.")
+    return f"{some} policies beat the logging policy; {highest} {_told(result)}.", beside
 
 
 def _or_least(value: float) -> float:

@@ -27,8 +27,8 @@ def report(result: Evaluation) -> Report:
     several = len(result.rewards) > 1 and next(iter(result.rewards)) == result.reward
     about = list(result.rewards.values()) if several else [result]
     sections, findings = [], list[Finding]()
-    for one in about:
-        sections += _sections(one, f"{one.reward}: " if several else "", several)
+    for place, one in enumerate(about):
+        sections += _sections(one, *((f"{one.reward}: ", f"{place}-") if several else ("", "")))
         findings += [finding for finding in one.findings if finding not in findings]
     answers = {one.reward: answer.of_evaluation(one) for one in about}
     name = str(result.provenance.get("log", "")) or "log"
@@ -53,8 +53,7 @@ def _figures(result: Evaluation) -> list[tuple[str, str]]:
     return found
 
 
-def _sections(result: Evaluation, of: str, several: bool) -> list[Section]:
-    prefix = f"{list(result.rewards).index(result.reward)}-" if several else ""
+def _sections(result: Evaluation, of: str, prefix: str) -> list[Section]:
     found = []
     for name, title in SECTIONS.items():
         shown: list[Picture | Table] = list(existing(PICTURES, name, result))
@@ -158,7 +157,7 @@ def _difference(gain: Any, policy: str, other: str, kind: str, base: float, rela
         "relative": gain.value / base if relative else math.nan,
         "verdict": answer.WORDS[kind],
         "tone": tone,
-        "main": True,
+        "main": kind in (answer.BETTER, answer.WORSE),
     }
 
 
@@ -170,7 +169,7 @@ def _pair(result: Evaluation, best: str, other: str, base: float, relative: bool
         return None
     kind = answer.BETTER if gain.low > 0 else answer.WORSE if gain.high < 0 else answer.UNSURE
     row = _difference(gain, best, other, kind, base, relative)
-    return {**row, "label": f"{best} minus {other}", "group": "between policies"}
+    return {**row, "label": other, "group": f"{best} against"}
 
 
 def weights(result: Evaluation) -> list[Picture]:
@@ -307,6 +306,8 @@ def variance(result: Evaluation) -> list[Picture]:
     if not found:
         told = phrase("explain=True", "--explain")
         raise LackingError(f"plot('variance'): this evaluation did not gather the parts of the variance: pass {told}")
+    if any(one.estimator == result.headline for one in found):
+        found = [one for one in found if one.estimator == result.headline]
     rows = []
     for one in found:
         for part in one.parts:

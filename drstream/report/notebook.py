@@ -23,7 +23,7 @@ def result(report: Report, pictures: Sequence[Picture]) -> Html:
         said = f"{name}: {one.sentence}" if len(report.answers) > 1 else one.sentence
         parts.append(tag("p", tag("strong", said), class_=f"answer {one.kind}"))
         if len(one.verdicts) > 1:
-            rows = [tag("li", tag("b", WORDS[v.kind]), ": ", v.sentence) for v in one.verdicts[:MOST]]
+            rows = [tag("li", tag("b", v.policy), ": ", WORDS[v.kind], ", ", v.brief) for v in one.verdicts[:MOST]]
             parts.append(tag("ul", *rows))
     shown = [finding for finding in report.findings if finding.level != OK]
     items = [tag("li", f"{SIGNS[one.level]} {one.level}: {one.message}") for one in shown[:MOST]]

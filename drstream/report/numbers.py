@@ -53,7 +53,7 @@ def percent(value: float, width: float = math.nan) -> str:
     if not math.isfinite(value):
         return DASH
     if math.isfinite(width) and width > 0:
-        places = min(max(1 - math.floor(math.log10(100 * width)), 0), 6)
+        places = min(max(1 - math.floor(math.log10(100 * width / 2)), 0), 6)
         return f"{100 * value:,.{places}f}".replace("-", MINUS)
     return number(100 * value, 3)
 
@@ -100,7 +100,7 @@ def estimate(value: float, low: float, high: float, *, signed: bool = False) -> 
     if not (math.isfinite(wide) and wide > 0 and math.isfinite(value)):
         plus = "+" if signed and value > 0 else ""
         return f"{plus}{number(value)} {interval(low, high)}".rstrip()
-    places = 1 - math.floor(math.log10(wide))
+    places = 1 - math.floor(math.log10(wide / 2))
     if places > 8:
         said = [f"{x:{'+' if signed else ''}.6g}" for x in (value, low, high)]
     else:

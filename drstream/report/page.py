@@ -9,7 +9,7 @@ from typing import Any
 from drstream.errors import DrstreamError
 from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.report import svg
-from drstream.report.answer import WORDS, Answer
+from drstream.report.answer import WORDS, Answer, Verdict, named
 from drstream.report.contents import Report, Section, Table
 from drstream.report.html import Html, document, join, style, tag
 from drstream.report.numbers import cell
@@ -21,6 +21,7 @@ POLICY = (
 )
 LEVELS = {STOP: ("Stop", "do not use the number"), LOOK: ("Look", "read before you use the number"), OK: ("Fine", "")}
 SIGNS = {STOP: "✕", LOOK: "!", OK: "✓"}
+COUNTS = frozenset({"Rows", "Events used"})  # numbers that are not names
 MOST_VERDICTS = 12  # policies that are listed under the answer
 LONG = 40  # characters of a cell from which it may wrap
 
@@ -41,7 +42,8 @@ def render(report: Report, command: str) -> str:
 
     command  How to make the result again.
     """
-    title = f"{report.kind} of {report.subject}"
+    subject = report.subject.rpartition("/")[2] or report.subject  # the whole path stands at the end
+    title = f"{report.kind} of {subject}"
     head = join(
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
@@ -54,7 +56,7 @@ def render(report: Report, command: str) -> str:
     links += [(section.name, section.title) for section in report.sections] + [("made", "How it was made")]
     body = join(
         tag("a", "Skip to the answer", href="#answer", class_="skip"),
-        tag("header", tag("p", tag("strong", report.kind), " of ", tag("span", report.subject, class_="subject"))),
+        tag("header", tag("p", tag("strong", report.kind), " of ", tag("span", subject, class_="subject"))),
         tag("nav", tag("ul", *(tag("li", tag("a", name, href=f"#{id}")) for id, name in links)), aria_label="Contents"),
         tag(
             "main",
@@ -92,9 +94,14 @@ def answers(found: Mapping[str, Answer]) -> Html:
 
 def _verdicts(one: Answer) -> Html:
     shown = one.verdicts[:MOST_VERDICTS]
-    rows = [tag("li", tag("span", WORDS[v.kind], class_=f"chip {v.kind}"), " ", tag("span", v.sentence)) for v in shown]
+    rows = [_verdict(verdict) for verdict in shown]
     more = len(one.verdicts) - len(shown)
     return tag("ul", *rows, tag("li", f"and {more} more, below") if more else None, class_="verdicts")
+
+
+def _verdict(one: Verdict) -> Html:
+    chip = tag("span", WORDS[one.kind], class_=f"chip {one.kind}")
+    return tag("li", chip, " ", tag("b", named(one.policy)), " ", tag("span", one.brief, class_="brief"))
 
 
 def _figures(figures: Sequence[tuple[str, str]]) -> Html:
@@ -129,22 +136,27 @@ def _finding(one: Finding) -> Html:
 
 
 def _section(section: Section) -> Html:
-    shown = [_shown(one, under=section.title) for one in section.shown]
+    shown, said = [], ""
+    for one in section.shown:
+        shown.append(_shown(one, under=section.title, said=said))
+        said = one.caption if isinstance(one, Picture) else ""  # which need not be said again
     return tag("section", tag("h2", section.title), *shown, id=section.name)
 
 
-def _shown(one: Picture | Table, under: str) -> Html:
+def _shown(one: Picture | Table, under: str, said: str) -> Html:
     if isinstance(one, Table):
         return tag("details", tag("summary", one.title), table(one.rows, one.columns, one.title))
-    return figure(one, (svg.WIDE, svg.NARROW), titled=one.title != under)
+    return figure(one, (svg.WIDE, svg.NARROW), titled=one.title != under, captioned=one.caption != said)
 
 
-def figure(picture: Picture, widths: Sequence[int], *, titled: bool = True) -> Html:
+def figure(picture: Picture, widths: Sequence[int], *, titled: bool = True, captioned: bool = True) -> Html:
     """Return a picture at these widths, of which the style shows one, with its caption and the table behind it."""
     drawings = [tag("div", svg.draw(picture, width), class_="wide" if width > 500 else "narrow") for width in widths]
     cut = len(picture.rows) - len(picture.drawn) if isinstance(picture, Spans | Bars) else 0
     left_out = f" The picture shows {len(picture.drawn)} of {len(picture.rows)} rows; the table has all." if cut else ""
-    caption = tag("figcaption", tag("h3", picture.title) if titled else None, tag("p", f"{picture.caption}{left_out}"))
+    text = f"{picture.caption if captioned else ''}{left_out}"
+    head = tag("h3", picture.title) if titled else None
+    caption = tag("figcaption", head, tag("p", text) if text else None)
     behind = tag("details", tag("summary", "Table"), table(_distinct(picture), picture.columns, picture.title))
     return tag("figure", caption, *drawings, behind)
 
@@ -179,7 +191,10 @@ def _cell(value: Any, column: Column) -> Html:
 
 
 def _made(made: Sequence[tuple[str, Any]], command: str) -> Html:
-    rows = [tag("div", tag("dt", label), tag("dd", _value(value))) for label, value in made]
+    rows = [
+        tag("div", tag("dt", label), tag("dd", _value(f"{value:,}" if label in COUNTS else value)))
+        for label, value in made
+    ]
     again = join(tag("h3", "To make it again"), tag("pre", tag("code", command), tabindex="0")) if command else None
     return tag("section", tag("h2", "How it was made"), tag("dl", *rows, class_="made"), again, id="made")
 
@@ -193,6 +208,4 @@ def _value(value: Any) -> Html:
         return tag("ul", *(tag("li", _value(one)) for one in value))
     if isinstance(value, list):
         return join(", ".join(map(str, value)))
-    if isinstance(value, int) and not isinstance(value, bool):
-        return join(f"{value:,}")
     return join(value)

@@ -69,26 +69,22 @@ def answer(result: Replay | Replays) -> Answer:
     if len(runs) == 1:
         return Answer(said[0][1], said[0][2], _beside(runs))
     known = [run for run, kind, _ in said if kind == TOLD]
-    if not known:
-        return Answer(UNKNOWN, said[0][2], _beside(runs))
-    ordered = sorted(known, key=lambda run: -run.value)
-    best = ordered[0]
-    most = f"{_name(best, result)} earns the most: {_said(best)} a step"
+    unknown = [sentence for _, kind, sentence in said if kind == UNKNOWN]
+    if len(known) < 2:
+        first, others = (UNKNOWN, unknown[0]), unknown[1:]
+        if known:
+            first, others = _of_run(known[0]), unknown
+        return Answer(*first, [*others, *_beside(runs)])
+    assert isinstance(result, Replays)
+    best, second = sorted(known, key=lambda run: -run.value)[:2]
+    gain = result.difference(_key(result, best), _key(result, second))
     told = f"({level(best.confidence)} interval, first {best.horizon:,} steps, {count(best.events)} events)"
-    kind, then = UNSURE, ""
-    if len(ordered) > 1:
-        second = ordered[1]
-        assert isinstance(result, Replays)
-        gain = result.difference(_key(result, best), _key(result, second))
-        kind = BETTER if gain.low > 0 else UNSURE
-        beats = f"it beats {_name(second, result)}, the next best, by {estimate(gain.value, gain.low, gain.high)}"
-        then = (
-            f"; {beats}"
-            if kind == BETTER
-            else f"; no difference to {_name(second, result)}, the next best, can be told"
-        )
-    unknown = [sentence for _, kind_of, sentence in said if kind_of == UNKNOWN]
-    return Answer(kind, f"Of {len(runs)} simulations, {most} {told}{then}.", [*unknown, *_beside(runs)])
+    most = f"Of {len(runs)} simulations, {_name(best, result)} earns the most: {_said(best)} a step {told}"
+    name = f"{_name(second, result)}, the next best"
+    if gain.low > 0:
+        sentence = f"{most}; it beats {name}, by {estimate(gain.value, gain.low, gain.high)}."
+        return Answer(BETTER, sentence, [*unknown, *_beside(runs)])
+    return Answer(UNSURE, f"{most}; no difference to {name}, can be told.", [*unknown, *_beside(runs)])
 
 
 def _of_run(run: Replay) -> tuple[str, str]:
