@@ -12,8 +12,6 @@ from drstream.report.numbers import count, number, share
 from drstream.report.origin import made_of
 from drstream.report.pictures import Bars, Column, Line, Lines, Picture, Spans
 
-MOST_ROWS = 400  # rows of a table in a report
-
 
 def report(audit: Audit) -> Report:
     """Return all that is told about an audit."""
@@ -69,7 +67,7 @@ def actions(audit: Audit) -> list[Picture]:
             "How often each action was logged",
             "A policy can be judged only where it takes actions that were logged.",
             f"{len(rows)} actions. The rarest, {least['label']}, was logged {count(least['count'])} times.",
-            rows[:MOST_ROWS],
+            rows,
             columns,
         )
     ]
@@ -96,7 +94,7 @@ def propensities(audit: Audit) -> list[Picture]:
             "For each action, the mean of 1{a}/p over all events must be 1, up to chance. Lines are 95 % intervals. "
             "Actions that are far off have wrong propensities.",
             f"{len(rows)} actions. {'Far from 1: ' + ', '.join(far[:8]) if far else 'None is far from 1'}.",
-            rows[:MOST_ROWS],
+            rows,
             (
                 Column("label", "action", "text"),
                 Column("count", "rows", "count"),

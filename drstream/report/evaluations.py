@@ -17,7 +17,6 @@ from drstream.report.origin import made_of
 from drstream.report.pictures import Bars, Column, Line, Lines, Picture, Row, Spans
 
 MOST_DRAWN = 60  # estimates in one picture; with more, only those by one estimator
-MOST_ROWS = 400  # rows of a table in a report
 MOST_POLICIES = 12  # policies with pictures of their own
 VALUE = (Column("value", "value"), Column("low", "low"), Column("high", "high"))
 
@@ -89,7 +88,7 @@ def estimates(result: Evaluation) -> list[Picture]:
             "A dot is an estimate. Its line is where the true value lies, at the stated confidence. The dashed line is "
             f"what the logging policy earned. Large dots are {result.headline}, by which policies are compared.",
             f"The logging policy earned {number(base.value)}. " + "; ".join(lines[:10]) + ".",
-            rows[:MOST_ROWS],
+            rows,
             (
                 Column("policy", "policy", "text"),
                 Column("estimator", "estimator", "text"),
@@ -134,7 +133,7 @@ def differences(result: Evaluation) -> list[Picture]:
             "Right of the dashed line is better than the logging policy, left of it is worse. If the line of a policy "
             "crosses it, no difference can be told. Differences are paired: event by event.",
             "; ".join(said) + ".",
-            rows[:MOST_ROWS],
+            rows,
             [*columns, Column("verdict", "verdict", "text")],
             axis=f"difference in mean {result.reward}",
             reference=0.0,
@@ -208,7 +207,7 @@ def weights(result: Evaluation) -> list[Picture]:
             "How many events the estimate is really made of, as a share of all. A policy that acts like the logging "
             "policy uses nearly all events. A short bar means that a few events with large weights decide.",
             f"{each}.",
-            rows[:MOST_ROWS],
+            rows,
             (
                 Column("policy", "policy", "text"),
                 Column("estimator", "estimator", "text"),
@@ -327,7 +326,7 @@ def variance(result: Evaluation) -> list[Picture]:
             "Contexts: events differ in their value; only more events help. Importance: rewards are seen for the "
             "logged actions only; a better model or more exploration helps.",
             f"{advice or 'Shares of the variance of each estimate.'}",
-            rows[:MOST_ROWS],
+            rows,
             (
                 Column("policy", "policy", "text"),
                 Column("estimator", "estimator", "text"),
@@ -358,7 +357,7 @@ def segments(result: Evaluation) -> list[Picture]:
                 "Largest segments first. A difference is marked only if its q-value, which allows for the number of "
                 f"segments, is at most {number(alpha, 3)}.",
                 f"{len(rows)} segments. {which}{' and more' if len(told) > 8 else ''}.",
-                rows[:MOST_ROWS],
+                rows,
                 (
                     Column("label", ", ".join(result.by), "text"),
                     Column("n", "events", "count"),
@@ -400,7 +399,7 @@ def _loggers(result: Evaluation) -> Table:
         Column("value", "estimate"),
         Column("stderr", "standard error"),
     )
-    return Table("Each logger alone", result.loggers.to_pylist()[:MOST_ROWS], columns)
+    return Table("Each logger alone", result.loggers.to_pylist(), columns)
 
 
 def _tables(result: Evaluation) -> Sequence[Table]:
@@ -414,7 +413,7 @@ def _tables(result: Evaluation) -> Sequence[Table]:
         names = [name for name in result.grid.column_names if name not in ("policy", "estimator", "chosen")]
         texts = [Column("policy", "policy", "text"), Column("estimator", "estimator", "text")]
         limits = (*texts, *(Column(name, name) for name in names), Column("chosen", "chosen", "flag"))
-        found.append(Table("Limits of the weights that were tried", result.grid.to_pylist()[:MOST_ROWS], limits))
+        found.append(Table("Limits of the weights that were tried", result.grid.to_pylist(), limits))
     return found
 
 

@@ -22,6 +22,8 @@ POLICY = (
 LEVELS = {STOP: ("Stop", "do not use the number"), LOOK: ("Look", "read before you use the number"), OK: ("Fine", "")}
 SIGNS = {STOP: "✕", LOOK: "!", OK: "✓"}
 COUNTS = frozenset({"Rows", "Events used"})  # numbers that are not names
+MOST_FINE = 100  # findings of level "ok" that are listed
+MOST_ROWS = 200  # rows of a table
 MOST_VERDICTS = 12  # policies that are listed under the answer
 LONG = 40  # characters of a cell from which it may wrap
 
@@ -121,7 +123,9 @@ def _findings(findings: Sequence[Finding]) -> Html | None:
     if not parts:
         parts.append(tag("p", "No check has anything to say against this result."))
     if fine := by_level[OK]:
-        listed = tag("ul", *(_finding(one) for one in fine), class_="findings")
+        more = len(fine) - MOST_FINE
+        rest = tag("li", f"and {more} more, in result.findings") if more > 0 else None
+        listed = tag("ul", *(_finding(one) for one in fine[:MOST_FINE]), rest, class_="findings")
         many = f"{len(fine)} check{'s' * (len(fine) > 1)} without objection"
         parts.append(tag("details", tag("summary", many), listed))
     return tag("section", tag("h2", "Findings"), *parts, id="findings")
@@ -153,7 +157,7 @@ def figure(picture: Picture, widths: Sequence[int], *, titled: bool = True, capt
     """Return a picture at these widths, of which the style shows one, with its caption and the table behind it."""
     drawings = [tag("div", svg.draw(picture, width), class_="wide" if width > 500 else "narrow") for width in widths]
     cut = len(picture.rows) - len(picture.drawn) if isinstance(picture, Spans | Bars) else 0
-    left_out = f" The picture shows {len(picture.drawn)} of {len(picture.rows)} rows; the table has all." if cut else ""
+    left_out = f" The picture shows {len(picture.drawn)} of {len(picture.rows)} rows." if cut else ""
     text = f"{picture.caption if captioned else ''}{left_out}"
     head = tag("h3", picture.title) if titled else None
     caption = tag("figcaption", head, tag("p", text) if text else None)
@@ -173,9 +177,11 @@ def _distinct(picture: Picture) -> list[Row]:
 def table(rows: Sequence[Row], columns: Sequence[Column], title: str) -> Html:
     """Return a table. It scrolls by itself, also with the keyboard."""
     heads = [tag("th", column.label, scope="col", class_=_side(column)) for column in columns]
-    lines = [tag("tr", *(_cell(row.get(column.key), column) for column in columns)) for row in rows]
+    lines = [tag("tr", *(_cell(row.get(column.key), column) for column in columns)) for row in rows[:MOST_ROWS]]
+    more = len(rows) - len(lines)
+    cut = tag("p", f"{more:,} more rows are in the tables of the result, in Python and JSON.") if more else None
     whole = tag("table", tag("caption", title, class_="hidden"), tag("thead", tag("tr", *heads)), tag("tbody", *lines))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {title}")
+    return tag("div", whole, cut, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {title}")
 
 
 def _side(column: Column) -> str | None:

@@ -96,8 +96,9 @@ def _of_run(run: Replay) -> tuple[str, str]:
             what, f"{run.complete} replicate gives no interval" if run.complete == 1 else "no interval"
         )
     told = f"{level(run.confidence)} interval, {run.complete:,} replicates, {count(run.events)} events"
-    first = f"over its first {run.horizon:,} steps"
-    return TOLD, start(f"{named(run.policy)} would earn {_said(run)} a step {first} ({told}).")
+    first = "in its first step" if run.horizon == 1 else f"over its first {run.horizon:,} steps"
+    trusted = " if the reward model is right" if run.method == "dm" else ""
+    return TOLD, start(f"{named(run.policy)} would earn {_said(run)} a step {first}{trusted} ({told}).")
 
 
 def _said(run: Replay) -> str:
