@@ -19,6 +19,7 @@ from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.source import Part
 from drstream.types import Ints
+from drstream.views import Described
 
 SHOWN = 20  # actions that are printed
 NO_SIZE = 1 << 62
@@ -66,7 +67,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Described):
     """What a log holds. `print` shows it, and `to_dict` has all of it."""
 
     text: str  # roles of the columns

@@ -11,9 +11,10 @@ import pyarrow as pa
 from drstream.errors import printable
 from drstream.findings import LEVELS, OK, Finding, worst
 from drstream.results import plain, stamped
+from drstream.views import Reported
 
 
-class Audit:
+class Audit(Reported):
     """What an audit found in a log.
 
     level     The worst level of the findings: "ok", "look" or "stop".

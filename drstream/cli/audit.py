@@ -28,6 +28,7 @@ from drstream.cli.options import (
     Verify,
     open_log,
 )
+from drstream.cli.reporting import ReportPath, check_report, write_report
 
 
 def audit(
@@ -55,12 +56,15 @@ def audit(
     exclude: Exclude = None,
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    report: ReportPath = None,
 ) -> None:
     """Check whether a log can be trusted. The exit code is 3 if it cannot."""
     from drstream.findings import STOP
 
     opened = open_log(locals())
+    check_report(report, opened)
     result = opened.audit(event_id, time, threads, progress=True)
+    write_report(result, report)
     if json:
         typer.echo(result.to_json())
     else:

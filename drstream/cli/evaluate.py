@@ -54,6 +54,7 @@ from drstream.cli.options import (
     parse_logger_propensities,
     write_table,
 )
+from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.showing import all_rewards, show_result, stops
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
@@ -227,6 +228,7 @@ def evaluate(
     dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
+    report: ReportPath = None,
 ) -> None:
     """Estimate the value of policies from a log, each with an interval."""
     from drstream.cli import specs
@@ -236,6 +238,7 @@ def evaluate(
     whole = opened = open_log(locals(), logger=logger, logger_propensities=of_loggers)
     if output is not None:
         check_output(output, opened)
+    check_report(report, opened, output, state, checkpoint)
     categories = parse_embedding(embedding)
     policies = specs.policies(policy, opened)
     compared = parse_pairs(compare, policies)
@@ -281,6 +284,7 @@ def evaluate(
         typer.echo(f"reads that failed and were tried again: {again:,}", err=True)
     if output is not None:
         write_table(all_rewards(result), output)
+    write_report(result, report)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:
         from drstream.cli.tables import reasons

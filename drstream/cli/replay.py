@@ -50,6 +50,7 @@ from drstream.cli.options import (
     parse_crossfit,
     write_table,
 )
+from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
@@ -138,6 +139,7 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
     curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
+    report: ReportPath = None,
 ) -> None:
     """Simulate policies that learn on the events of a log (DR-ns), and estimate what they would have earned."""
     from drstream.cli import specs
@@ -149,6 +151,7 @@ def replay(
     for path in (output, curve):
         if path is not None:
             check_output(path, opened)
+    check_report(report, opened, output, curve)
     if output is not None and output == curve:
         raise DrstreamError(f"--output and --curve are both {output}: give two files")
     parameters = {"epsilon": epsilon, "temperature": temperature, "gamma": gamma, "alpha": alpha}
@@ -192,6 +195,7 @@ def replay(
         write_table(result.to_arrow(), output)
     if curve is not None:
         write_table(result.curves(), curve)
+    write_report(result, report)
     if json:
         typer.echo(result.to_json())
     else:

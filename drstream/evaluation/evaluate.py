@@ -140,8 +140,8 @@ def evaluate(
                 work grows with the square of their number. Differences to the logging policy are always there.
     precision   "float64" computes scores, probabilities and predictions of linear policies and models in float64. By
                 default they have the type of the contexts. Weights and sums are always float64.
-    explain     True gathers what `result.explain` needs for DR. `drs.Explain(...)` also says what you know about the
-                log, and takes a second reward model.
+    explain     True gathers what `result.explain` needs for DR, and counts weights by size. `drs.Explain(...)`
+                also says what you know about the log, and takes a second reward model.
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads, e.g. `drs.Processes(8)`.
@@ -195,7 +195,7 @@ def evaluate(
             f"{parameter('lambda_', registry.AUTO)}"
         )
     settings.check_estimators(chosen)
-    gather = _gather(settings, columns, chosen, _extra(told, settings, auto))
+    gather = _gather(settings, columns, chosen, _extra(told, settings, auto), octaves=told is not None)
     workers = Workers.of(threads, executor, progress)
     scored_in = checked.precision(precision)
     if pairs not in (None, True, False):
@@ -290,7 +290,7 @@ def _extra(told: Explain | None, settings: Settings, auto: str | None = None) ->
 
 
 def _gather(
-    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str] = frozenset()
+    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str], *, octaves: bool
 ) -> Gather:
     needs = settings.needs
     bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
@@ -301,6 +301,7 @@ def _gather(
         cluster=settings.cluster,
         bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
         extra=extra,
+        octaves=octaves,
     )
 
 

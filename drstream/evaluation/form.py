@@ -32,6 +32,7 @@ class Form:
     logger: bool = False  # whether there are sums by logger
     actions: int = 0
     with_sets: bool = False  # whether events have eligible sets
+    octaves: bool = False  # whether weights are counted by size
 
     @property
     def first(self) -> int:
@@ -51,7 +52,7 @@ class Form:
         firsts = self.first + np.arange(self.policies) * len(self.columns)
         weights = np.array([firsts + self.columns.index(name) for name in self.weights], np.int64)
         weights = np.ascontiguousarray(weights.reshape(-1, self.policies).T)
-        return Shape(self.layout, weights, self.buckets, self.stretches)
+        return Shape(self.layout, weights, self.buckets, self.stretches, self.octaves)
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
         """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
@@ -68,8 +69,8 @@ class Form:
 
     def segments(self) -> Segments | None:
         """Sums by segment, if there are any."""
-        return Segments(self.shape, BATCH_ROWS) if self.by else None
+        return Segments(replace(self.shape, octaves=False), BATCH_ROWS) if self.by else None
 
     def loggers(self) -> Segments | None:
         """Sums by logger, if there are any."""
-        return Segments(replace(self.shape, stretches=False), BATCH_ROWS) if self.logger else None
+        return Segments(replace(self.shape, stretches=False, octaves=False), BATCH_ROWS) if self.logger else None

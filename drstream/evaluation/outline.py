@@ -156,7 +156,7 @@ class Outline:
                 means[place], comoment, totals.buckets(place), joined_stretches(stretches, form.first)
             )
         inspected = Inspected(*np.moveaxis(totals.inspected, -1, 0))
-        about = self.pivot, form.down_sampled, overlap, form.paired
+        about = self.pivot, form.down_sampled, overlap, form.paired, totals.octaves if totals.shape.octaves else None
         return Sums(totals.count, groups, list(form.weights), inspected, reduced, *about)
 
 

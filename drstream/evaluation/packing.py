@@ -137,6 +137,8 @@ def _put_totals(writer: Writer, totals: Totals) -> None:
         writer.put(len(totals.stretches))
         for index, stretch in totals.stretches.items():
             writer.put(index, stretch.events, stretch.sums, stretch.products)
+    if totals.shape.octaves:
+        writer.put(totals.octaves)
 
 
 def _take_totals(reader: Reader, totals: Totals) -> None:
@@ -153,6 +155,8 @@ def _take_totals(reader: Reader, totals: Totals) -> None:
             reader.take(stretch.sums)
             reader.take(stretch.products)
             totals.stretches[index] = stretch
+    if totals.shape.octaves:
+        reader.take(totals.octaves)
 
 
 def _take_calibration(reader: Reader, calibration: Calibration, used: int) -> None:

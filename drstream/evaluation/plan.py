@@ -50,6 +50,7 @@ class Gather:
     cluster: str | None = None  # the column that buckets are made from; None: from row numbers
     bounds: Bounds = field(default_factory=Bounds)
     extra: frozenset[str] = frozenset()  # what terms shall explain: `Estimator.explained_by`
+    octaves: bool = False  # weights by size
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,7 @@ class Plan:
             logger=self.reader.loggers is not None,
             actions=job.n_actions,
             with_sets=job.with_sets,
+            octaves=gather.octaves and not job.down_sampled,
         )
 
     @property
@@ -208,7 +210,14 @@ def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
     """Whether a pass can go the way of `evaluation/fused.py`. `contexts` are the types of dense contexts' columns."""
     job, gather = plan.job, plan.gather
     models, stack = job.models, job.stack
-    if gather.buckets or gather.stretches or gather.by or job.down_sampled or job.overlaps is not None:
+    if (
+        gather.buckets
+        or gather.stretches
+        or gather.by
+        or gather.octaves
+        or job.down_sampled
+        or job.overlaps is not None
+    ):
         return False
     if gather.bounds.reward_range is not None or gather.bounds.max_weight is not None:
         return False

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream import intervals
-from drstream.errors import DrstreamError, printable, suggest
-from drstream.evaluation import grids, words
+from drstream.errors import DrstreamError, phrase, printable, suggest
+from drstream.evaluation import grids, octaves, words
 from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import (
     ALL,
@@ -45,6 +45,7 @@ from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
 from drstream.results import Estimate, ModelSummary, WithModels, plain, stamped
+from drstream.views import Reported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +77,7 @@ class About:
     findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 
-class Evaluation(WithModels):
+class Evaluation(WithModels, Reported):
     """Estimates of every policy by every estimator: `result["new", "dr"].value`.
 
     policies, estimators  Names of the policies and of the estimators.
@@ -456,6 +457,23 @@ class Evaluation(WithModels):
     def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
         about = replace(self._about, skipped={}, others={}, findings=())
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
+
+    # Sizes of the weights
+
+    def weights(self, policy: str | None = None, estimator: str | None = None) -> pa.Table:
+        """How many events have which weight: counts from one power of two to the next, and of weights that are 0.
+
+        With a single policy, it need not be named. Without an estimator, it is the one that policies are compared by.
+        They are counted with explain= of `evaluate`.
+        """
+        j, form = self._find(self.policies[0] if policy is None else policy, estimator or self.headline)
+        if form.weight is None:
+            raise DrstreamError(f"weights: {estimator or self.headline!r} does not weigh events")
+        if self._sums.octaves is None:
+            told = phrase("explain=True", "--explain")
+            raise DrstreamError(f"weights: this evaluation did not count weights by size: pass {told} to evaluate")
+        counts = self._sums.octaves[j, self._sums.kind(form)]
+        return stamped(pa.Table.from_pylist(octaves.rows(counts)), self.provenance)
 
     # Explanations
 

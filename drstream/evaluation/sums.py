@@ -154,6 +154,7 @@ class Sums:
     down_sampled: bool
     overlap: Overlap
     paired: bool = True  # whether the covariances between policies are known; otherwise they are 0 here
+    octaves: Ints | None = None  # number of weights by policy, kind of weight, and size, if they were counted
 
     @property
     def first(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream import sampling
+from drstream.evaluation import octaves
 from drstream.intervals.statistic import Groups
 from drstream.kernels import groups as kernels
 from drstream.kernels import terms as weights
@@ -37,6 +38,7 @@ class Shape:
     weights: Ints  # the variables that are weights (policies, kinds)
     buckets: bool = False
     stretches: bool = False
+    octaves: bool = False  # weights by size
 
     def create(self) -> Totals:
         return Totals(self)
@@ -64,6 +66,8 @@ class Totals:
             self.bucket_counts = np.zeros(BUCKETS)
             self.bucket_sums = np.zeros((BUCKETS, layout.variables))
         self.stretches: dict[int, Stretch] = {}
+        if shape.octaves:
+            self.octaves = np.zeros((*shape.weights.shape, octaves.BINS), np.int64)
 
     def add(self, events: Events) -> None:
         shape, terms = self.shape, events.terms
@@ -82,6 +86,9 @@ class Totals:
                 stretch.events += last - first
                 place = first, last, layout.members, layout.starts
                 kernels.add_to_stretch(terms, *place, stretch.sums, stretch.products)
+        if shape.octaves:
+            for place_of in np.ndindex(*shape.weights.shape):
+                self.octaves[place_of] += octaves.count(terms[shape.weights[place_of]])
         self._update(terms)
 
     @cached_property
@@ -100,6 +107,8 @@ class Totals:
         if self.shape.buckets:
             self.bucket_counts += other.bucket_counts
             self.bucket_sums += other.bucket_sums
+        if self.shape.octaves:
+            self.octaves += other.octaves
         for index, stretch in other.stretches.items():
             if index in self.stretches:
                 self.stretches[index].merge(stretch)
@@ -133,7 +142,8 @@ class Totals:
         layout = self.shape.layout
         buckets = 8 * BUCKETS * (1 + layout.variables) if self.shape.buckets else 0
         stretches = 8 * len(self.stretches) * (1 + layout.variables + layout.products)
-        return self.moments.nbytes + self.inspected.nbytes + buckets + stretches
+        sizes = self.octaves.nbytes if self.shape.octaves else 0
+        return self.moments.nbytes + self.inspected.nbytes + sizes + buckets + stretches
 
 
 @dataclass

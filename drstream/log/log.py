@@ -43,6 +43,7 @@ from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_colum
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.types import Floats
+from drstream.views import Described
 
 if TYPE_CHECKING:
     from drstream.auditing.description import Description
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
 
 
-class Log(Offering):
+class Log(Offering, Described):
     """Logged events (x, a, r, p), streamed from wherever they are.
 
     source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a

@@ -23,9 +23,10 @@ from drstream.log.pairs import Pairs
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.types import Floats
+from drstream.views import Described
 
 
-class Trained:
+class Trained(Described):
     """A model or policy that is fitted. `fit` sets the attributes that end in an underscore, as in scikit-learn."""
 
     role = "reward model"
@@ -285,6 +286,14 @@ class Trained:
         )
         about = f", fitted on {self.n_events_:,} events of {self.fitted_on}" if self.fitted and self.fitted_on else ""
         return f"{type(self).__name__}({given}){about}"
+
+    def _more_to_show(self) -> list[tuple[str, Any]]:
+        if not self.fitted:
+            return [("fitted", "not yet")]
+        low, high = self.reward_range_
+        found: list[tuple[str, Any]] = [("events", f"{self.n_events_:,}"), ("features", f"{self.n_features_:,}")]
+        found += [("actions", f"{len(self.labels_):,}"), (self.reward_, f"from {low:g} to {high:g}")]
+        return found + [("rows left out", f"{count:,} ({why})") for why, count in self.skipped_.items()]
 
 
 def _reward_of(log: Log) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from drstream.errors import printable, suggest
 from drstream.results import Note, plain, stamped
+from drstream.views import Reported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +98,7 @@ class Simulation:
         return f"bias {self.bias:g}" if not math.isnan(self.bias) else f"q {self.q:g}"
 
 
-class Forecast:
+class Forecast(Reported):
     """What `evaluate` and `replay` will be able to tell on the whole log, forecast from a sample of it.
 
     rows, events                Of the whole log. Events are those rows that filter and splits leave.

@@ -16,12 +16,13 @@ from drstream.intervals import student, t_score
 from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
 from drstream.results import Estimate, Note, stamped
+from drstream.views import Reported
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Replays:
+class Replays(Reported):
     """Several simulations over the same events and random numbers: `runs["new", 0.01]`, or `runs["new", 0.01, seed]`.
 
     The number after the policy is the bias, or q if q was given. Omit any part of the key that has a single value.

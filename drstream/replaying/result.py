@@ -19,6 +19,7 @@ from drstream.replaying.options import AUTO, LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.results import Estimate, ModelSummary, Note, WithModels, plain, stamped
 from drstream.types import Floats, Ints
+from drstream.views import Reported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,7 @@ MEASURED = 50  # minimum number of simulated steps from which a bias mass ε_t i
 NOTHING = Estimate(math.nan, math.nan, math.nan, math.nan, n=0)
 
 
-class Replay(WithModels):
+class Replay(WithModels, Reported):
     """How a policy would have fared in its first T steps, estimated from replicates of that simulation.
 
     value, low, high    Average reward per step: the mean over replicates, with a t interval (NaN for one replicate).

@@ -45,7 +45,7 @@ def room(module):
 
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
-BASICS = {"errors", "types", "findings", "inheritance"}
+BASICS = {"errors", "types", "findings", "inheritance", "views"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
 TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
 TOOLS |= {"digests", "states", "checkpoints", "journals", "flat"}
@@ -54,6 +54,7 @@ MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
     "cli": {*USES, "processes", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
+    "report": {"errors", "findings", "results", "storage", "evaluation", "replaying", "planning", "auditing"},
     "planning": {*USES, "evaluation", "replaying"},
     "spark": {*USES, "evaluation"},
     "synth": {*MODELS},
@@ -90,12 +91,15 @@ MAY_IMPORT = {
     "errors": set(),
     "findings": set(),
     "types": set(),
+    "views": set(),
 }
 EXCEPTIONS = {  # not at the top of the file
     ("drstream.storage", "models.trained"),  # for types only: a file holds what was fitted, which saves itself
     ("drstream.log.log", "auditing.result"),  # for types only, as the next one
     ("drstream.log.log", "auditing.audit"),  # log.audit() opens the room above, when it is called
     ("drstream.log.log", "auditing.description"),  # and so does log.describe()
+    ("drstream.views", "report.kinds"),  # and result.report(), result.plot()
+    ("drstream.views", "report.notebook"),  # and a notebook
 }
 
 
