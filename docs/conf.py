@@ -14,7 +14,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(DOCS / "_ext")]
 
 import drstream  # noqa: E402  # the one beside these pages
 
@@ -23,9 +23,36 @@ author = "the drstream authors"
 copyright = author
 version = release = drstream.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings", "sphinx_copybutton"]
 exclude_patterns = ["paper/*", "coverage/*", "real_logs/*", "replay_study/*"]
 
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 90  # a parameter a line
+toc_object_entries_show_parents = "hide"
+# What the package itself calls, on policies, models and results; users do not.
+INTERNAL = {
+    *(
+        "asked",
+        "bind",
+        "bind_lists",
+        "bind_to",
+        "fill",
+        "fill_flat",
+        "fill_tiles",
+        "for_candidates",
+        "logged",
+        "rule",
+        "steady",
+    ),
+    *("check_arrays", "check_savable", "fit_folds", "fit_forward", "from_parameters", "kept_parameters", "link"),
+    *("known_labels", "needs_actions", "uses_context", "functions", "header", "on_candidates", "require_fit", "fitted"),
+    *("about_models", "how", "how_far", "of", "of_grid", "pieces", "loaded", "row", "unexplained", "learned_on"),
+    *("failure", "fitted_on", "of_policy", "of_shown", "level_name", "level_value", "targets", "about_bias"),
+    *("as_costs", "headline", "checked_state"),
+}
+
+smartquotes = False  # quotes on these pages are code
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links name headings as Git hosts do
 myst_links_external_new_tab = False
@@ -52,7 +79,7 @@ html_theme_options = {
 copybutton_prompt_text = "$ "  # commands are copied without their prompt, and without what they print
 copybutton_copy_empty_lines = False
 
-# Files outside of docs/ that are pages of the site: on a Git host, the page named here is a line with a link to the file.
+# Files outside of docs/ that are pages of the site. On a Git host, the page named here has a link to the file.
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "bench/README.md": "measuring.md"}
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -76,13 +103,17 @@ def read_page(app, name, source):
     source[0] = LINK.sub(redirected, source[0])
 
 
+def skip_internal(app, what, name, obj, skip, options):
+    return True if name in INTERNAL and what == "class" else None
+
+
 def write_inline(writer, node):
     writer.body.append(tex2mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def write_block(writer, node):
-    writer.body.append(writer.starttag(node, "div", CLASS="math", **{"tabindex": "0"}))  # wide ones scroll, by keys too
+    writer.body.append(writer.starttag(node, "div", CLASS="math", tabindex="0"))  # wide ones scroll, by keys too
     writer.body.append(tex2mathml(node.astext(), as_block=True))
     writer.body.append("</div>\n")
     raise nodes.SkipNode
@@ -90,4 +121,5 @@ def write_block(writer, node):
 
 def setup(app):
     app.connect("source-read", read_page)
+    app.connect("autodoc-skip-member", skip_internal)
     app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))

@@ -74,9 +74,11 @@ class Description:
     actions: pa.Table | None  # action, count, share; None without actions
 
     def to_dict(self) -> dict[str, Any]:
+        """The description as a dictionary."""
         return dict(self.about)
 
     def to_json(self) -> str:
+        """The description as JSON. Undefined values are null."""
         return json.dumps(_plain(self.about), indent=2)
 
     def __getitem__(self, name: str) -> Any:

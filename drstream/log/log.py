@@ -245,6 +245,7 @@ class Log(Offering):
 
     @property
     def n_actions(self) -> int:
+        """Number of actions, K."""
         return len(self.labels)
 
     @cached_property

@@ -114,6 +114,7 @@ class Replay(WithModels):
 
     @property
     def replicates(self) -> pa.Table:
+        """One row for each complete replicate."""
         found = self._outcome.replicates
         columns = {name: np.ascontiguousarray(found[name]) for name in found.dtype.names or ()}
         table = pa.table({**columns, "shard": self._outcome.shard, "bias": self._outcome.target})
@@ -121,18 +122,22 @@ class Replay(WithModels):
 
     @property
     def value(self) -> float:
+        """The average reward per step, the mean over replicates."""
         return self.average.value
 
     @property
     def stderr(self) -> float:
+        """Standard error of `value`."""
         return self.average.stderr
 
     @property
     def low(self) -> float:
+        """Lower bound of the interval of `value`."""
         return self.average.low
 
     @property
     def high(self) -> float:
+        """Upper bound of the interval of `value`."""
         return self.average.high
 
     @property
@@ -158,14 +163,17 @@ class Replay(WithModels):
 
     @property
     def cumulative(self) -> float:
+        """The reward of all T steps, the mean over replicates."""
         return self.total.value
 
     @property
     def cumulative_low(self) -> float:
+        """Lower bound of the interval of `cumulative`."""
         return self.total.low
 
     @property
     def cumulative_high(self) -> float:
+        """Upper bound of the interval of `cumulative`."""
         return self.total.high
 
     @property
@@ -433,9 +441,11 @@ class Replay(WithModels):
         return stamped(pa.Table.from_pylist([self.row()]), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The table of `to_arrow` as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
+        """The result as a dictionary, as in JSON."""
         return plain(
             {
                 **self.row(),
