@@ -19,7 +19,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.command import drstream
+from tests.helpers.command import drstream, python
 from tests.helpers.places import ROOT, data
 
 pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
@@ -27,6 +27,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 TOLERANCE = 1e-3  # relative: other processors may round otherwise
+OBP = os.environ.get("DRSTREAM_BENCH_OBP")  # a Python that can import Open Bandit Pipeline, as in bench/
 MARK = "\x1e"  # printed between a page's Python examples
 
 
@@ -37,13 +38,13 @@ class Example(NamedTuple):
 
 
 def examples(page, language):
-    """The page's examples in this language, in order, without those that need a package that is not installed."""
+    """The page's examples in this language, in order. Those that need a package that is not here are "obp", "coba" ..."""
     found = []
     for kind, text in FENCE.findall(page.read_text()):
         if kind in ("python", "console"):
             needed = re.match(r"# needs (\w+)\n", text)
-            skipped = needed is not None and importlib.util.find_spec(needed[1]) is None
-            found.append(Example("skipped" if skipped else kind, text, []))
+            lacking = needed is not None and importlib.util.find_spec(needed[1]) is None
+            found.append(Example(needed[1] if lacking else kind, text, []))
         elif kind == "text" and found:
             found[-1].shown.append(text)
     return [example for example in found if example.language == language]
@@ -60,7 +61,9 @@ def run_python(page, folder):
     if not texts:
         return []
     code = f"\nprint({MARK!r})\n".join(texts)
-    return run([sys.executable, "-W", "error", "-c", code], folder).split(f"{MARK}\n")
+    done = python(code, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(f"{MARK}\n")
 
 
 def run(command, folder, **options):
@@ -112,6 +115,9 @@ def test_examples_and_commands(page, tmp_path):
         write_hillstrom(tmp_path / "hillstrom.csv")
     for example, printed in zip(examples(page, "python"), run_python(page, tmp_path), strict=True):
         check_output(example, printed)
+    if OBP is not None:  # it has an environment of its own
+        for example in examples(page, "obp"):
+            check_output(example, run([OBP, "-W", "ignore", "-c", example.text], tmp_path))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     here = Path(sys.prefix) == ROOT / ".venv"
     for example in examples(page, "console"):
