@@ -112,7 +112,8 @@ class Description:
             lines.append(f"  bad rows    {bad}")
         if self.actions is not None:
             rows = self.actions.sort_by([("count", "descending")]).slice(0, SHOWN).to_pylist()
-            lines += [f"  {row['action']!s:<12}{row['count']:>14,}  {row['share']:8.3%}" for row in rows]
+            wide = max((len(str(row["action"])) for row in rows), default=0)
+            lines += [f"  {row['action']!s:<{max(wide, 12)}}{row['count']:>14,}  {row['share']:8.3%}" for row in rows]
             if (more := self.actions.num_rows - len(rows)) > 0:
                 lines.append(f"  and {more:,} more actions, with fewer rows")
         return "\n".join(lines)

@@ -19,7 +19,7 @@ from tests.helpers.places import ROOT
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
 SERVER = """
-import gc, importlib, json, os, pkgutil, sys, warnings
+import gc, importlib, json, os, pkgutil, sys, types, warnings
 import pyarrow.dataset, pyarrow.parquet, rich.progress, rich.table
 import drstream
 from drstream.cli import main
@@ -34,7 +34,8 @@ def run(code):
     sys.path[0] = ""
     warnings.resetwarnings()
     warnings.simplefilter("error")
-    exec(code, vars(sys.modules["__main__"]))
+    sys.modules["__main__"] = page = types.ModuleType("__main__")
+    exec(code, vars(page))
 
 
 gc.freeze()  # else a child would copy all of it where it collects garbage
