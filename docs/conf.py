@@ -23,7 +23,7 @@ author = "the drstream authors"
 copyright = author
 version = release = drstream.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "docstrings", "sphinx_copybutton"]
 exclude_patterns = ["paper/*", "coverage/*", "real_logs/*", "replay_study/*"]
 
 autodoc_typehints_format = "short"
@@ -55,7 +55,8 @@ INTERNAL = {
 smartquotes = False  # quotes on these pages are code
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links name headings as Git hosts do
-myst_links_external_new_tab = False
+nb_execution_mode = "off"  # the tests run notebooks; their outputs are kept in the files
+nb_merge_streams = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "drstream"
