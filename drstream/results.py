@@ -14,7 +14,13 @@ import pyarrow as pa
 class Estimate:
     """An estimated value with its interval. Undefined numbers are NaN.
 
+    value      The estimate.
+    stderr     Its standard error.
     low, high  The interval that is shown, by `method`.
+    n          Number of events.
+    ess        Effective sample size (Σw)² / Σw²; n if no weights are used.
+    max_weight The largest weight.
+    capped     Share of the weights that the estimator made smaller.
     intervals  (low, high) by the name of each method that was asked for.
     method     How the shown interval was made; empty if there is none.
     warning    A finding that says not to use the number; empty if there is none.

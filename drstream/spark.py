@@ -25,6 +25,8 @@ from drstream.log import Log
 from drstream.models.gram import Gram
 from drstream.models.ridge import Ridge
 
+__all__ = ["evaluate", "fit"]
+
 HEAD = 100  # rows that the driver looks at before a job
 RIDGE = "sums of a ridge regression"
 NOT_HERE = (

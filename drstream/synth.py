@@ -19,6 +19,8 @@ from drstream.policies.sets import NO, wants_sets
 from drstream.storage import atomic_path
 from drstream.types import Bools, Floats
 
+__all__ = ["Variance", "World"]
+
 NO_KINDS = "true values are known by construction for a world with kinds= only"
 CHUNK = 1 << 18
 LAYOUTS = ("wide", "list")

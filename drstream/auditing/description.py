@@ -75,9 +75,11 @@ class Description(Described):
     actions: pa.Table | None  # action, count, share; None without actions
 
     def to_dict(self) -> dict[str, Any]:
+        """The description as a dictionary."""
         return dict(self.about)
 
     def to_json(self) -> str:
+        """The description as JSON. Undefined values are null."""
         return json.dumps(_plain(self.about), indent=2)
 
     def __getitem__(self, name: str) -> Any:
@@ -111,7 +113,8 @@ class Description(Described):
             lines.append(f"  bad rows    {bad}")
         if self.actions is not None:
             rows = self.actions.sort_by([("count", "descending")]).slice(0, SHOWN).to_pylist()
-            lines += [f"  {row['action']!s:<12}{row['count']:>14,}  {row['share']:8.3%}" for row in rows]
+            wide = max((len(str(row["action"])) for row in rows), default=0)
+            lines += [f"  {row['action']!s:<{max(wide, 12)}}{row['count']:>14,}  {row['share']:8.3%}" for row in rows]
             if (more := self.actions.num_rows - len(rows)) > 0:
                 lines.append(f"  and {more:,} more actions, with fewer rows")
         return "\n".join(lines)

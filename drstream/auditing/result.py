@@ -48,6 +48,7 @@ class Audit(Reported):
 
     @property
     def level(self) -> str:
+        """The worst level of all findings: "ok", "look" or "stop"."""
         return worst(self.findings)
 
     def __getitem__(self, check: str) -> Finding:
@@ -62,6 +63,7 @@ class Audit(Reported):
         return sorted(self.findings, key=lambda finding: -LEVELS.index(finding.level))
 
     def to_dict(self) -> dict[str, Any]:
+        """The audit as a dictionary, as in JSON."""
         return plain(
             {
                 "log": self.name,

@@ -8,14 +8,22 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Conversion:
-    """A log that was written to a file."""
+    """A log that was written to a file.
+
+    path        The file.
+    rows        Number of rows that were written.
+    row_groups  Number of row groups, or of record batches of an Arrow IPC file.
+    bytes       Size of the file.
+    skipped     Number of rows, and of lines of a text, that were left out, by reason.
+    first       The first line of a text that was left out, by reason.
+    """
 
     path: Path
-    rows: int  # written
-    row_groups: int  # or record batches, of an Arrow IPC file
-    bytes: int  # size of the file
-    skipped: dict[str, int] = field(default_factory=dict)  # rows, and lines of a text, that were left out, by reason
-    first: dict[str, str] = field(default_factory=dict)  # the first line of a text that was left out, by reason
+    rows: int
+    row_groups: int
+    bytes: int
+    skipped: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         pieces = "record batch" if self.path.suffix != ".parquet" else "row group"

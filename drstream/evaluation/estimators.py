@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drstream.errors import DrstreamError, parameter, suggest
 from drstream.evaluation.lacking import MESSAGES, PARAMETERS, no_parameters
 
+__all__ = ["ALL", "IMPORTANCE", "Estimator", "Sample", "Weight"]
+
 if TYPE_CHECKING:
     from drstream.types import Floats
 

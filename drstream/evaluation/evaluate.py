@@ -95,6 +95,7 @@ def evaluate(
 ) -> Evaluation:
     """Estimate how good policies would have been. One pass over the log serves all policies and estimators.
 
+    log         A `drs.Log`, or anything that opens as one: a path, a table, a frame.
     policies    A mapping of names to policies, or one policy. A policy is an object of `drs.policies`, any object with
                 probabilities(X) -> (n, K), or a function of that shape.
     model       A reward model. Either it was fitted on other events, or it is unfitted and crossfit= is given.

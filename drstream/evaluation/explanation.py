@@ -99,6 +99,7 @@ class Explanation:
         ]
 
     def to_dict(self) -> dict[str, Any]:
+        """The explanation as a dictionary, as in JSON."""
         about = {key: value for key, value in vars(self).items() if key not in ("notes", "advice")}
         return {**about, "parts": self.parts, "notes": list(self.notes), "advice": list(self.advice)}
 

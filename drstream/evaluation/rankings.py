@@ -26,6 +26,8 @@ from drstream.evaluation import estimators
 from drstream.evaluation.estimators import CAPPED, IMPORTANCE, Available, Estimator, Sample, Weight
 from drstream.findings import LOOK, Finding
 
+__all__ = ["ALL"]
+
 MARGINAL, CONDITIONAL, INDEPENDENT = "marginal", "conditional", "independent"  # as in `Log(..., positions=)`
 BY_POSITION = ("shown", "position weight", "position reward")  # terms that each position has
 MOST_POSITIONS = 64  # of estimators with terms for each: their covariances grow with the square

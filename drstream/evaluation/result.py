@@ -541,9 +541,11 @@ class Evaluation(WithModels, Reported):
         return stamped(pa.Table.from_pylist(self.rows()), self.provenance, **self._described())
 
     def to_pandas(self) -> pd.DataFrame:
+        """The table of `to_arrow` as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
+        """The result as a dictionary, as in JSON."""
         found = {**self._described(), "provenance": self.provenance, "estimates": self.rows()}
         if self.by:
             assert self.segments is not None

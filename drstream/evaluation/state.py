@@ -57,6 +57,7 @@ class State:
         return sum(unit.tallies[0].totals.count for unit in self.fold.units)
 
     def to_bytes(self, kind: str = EVALUATION) -> bytes:
+        """The state as the bytes of a file."""
         units, arrays = [], Arrays()
         for number, unit in enumerate(self.fold.units):
             words = []

@@ -100,6 +100,7 @@ class Contexts:
 
     @cached_property
     def n_features(self) -> int:
+        """Number of features of a context, d."""
         if self.roles.sparse is not None:
             return int(self.roles.sparse.dim)
         if self.encoding is not None:

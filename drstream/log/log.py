@@ -246,6 +246,7 @@ class Log(Offering, Described):
 
     @property
     def n_actions(self) -> int:
+        """Number of actions, K."""
         return len(self.labels)
 
     @cached_property

@@ -53,6 +53,7 @@ class RewardModel:
         return self
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return r̂(x, a) as (n, K), for contexts (n, d)."""
         raise NotImplementedError(f"{type(self).__name__} has no predict(X)")
 
     def bind(self, log: Log) -> RewardModel:

@@ -146,6 +146,7 @@ class Losses:
         return self.batches()
 
     def batches(self, threads: int | None = None) -> Iterator[Completed]:
+        """Yield the losses of some events after the other, in the order of the log."""
         parts = self.log.parts(self.reader.columns)
         produce = partial(_complete, self.reader, self.completion)
         skipped: Counter[str] = Counter()

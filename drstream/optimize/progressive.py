@@ -176,10 +176,12 @@ class ProgressivePolicy(Learned):
 
     @property
     def low(self) -> float:
+        """`value` minus the bound."""
         return self.value - self.bound()
 
     @property
     def high(self) -> float:
+        """`value` plus the bound."""
         return self.value + self.bound()
 
     def bound(

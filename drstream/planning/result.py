@@ -158,9 +158,11 @@ class Forecast(Reported):
         return stamped(pa.Table.from_pylist(rows, schema=pa.schema(names)), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The table of `to_arrow` as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
+        """The forecast as a dictionary, as in JSON."""
         return plain(
             {
                 "rows": self.rows,

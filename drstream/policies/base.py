@@ -41,6 +41,7 @@ class FixedPolicy:
     _wants: str | None = None  # whether `probabilities` takes eligible sets, once it was looked at
 
     def probabilities(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Return ν(a|x) as (n, K), for contexts (n, d)."""
         raise NotImplementedError(f"{type(self).__name__} has no probabilities(X)")
 
     @property

@@ -110,14 +110,17 @@ class Compiled(AnyCompiled):
     on_candidates: Any = None  # class of what the policy is on a log of candidates, made from the policy
 
     def initial_state(self, n_actions: int, n_features: int) -> Floats:
+        """Return the state of a policy that has learned nothing, an array of float64."""
         raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_actions, n_features)")
 
     @staticmethod
     def probabilities(state: Any, x: Any, out: Any) -> None:
+        """Set out[a] to π(a|x) for every action."""
         raise NotImplementedError
 
     @staticmethod
     def update(state: Any, x: Any, action: Any, reward: Any) -> None:
+        """Learn from an event."""
         raise NotImplementedError
 
     @staticmethod

@@ -37,14 +37,17 @@ class CompiledShared(AnyCompiled):
     """
 
     def initial_state(self, n_context: int, n_item_features: int) -> Floats:
+        """Return the state of a policy that has learned nothing, an array of float64."""
         raise NotImplementedError(f"{type(self).__name__} has no initial_state(n_context, n_item_features)")
 
     @staticmethod
     def probabilities(state: Any, x: Any, Z: Any, out: Any) -> None:
+        """Set out[k] to the probability of candidate k."""
         raise NotImplementedError
 
     @staticmethod
     def update(state: Any, x: Any, z: Any, reward: Any) -> None:
+        """Learn from an event."""
         raise NotImplementedError
 
     def functions(self, name: str, sparse: bool = False, checked: bool = False) -> list[Callable[..., None]]:

@@ -93,6 +93,7 @@ class Replays(Reported):
         return replace(found, low=found.low + low, high=found.high + high)
 
     def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each simulation."""
         return [run.row() for run in self.runs]
 
     def to_arrow(self) -> pa.Table:
@@ -100,15 +101,18 @@ class Replays(Reported):
         return stamped(pa.Table.from_pylist(self.rows()), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The table of `to_arrow` as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
+        """The results as a dictionary, as in JSON."""
         found = [run.to_dict() for run in self.runs]
         for run in found:
             run.pop("provenance")  # that of all runs
         return {"provenance": self.provenance, "runs": found}
 
     def to_json(self, indent: int | None = 2) -> str:
+        """The results as JSON. Undefined values are null."""
         return json.dumps(self.to_dict(), indent=indent)
 
     @printable

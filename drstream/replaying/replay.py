@@ -130,6 +130,7 @@ def replay(
 ) -> Replay | Replays:
     """Estimate the reward that a policy would have had in its first `horizon` steps, learning as it went.
 
+    log         A `drs.Log`, or anything that opens as one: a path, a table, a frame.
     policies    A policy, or a mapping of names to policies. A policy is a compiled one of `drs.policies`, a Python
                 object with reset(), probabilities(X), update(x, action, reward) and perhaps version, or a fixed policy.
                 In a log with eligible sets, they act on these: see docs/eligible.md.

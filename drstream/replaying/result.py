@@ -115,6 +115,7 @@ class Replay(WithModels, Reported):
 
     @property
     def replicates(self) -> pa.Table:
+        """One row for each complete replicate."""
         found = self._outcome.replicates
         columns = {name: np.ascontiguousarray(found[name]) for name in found.dtype.names or ()}
         table = pa.table({**columns, "shard": self._outcome.shard, "bias": self._outcome.target})
@@ -122,18 +123,22 @@ class Replay(WithModels, Reported):
 
     @property
     def value(self) -> float:
+        """The average reward per step, the mean over replicates."""
         return self.average.value
 
     @property
     def stderr(self) -> float:
+        """Standard error of `value`."""
         return self.average.stderr
 
     @property
     def low(self) -> float:
+        """Lower bound of the interval of `value`."""
         return self.average.low
 
     @property
     def high(self) -> float:
+        """Upper bound of the interval of `value`."""
         return self.average.high
 
     @property
@@ -159,14 +164,17 @@ class Replay(WithModels, Reported):
 
     @property
     def cumulative(self) -> float:
+        """The reward of all T steps, the mean over replicates."""
         return self.total.value
 
     @property
     def cumulative_low(self) -> float:
+        """Lower bound of the interval of `cumulative`."""
         return self.total.low
 
     @property
     def cumulative_high(self) -> float:
+        """Upper bound of the interval of `cumulative`."""
         return self.total.high
 
     @property
@@ -434,9 +442,11 @@ class Replay(WithModels, Reported):
         return stamped(pa.Table.from_pylist([self.row()]), self.provenance)
 
     def to_pandas(self) -> pd.DataFrame:
+        """The table of `to_arrow` as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
+        """The result as a dictionary, as in JSON."""
         return plain(
             {
                 **self.row(),

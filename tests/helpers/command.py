@@ -19,7 +19,7 @@ from tests.helpers.places import ROOT
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
 SERVER = """
-import gc, importlib, json, os, pkgutil, sys
+import gc, importlib, json, os, pkgutil, sys, types, warnings
 import pyarrow.dataset, pyarrow.parquet, rich.progress, rich.table
 import drstream
 from drstream.cli import main
@@ -28,6 +28,16 @@ from tests.helpers import kernels
 kernels.compile_all()
 for module in pkgutil.walk_packages(drstream.__path__, "drstream."):
     importlib.import_module(module.name)
+
+
+def run(code):
+    sys.path[0] = ""
+    warnings.resetwarnings()
+    warnings.simplefilter("error")
+    sys.modules["__main__"] = page = types.ModuleType("__main__")
+    exec(code, vars(page))
+
+
 gc.freeze()  # else a child would copy all of it where it collects garbage
 for line in sys.stdin:
     asked = json.loads(line)
@@ -38,7 +48,7 @@ for line in sys.stdin:
             os.dup2(os.open(path, os.O_RDWR), stream)
         sys.argv = ["drstream", *asked["words"]]
         try:
-            code = main()
+            code = main() if "code" not in asked else run(asked["code"])
         except SystemExit as stop:
             code = stop.code
         except BaseException:
@@ -69,6 +79,15 @@ def drstream(*words, cwd=None, env=None):
         print(json.dumps(asked), file=server().stdin, flush=True)
         code = int(server().stdout.readline())
         return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+
+
+def python(code, cwd):
+    """Run code in Python, with warnings as errors, and wait for its end. It is forked, as `drstream` is."""
+    with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+        asked = {"words": [], "settings": {}, "code": code, "cwd": str(cwd), "out": out.name, "err": err.name}
+        print(json.dumps(asked), file=server().stdin, flush=True)
+        ended = int(server().stdout.readline())
+        return subprocess.CompletedProcess("python", ended, out.read().decode(), err.read().decode())
 
 
 def fails(message, *words, cwd=None, code=2):

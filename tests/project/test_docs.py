@@ -3,30 +3,25 @@ with the ```text blocks under them.
 """
 
 import importlib.util
-import json
-import math
 import os
 import re
 import shlex
 import subprocess
 import sys
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.csv as csv
-import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.command import drstream
-from tests.helpers.places import ROOT, data
+from tests.helpers.command import drstream, python
+from tests.helpers.places import ROOT
+from tests.helpers.printed import not_printed
+from tests.helpers.published import write_hillstrom
 
 pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
-TOLERANCE = 1e-3  # relative: other processors may round otherwise
+OBP = os.environ.get("DRSTREAM_BENCH_OBP")  # a Python that can import Open Bandit Pipeline, as in bench/
 MARK = "\x1e"  # printed between a page's Python examples
 
 
@@ -37,13 +32,13 @@ class Example(NamedTuple):
 
 
 def examples(page, language):
-    """The page's examples in this language, in order, without those that need a package that is not installed."""
+    """The page's examples in this language, in order. One that needs what is not here has that name instead."""
     found = []
     for kind, text in FENCE.findall(page.read_text()):
         if kind in ("python", "console"):
             needed = re.match(r"# needs (\w+)\n", text)
-            skipped = needed is not None and importlib.util.find_spec(needed[1]) is None
-            found.append(Example("skipped" if skipped else kind, text, []))
+            lacking = needed is not None and importlib.util.find_spec(needed[1]) is None
+            found.append(Example(needed[1] if lacking else kind, text, []))
         elif kind == "text" and found:
             found[-1].shown.append(text)
     return [example for example in found if example.language == language]
@@ -60,7 +55,9 @@ def run_python(page, folder):
     if not texts:
         return []
     code = f"\nprint({MARK!r})\n".join(texts)
-    return run([sys.executable, "-W", "error", "-c", code], folder).split(f"{MARK}\n")
+    done = python(code, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(f"{MARK}\n")
 
 
 def run(command, folder, **options):
@@ -83,35 +80,18 @@ def check_output(example, printed):
     assert missing is None, f"the page shows\n\n{missing}\n\nwhere this was printed:\n\n{printed}"
 
 
-def not_printed(shown, printed):
-    """Lines of a ```text block that were not printed, or None; a line `...` stands for any lines left out."""
-    pieces = [list(lines) for gap, lines in groupby(shown.splitlines(), lambda line: line == "...") if not gap]
-    lines, start = printed.splitlines(), 0
-    for piece in pieces:
-        places = range(start, len(lines) - len(piece) + 1)
-        found = next((i for i in places if all(map(alike, piece, lines[i : i + len(piece)]))), None)
-        if found is None:
-            return "\n".join(piece)
-        start = found + len(piece)
-    return None
-
-
-def alike(shown, printed):
-    """Whether two lines are the same but for the last digits of numbers, and the spaces that align them."""
-    words = [NUMBER.sub("0", " ".join(line.split())) for line in (shown, printed)]
-    numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (shown, printed)]
-    return words[0] == words[1] and all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(*numbers, strict=True))
-
-
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if examples(p, "python") or examples(p, "console")], ids=lambda p: p.name
 )
 def test_examples_and_commands(page, tmp_path):
     """First the Python, then the commands, one after the other in one folder: what one leaves, the next finds."""
-    if page.name == "hillstrom.md":
-        write_hillstrom(tmp_path / "hillstrom.csv")
+    if "hillstrom.csv" in page.read_text() and examples(page, "python"):
+        write_hillstrom(tmp_path)
     for example, printed in zip(examples(page, "python"), run_python(page, tmp_path), strict=True):
         check_output(example, printed)
+    if OBP is not None:  # it has an environment of its own
+        for example in examples(page, "obp"):
+            check_output(example, run([OBP, "-W", "ignore", "-c", example.text], tmp_path))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     here = Path(sys.prefix) == ROOT / ".venv"
     for example in examples(page, "console"):
@@ -125,18 +105,6 @@ def test_examples_and_commands(page, tmp_path):
             assert shown or "savez" in command
             printed += shown
         check_output(example, printed)
-
-
-def write_hillstrom(path):
-    """The file as it was published: the data at hand has codes for text."""
-    table = pq.read_table(data("hillstrom.parquet"))
-    words = {name.decode(): json.loads(text) for name, text in table.schema.metadata.items() if text.startswith(b"[")}
-    texts = {"zip_code": "zip_code", "channel": "channel", "segment": "actions"}
-    table = table.rename_columns(["segment" if name == "action" else name for name in table.column_names])
-    for name, key in texts.items():
-        codes = pa.DictionaryArray.from_arrays(table[name].combine_chunks(), words[key])
-        table = table.set_column(table.schema.get_field_index(name), name, codes.dictionary_decode())
-    csv.write_csv(table.drop(["propensity"]), path)
 
 
 PRINTED = "Log of x0: 50,142 rows\n  a    0.189562 [-0.186131, 1e-05]\n  b   2\nend\n"
