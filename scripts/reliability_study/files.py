@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +40,35 @@ def run_broken(first: int, last: int, folder: Path, workers: int = 2) -> Iterato
 
 # Files that change while they are read
 
-ROWS, GROUP = 4_000, 500
+ROWS = {".parquet": 4_000, ".arrow": 400_000}  # Arrow files are read in pieces of 131,072 rows
+PARTS = 8
 
 
 class Meddler:
-    """A policy that does something to a file at one of its calls."""
+    """A policy that does something to a file after so many rows."""
 
     def __init__(self, moment: int, deed: Callable[[], Any]) -> None:
-        self.moment, self.deed, self.calls = moment, deed, 0
+        self.moment, self.deed, self.rows = moment, deed, 0
 
     def probabilities(self, X: Any) -> Any:
-        self.calls += 1
-        if self.calls == self.moment:
+        if self.rows <= self.moment < self.rows + len(X):
             self.deed()
+        self.rows += len(X)
         return np.full((len(X), 2), 0.5)
 
 
-def events(reward: float) -> pa.Table:
-    ones = np.ones(ROWS)
-    return pa.table({"x0": ones, "action": np.arange(ROWS) % 2, "reward": reward * ones, "propensity": 0.5 * ones})
+def events(rows: int, reward: float) -> pa.Table:
+    ones = np.ones(rows)
+    return pa.table({"x0": ones, "action": np.arange(rows) % 2, "reward": reward * ones, "propensity": 0.5 * ones})
 
 
 def write(path: Path, reward: float) -> None:
+    rows = ROWS[path.suffix]
     if path.suffix == ".arrow":
-        with pa.ipc.new_file(str(path), events(reward).schema) as file:
-            file.write_table(events(reward), max_chunksize=GROUP)
+        with pa.ipc.new_file(str(path), events(1, reward).schema) as file:
+            file.write_table(events(rows, reward), max_chunksize=rows // PARTS)
     else:
-        pq.write_table(events(reward), path, row_group_size=GROUP)
+        pq.write_table(events(rows, reward), path, row_group_size=rows // PARTS)
 
 
 def replace(path: Path, other: Path, rng: random.Random) -> None:
@@ -95,7 +98,7 @@ def run_changes(first: int, last: int, folder: Path) -> Iterator[Case]:
         path, other = folder / f"log{number}{suffix}", folder / f"other{number}{suffix}"
         write(path, 1.0)
         write(other, 0.0)
-        meddler = Meddler(rng.randrange(1, ROWS // GROUP + 1), lambda p=path, o=other, w=what, r=rng: DEEDS[w](p, o, r))
+        meddler = Meddler(rng.randrange(ROWS[suffix]), partial(DEEDS[what], path, other, rng))
         threads = 1 + number // 8 % 2
         try:
             result = drs.evaluate(drs.Log(path), meddler, estimators=["ips"], threads=threads)
@@ -106,3 +109,5 @@ def run_changes(first: int, last: int, folder: Path) -> Iterator[Case]:
         else:
             value = result["ips"].value
             yield Case(row, SAME) if value == 1.0 else Case(row, LOST, f"a value of {value}")
+        path.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)

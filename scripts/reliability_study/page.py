@@ -31,7 +31,7 @@ def page(folder: Path) -> str:
         pieces.append(_kills(kills))
     for name, part in PARTS.items():
         if found[name]:
-            pieces.append(f"## {part.title}\n\n{wrapped(part.text)}\n\n{_table(found[name])}\n{_made(found[name])}")
+            pieces.append(f"## {part.title}\n\n{wrapped(part.text)}\n{_table(found[name])}\n{_made(found[name])}")
     return "\n".join(pieces)
 
 
@@ -39,19 +39,19 @@ def _begin(totals: list[tuple[str, dict[str, int]]]) -> str:
     lost = sum(row[LOST] for _, row in totals)
     cases = sum(sum(row.values()) for _, row in totals)
     text = (
-        f"drstream promises: kill it anywhere, lose any worker, break any byte of a file, and you get the same bits or a "
-        f"clear error. This page counts what came of {cases:,} faults that were injected on purpose. "
-        f"**Lost: {lost or 'none'}.** Lost would be a crash of the interpreter, a hang, a raw traceback, a half-written "
-        "file, other bits, or another number where a checksum could have told. `scripts/reliability` makes the faults and "
-        "this page; its results are in docs/reliability/. What is promised, and what not, is in "
-        "[security.md](security.md), [states.md](states.md) and [scale-out.md](scale-out.md)."
+        "drstream promises: kill it anywhere, lose any worker, break any byte of a file, and you get the same "
+        f"bits or a clear error. This page counts what came of {cases:,} faults that were injected on purpose. "
+        f"**Lost: {lost or 'none'}.** Lost would be a crash of the interpreter, a hang, a raw traceback, a "
+        "half-written file, other bits, or another number where a checksum could have told. `scripts/reliability`"
+        " makes the faults and this page; its results are in docs/reliability/. What is promised, and what not, "
+        "is in [security.md](security.md), [states.md](states.md) and [scale-out.md](scale-out.md)."
     )
     words = (
-        f"{HEAD[UNTOLD].capitalize()}: a number in a file without checksums was changed to another valid number. Nobody "
-        "can tell. Files that drstream writes have checksums."
+        f"{HEAD[UNTOLD].capitalize()}: a number in a file without checksums was changed to another valid number. "
+        "Nobody can tell. Parquet files and states of drstream have checksums."
     )
     rows = [f"| {title} | {_cells(row)} |" for title, row in totals]
-    return f"# Reliability\n\n{wrapped(text)}\n\n{_header('faults')}\n" + "\n".join(rows) + f"\n\n{wrapped(words)}\n"
+    return f"# Reliability\n\n{wrapped(text)}\n{_header('faults')}\n" + "\n".join(rows) + f"\n\n{wrapped(words)}\n"
 
 
 def _header(first: str) -> str:
@@ -82,13 +82,13 @@ def of_kills(kills: dict[str, Any]) -> dict[str, Any]:
 
 def _kills(kills: dict[str, Any]) -> str:
     text = (
-        "A run is killed with SIGKILL at points from its start to its end, and started again with the same checkpoint. It "
-        "must end with the bits of a run that was never killed. `scripts/kills` does this."
+        "A run is killed with SIGKILL at points from its start to its end, and started again with the same "
+        "checkpoint. It must end with the bits of a run that was never killed. `scripts/kills` does this."
     )
-    return f"## Kills\n\n{wrapped(text)}\n\n{_table(of_kills(kills))}\n{_made(kills)}"
+    return f"## Kills\n\n{wrapped(text)}\n{_table(of_kills(kills))}\n{_made(kills)}"
 
 
 def _made(found: dict[str, Any]) -> str:
     commits = found.get("commits") or [found.get("commit", "unknown")]
     versions = ", ".join(f"{name} {version}" for name, version in found.get("versions", {}).items())
-    return wrapped(f"Made by commit {', '.join(commits)}, with {versions}.") + "\n"
+    return wrapped(f"Made by commit {', '.join(commits)}, with {versions}.")

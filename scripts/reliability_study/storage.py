@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 import drstream as drs

@@ -1,7 +1,5 @@
 """A log on a real server of S3, with broken answers; and file systems of fsspec. Skipped if these are not installed."""
 
-import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
