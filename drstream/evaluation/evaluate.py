@@ -362,7 +362,10 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
     bucket = _buckets(batch) if gather.buckets else None
     divided = []
     if tally.segments is not None:
-        tally.segments.begin(*segments_of(batch.columns, gather.by))
+        segment, keys = segments_of(batch.columns, gather.by)
+        count = len(tally.segments.totals.keys() | keys)  # before any of them takes memory
+        check_number(count, gather.by, tally.totals.nbytes, groups=gather.buckets or gather.stretches)
+        tally.segments.begin(segment, keys)
         divided.append(tally.segments)
     if tally.loggers is not None and loggers is not None:
         tally.loggers.begin(*segments_of(batch.columns, [loggers.column]))
@@ -382,8 +385,6 @@ def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None
         tally.totals.add(events)
     for groups in divided:
         groups.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
-    if tally.segments is not None:
-        check_number(len(tally.segments.totals), gather.by, groups=gather.buckets or gather.stretches)
     if tally.loggers is not None and loggers is not None:
         check_loggers(len(tally.loggers.totals), loggers.column)
 

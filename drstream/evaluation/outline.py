@@ -119,7 +119,8 @@ class Outline:
         no_counts, unknown = np.full(tally.reduced.shape, -1), replace(overlap, mass=np.full_like(tally.mass, np.nan))
         segments, loggers = {}, {}
         if tally.segments is not None:
-            check_number(len(tally.segments.totals), form.by, groups=form.buckets or form.stretches)
+            number, size = len(tally.segments.totals), tally.totals.nbytes
+            check_number(number, form.by, size, groups=form.buckets or form.stretches)
             for key, totals in pooled(tally.segments.totals, form.by).items():
                 segments[key] = self._sums(totals, no_counts, unknown)
         if tally.loggers is not None:

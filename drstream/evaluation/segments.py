@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from drstream.errors import DrstreamError, LogError, parameter
 from drstream.evaluation.totals import Key, Totals
+from drstream.execution import check_memory
 from drstream.log.schema import is_string, require_column
 from drstream.types import Ints
 
@@ -94,8 +95,11 @@ def _key(code: int, values: list[list[Any]]) -> Key:
     return tuple(reversed(key))
 
 
-def check_number(found: int, names: Sequence[str], *, groups: bool) -> None:
-    """Raise an error if there are too many segments to hold. With `groups`, each has sums by bucket or stretch."""
+def check_number(found: int, names: Sequence[str], size: int, *, groups: bool) -> None:
+    """Raise an error if there are too many segments to hold, of so many bytes each.
+
+    With `groups`, each has sums by bucket or stretch.
+    """
     most = min(MOST_WITH_GROUPS, MOST_VALUES) if groups else MOST_VALUES
     if found > most:
         why = ", each with sums for clusters, bootstrap or anytime intervals" if groups else ""
@@ -103,6 +107,11 @@ def check_number(found: int, names: Sequence[str], *, groups: bool) -> None:
             f"{parameter('by', list(names))} makes more than {most:,} segments{why}: name columns with fewer different "
             "values"
         )
+    check_memory(
+        found * size,
+        f"sums of {found:,} segments",
+        f"name columns with fewer different values than {parameter('by', list(names))} has, or take fewer policies",
+    )
 
 
 def pooled(totals: dict[Key, Totals], names: Sequence[str]) -> dict[Key, Totals]:

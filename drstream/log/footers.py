@@ -53,6 +53,11 @@ class Footer:
     def open(self) -> pa.NativeFile:
         return self.filesystem.open_input_file(self.path)
 
+    def has_checksums(self) -> bool | None:
+        """Return whether the first page has a checksum, which goes for all pages of most writers. None if unknown."""
+        with self.open() as file:
+            return page_has_checksum(file.read(64)[4:])  # after PAR1
+
     def check_state(self, found: State) -> None:
         """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
         if found != self.state:
@@ -104,6 +109,27 @@ class Footer:
         groups = [form.make_fragment(str(i), here, partition_expression=g) for i, g in enumerate(guarantees)]
         found = ds.FileSystemDataset(groups, schema, form, here).get_fragments(filter=filter)
         return {int(group.path) for group in found}
+
+
+def page_has_checksum(header: bytes) -> bool | None:
+    """Return whether the header of a page has the field `crc`, the fourth; None if this is no header of a page.
+
+    Headers are in Thrift's compact protocol: a byte 0x15 says that the next field follows and is a 32-bit integer.
+    All bytes of the integer but the last one have their highest bit set.
+
+    >>> [page_has_checksum(bytes.fromhex(header)) for header in ("1500 15c801 15c801 15b48b04 2c", "1500 1502 1502 2c")]
+    [True, False]
+    """
+    at = 0
+    for _ in range(3):  # its type, and its size before and after compression
+        if header[at : at + 1] != b"\x15":
+            return None
+        at += 1
+        while header[at : at + 1] >= b"\x80":
+            at += 1
+        at += 1
+    following = header[at : at + 1]
+    return None if not following else following == b"\x15"
 
 
 def _decoder(column: pq.ColumnSchema, kind: pa.DataType) -> Callable[[bytes], Any] | None:

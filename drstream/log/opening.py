@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from drstream.errors import DrstreamError, LogError, MissingFileError, parameter, without_secrets
+from drstream.errors import DrstreamError, LogError, MissingFileError, parameter, warn_user, without_secrets
 from drstream.log.arrow import open_arrow
 from drstream.log.files import arrow_says, expand, is_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.remote import open_uris
 from drstream.log.source import Same, Source, StreamSource, TableSource
+
+NAMED = 3  # most files that a warning names
 
 
 def open_source(source: Any, verify: bool = False) -> Source:
@@ -28,6 +30,13 @@ def open_source(source: Any, verify: bool = False) -> Source:
             )
         opened = copy.copy(opened)
         opened.verify = True
+        lacking = opened.without_checksums()
+        if lacking:
+            names = ", ".join(lacking[:NAMED]) + (f" and {len(lacking) - NAMED:,} more" if len(lacking) > NAMED else "")
+            warn_user(
+                f"{parameter('verify', True)}: {len(lacking):,} of {len(opened.fragments):,} files have no checksums, "
+                f"so changed bytes in them are not noticed: {names}. drstream convert writes files with checksums"
+            )
     return opened
 
 

@@ -183,6 +183,18 @@ class ParquetSource:
             footers.append(footer)
         return footers
 
+    def without_checksums(self) -> list[str]:
+        """Return the files whose pages have no checksums."""
+
+        def lacks(footer: Footer) -> bool:
+            try:
+                return footer.has_checksums() is False
+            except (pa.ArrowException, OSError):  # what reads its rows says so
+                return False
+
+        found = together(lacks, self._footers) if is_remote(self.filesystem) else map(lacks, self._footers)
+        return [footer.path for footer, lack in zip(self._footers, found, strict=True) if lack]
+
     @cached_property
     def _groups(self) -> list[Sequence[int]]:
         """The row groups of each file that belong to the log. A dataset of the user's may have some of them only."""

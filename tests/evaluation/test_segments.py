@@ -135,6 +135,17 @@ def test_columns_that_cannot_be_segments(table, by, message):
         drs.evaluate(drs.Log(table), POLICIES, by=by)
 
 
+def test_segments_that_do_not_fit_into_memory_are_refused_before_they_take_it(table, monkeypatch):
+    from drstream import execution
+
+    monkeypatch.setattr(execution, "physical_memory", lambda: 50_000.0)
+    log = drs.Log(table)
+    with pytest.raises(
+        drs.DrstreamError, match=r"sums of \d+ segments need about .* GB in all.*fewer different values"
+    ):
+        drs.evaluate(log, drs.policies.Constant(0), by="user", cluster="user", estimators=["ips"], threads=1)
+
+
 def test_too_many_segments(table, monkeypatch):
     import drstream.evaluation.segments as module
 

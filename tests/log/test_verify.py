@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
+from drstream.log.footers import page_has_checksum
 
 ROWS = 2_000
 
@@ -53,9 +55,26 @@ def test_what_convert_writes_is_verified(tmp_path: Path) -> None:
             value(other, verify=True)
 
 
-def test_pages_without_checksums_are_read(tmp_path: Path) -> None:
-    pq.write_table(table(), tmp_path / "log.parquet")
-    assert value(tmp_path / "log.parquet", verify=True) == value(tmp_path / "log.parquet")
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "zstd"}, {"data_page_version": "2.0"}, {"use_dictionary": False}]
+)
+def test_files_without_checksums_are_named_and_read(tmp_path: Path, options: dict[str, Any]) -> None:
+    pq.write_table(table(), tmp_path / "a.parquet", write_page_checksum=True, **options)
+    for name in ("b", "c", "d", "e"):
+        pq.write_table(table(), tmp_path / f"{name}.parquet", **options)
+    with pytest.warns(drs.DrstreamWarning, match="verify=True: 4 of 5 files have no checksums") as told:
+        log = drs.Log(tmp_path, verify=True)
+    assert "a.parquet" not in str(told[0].message)
+    assert "b.parquet, " in str(told[0].message)
+    assert "and 1 more" in str(told[0].message)
+    found = drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"])["ips"]
+    assert found.value == value(tmp_path)
+
+
+def test_a_header_that_is_none_says_nothing() -> None:
+    assert page_has_checksum(b"") is None
+    assert page_has_checksum(b"\x15\x00\x15") is None
+    assert page_has_checksum(b"junk") is None
 
 
 def test_only_parquet_has_checksums() -> None:
