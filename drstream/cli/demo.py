@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drstream.cli.options import Threads
+from drstream.cli.reporting import ReportPath, check_report, write_report
 
 if TYPE_CHECKING:
     from drstream.evaluation.result import Evaluation
@@ -20,10 +21,12 @@ def demo(
     rows: Annotated[int, typer.Option(min=1000, help="Number of events in the log.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="Random seed of the log.")] = 0,
     threads: Threads = None,
+    report: ReportPath = None,
 ) -> None:
     """Make a synthetic click log with known true values, and evaluate three policies on it."""
     import tempfile
 
+    check_report(report)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="drstream-") as folder:
         path = Path(folder) / "clicks.parquet"
@@ -34,6 +37,7 @@ def demo(
     from drstream.cli.tables import show
 
     show(result, truth)
+    write_report(result, report)
     weighted = [row for row in result.rows() if not math.isnan(row["max_weight"])]  # DM has no weights
     missed = [row for row in weighted if not row["low"] <= truth[row["policy"]] <= row["high"]]
     typer.echo(

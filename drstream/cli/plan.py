@@ -46,6 +46,7 @@ from drstream.cli.options import (
     parse_embedding,
     write_table,
 )
+from drstream.cli.reporting import ReportPath, check_report, write_report
 
 
 def plan(
@@ -137,6 +138,7 @@ def plan(
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the forecasts to a .parquet or .csv file.")] = None,
+    report: ReportPath = None,
 ) -> None:
     """Say, from a sample of a log, how wide intervals will be on all of it, and how many replicates a replay gives."""
     from drstream.cli import specs
@@ -145,6 +147,7 @@ def plan(
     whole = opened = open_log(locals())
     if output is not None:
         check_output(output, opened)
+    check_report(report, opened, output)
     categories = parse_embedding(embedding)
     policies = specs.online_policies(policy, opened, {})
     opened = specs.without_training_rows(policies.values(), opened)
@@ -177,6 +180,7 @@ def plan(
     result.provenance.update(held.to_dict())
     if output is not None:
         write_table(result.to_arrow(), output)
+    write_report(result, report)
     if json:
         typer.echo(result.to_json())
     else:

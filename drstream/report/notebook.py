@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drstream.findings import OK
+from drstream.findings import to_show
 from drstream.report import svg
 from drstream.report.answer import WORDS
 from drstream.report.contents import Report
@@ -25,7 +25,7 @@ def result(report: Report, pictures: Sequence[Picture]) -> Html:
         if len(one.verdicts) > 1:
             rows = [tag("li", tag("b", v.policy), ": ", WORDS[v.kind], ", ", v.brief) for v in one.verdicts[:MOST]]
             parts.append(tag("ul", *rows))
-    shown = [finding for finding in report.findings if finding.level != OK]
+    shown = to_show(report.findings)
     items = [tag("li", f"{SIGNS[one.level]} {one.level}: {one.message}") for one in shown[:MOST]]
     parts.append(tag("ul", *items) if items else None)
     parts += [figure(picture, (svg.WIDE,)) for picture in pictures[:1]]

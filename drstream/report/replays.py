@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,15 @@ def _complete(result: Replay | Replays, what: str) -> list[Replay]:
     return found
 
 
+def _some(runs: Sequence[Replay]) -> list[Replay]:
+    """Return as many runs as a picture can hold, of as many policies as there are."""
+    by_policy: dict[str, list[Replay]] = {}
+    for run in runs:
+        by_policy.setdefault(run.policy, []).append(run)
+    in_turn = [run for turn in zip_longest(*by_policy.values()) for run in turn if run is not None]
+    return in_turn[:MOST_CURVES]
+
+
 def _steps(run: Replay) -> list[Row]:
     """The curve of a run in at most POINTS points, each of several steps."""
     curve, table = run._outcome.curve, run.curve
@@ -155,7 +165,8 @@ def _steps(run: Replay) -> list[Row]:
 
 def curve(result: Replay | Replays) -> list[Picture]:
     """The mean reward up to each step, with its band, and the reward of single steps."""
-    runs = _complete(result, "curve")[:MOST_CURVES]
+    known = _complete(result, "curve")
+    runs = _some(known)
     rows, lines = [], []
     for run in runs:
         name = _name(run, result)
@@ -173,7 +184,8 @@ def curve(result: Replay | Replays) -> list[Picture]:
         Lines(
             "Learning curve",
             "The line is the mean reward a step so far, with its interval as a band. It rises while the policy learns. "
-            + ("Dots are the reward of the steps around t alone." if len(runs) == 1 else ""),
+            + ("Dots are the reward of the steps around t alone." if len(runs) == 1 else "")
+            + (f"{len(runs)} of {len(known)} simulations are shown." if len(runs) < len(known) else ""),
             f"Mean reward over all {runs[0].horizon:,} steps: {ends}.",
             rows,
             (
@@ -192,7 +204,7 @@ def curve(result: Replay | Replays) -> list[Picture]:
 
 
 def _over_steps(result: Replay | Replays, what: str, key: str, title: str, caption: str) -> list[Picture]:
-    runs = _complete(result, what)[:MOST_CURVES]
+    runs = _some(_complete(result, what))
     rows = [{**row, "series": _name(run, result)} for run in runs for row in _steps(run)]
     values = [row[key] for row in rows if math.isfinite(row[key])]
     if not values:

@@ -21,6 +21,8 @@ COMMANDS = {
     "merge": ("day.state",),
     "replay": ("clicks.parquet", "--policy", "uniform", "--horizon", "20", "--bias", "0.1"),
     "audit": ("clicks.parquet",),
+    "plan": ("clicks.parquet", "--policy", "uniform"),
+    "demo": ("--rows", "2000"),
 }
 
 
