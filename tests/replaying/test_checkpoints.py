@@ -178,9 +178,7 @@ def test_ctrl_c_returns_what_is_complete_and_says_how_to_go_on(tmp_path, chunks)
     log, path = dense(tmp_path, 6000), tmp_path / "run.ckpt"
     wanted = bits(drs.replay(log, GREEDY, 15, q=0.05))
     chunks |= {"last": 6, "error": KeyboardInterrupt}
-    with pytest.warns(
-        drs.DrstreamWarning, match=r"interrupted: what is complete is in .*run.ckpt: the same"
-    ):
+    with pytest.warns(drs.DrstreamWarning, match=r"interrupted: what is complete is in .*run.ckpt: the same"):
         run = drs.replay(log, GREEDY, 15, q=0.05, **EACH, checkpoint=path)
     assert run.interrupted
     assert bits(drs.replay(log, GREEDY, 15, q=0.05, checkpoint=path)) == wanted
@@ -230,9 +228,7 @@ def test_which_policies_can_be_kept(tmp_path, chunks):
     class Silent(Greedy):
         get_state = None
 
-    with pytest.raises(
-        drs.PolicyError, match=r"policy 'policy' does not say what it has learned: give Silent"
-    ):
+    with pytest.raises(drs.PolicyError, match=r"policy 'policy' does not say what it has learned: give Silent"):
         drs.replay(log, Silent(), 15, checkpoint=path)
 
     class Odd(Greedy):
