@@ -1,9 +1,6 @@
 """Checkpoints: a pass that was stopped goes on to the same bits. Those of other runs, and damaged ones, are refused."""
 
-import json
 import os
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -14,7 +11,6 @@ import drstream as drs
 from drstream.evaluation.checkpoints import Checkpoint
 from drstream.evaluation.state import CHECKPOINT, State
 from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, halves, write
-from tests.helpers.places import ROOT
 
 P = drs.policies
 EACH = {"checkpoint_every": 0, "threads": 1}  # written after each part
@@ -222,13 +218,3 @@ def test_more_actions_than_the_log_shows(paths, tmp_path):
         warnings.simplefilter("error")
         assert drs.evaluate(log, lambda X: np.full((len(X), 4), 0.25), **EACH, checkpoint=path).n
     assert not path.exists()
-
-
-@pytest.mark.jit_only
-def test_killed_runs_go_on_to_the_same_bits(tmp_path):
-    command = [sys.executable, "-m", "tests.helpers.kills", str(tmp_path), "4"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["same"] == found["points"] == 4
-    assert found["killed"] >= 3
