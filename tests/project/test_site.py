@@ -1,6 +1,8 @@
 """The documentation site builds without a warning, and needs nothing but its own files."""
 
+import fcntl
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -21,12 +23,18 @@ spec.loader.exec_module(docstrings)
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The folder with the site; a warning, such as a link to a page or heading that is not there, fails."""
-    folder = tmp_path_factory.mktemp("site")
-    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", folder / "doctrees"]
-    command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", folder / "html"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"  # one for all workers
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "html").exists():
+            options = ["-q", "-W", "--keep-going", "-b", "html", "-d", folder / "doctrees"]
+            command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", folder / "unfinished"]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+            (folder / "unfinished").rename(folder / "html")
     return folder / "html"
 
 
