@@ -44,6 +44,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         os.chdir(asked["cwd"])
+        os.environ.update(asked["settings"])
         for stream, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
             os.dup2(os.open(path, os.O_RDWR), stream)
         sys.argv = ["drstream", *asked["words"]]
@@ -63,19 +64,23 @@ for line in sys.stdin:
 
 @functools.cache
 def server():
-    command = [sys.executable, "-c", SERVER]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command, env = [sys.executable, "-c", SERVER], dict(os.environ)  # without COLUMNS, which readline sets unseen
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     atexit.register(process.communicate)
     return process
 
 
-def drstream(*words, cwd=None, env=None):
-    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked."""
+def drstream(*words, cwd=None, env=None, **settings):
+    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked.
+
+    settings  Variables of the environment that are added.
+    """
     words = [str(word) for word in words]
     if env is not None:
         return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, cwd=cwd, env=env, check=False)
     with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
         asked = {"words": words, "cwd": str(cwd or Path.cwd()), "out": out.name, "err": err.name}
+        asked["settings"] = {name: str(value) for name, value in settings.items()}
         print(json.dumps(asked), file=server().stdin, flush=True)
         code = int(server().stdout.readline())
         return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
@@ -100,7 +105,7 @@ def fails(message, *words, cwd=None, code=2):
     return done
 
 
-def on_a_terminal(*words, cwd, columns):
+def on_a_terminal(*words, cwd, columns, check=True):
     """Standard output, and what is shown on standard error, which is a terminal."""
     master, slave = pty.openpty()
     done = subprocess.run(
@@ -108,7 +113,7 @@ def on_a_terminal(*words, cwd, columns):
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=slave,
-        check=True,
+        check=check,
         env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
     )
     os.close(slave)
