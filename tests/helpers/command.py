@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.helpers import schemas
 from tests.helpers.places import ROOT
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
@@ -73,6 +74,8 @@ def server():
 def drstream(*words, cwd=None, env=None, **settings):
     """Run `drstream` with these words, and wait for its end. With an environment, it is not forked.
 
+    JSON is compared with its schema, so each test with --json is a test of the schemas, too.
+
     settings  Variables of the environment that are added.
     """
     words = [str(word) for word in words]
@@ -83,7 +86,10 @@ def drstream(*words, cwd=None, env=None, **settings):
         asked["settings"] = {name: str(value) for name, value in settings.items()}
         print(json.dumps(asked), file=server().stdin, flush=True)
         code = int(server().stdout.readline())
-        return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+        done = subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+    if "--json" in words and done.stdout:
+        schemas.check(json.loads(done.stdout))
+    return done
 
 
 def python(code, cwd):
