@@ -10,9 +10,12 @@ import functools
 import json
 import os
 import pty
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers import schemas
@@ -131,3 +134,42 @@ def on_a_terminal(*words, cwd, columns, check=True):
         pass
     os.close(master)
     return done.stdout, shown
+
+
+PROXY = """#!{python} -ISs
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+file = server.makefile("rw")
+print(json.dumps([os.getcwd(), *sys.argv[1:]]), file=file, flush=True)
+code, out, err = json.loads(file.readline())
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(code)
+"""
+
+
+@contextmanager
+def program_in(folder):
+    """Put a program `drstream` into a folder, for scripts, and give a PATH that finds it. It forks, as `drstream`."""
+    folder.mkdir(exist_ok=True)
+    address = str(folder / "socket")
+    proxy = folder / "drstream"
+    proxy.write_text(PROXY.format(python=sys.executable, address=address))
+    proxy.chmod(0o755)
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self):
+            cwd, *words = json.loads(self.rfile.readline())
+            done = drstream(*words, cwd=cwd)
+            self.wfile.write((json.dumps([done.returncode, done.stdout, done.stderr]) + "\n").encode())
+
+    with socketserver.UnixStreamServer(address, Answer) as listener:
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield os.pathsep.join([str(folder), os.environ["PATH"]])
+        finally:
+            listener.shutdown()
+            thread.join()
+            Path(address).unlink()
