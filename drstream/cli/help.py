@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from drstream.cli.declared import Option, options_of
 from drstream.cli.examples import EXAMPLES
-from drstream.cli.options import BAD_INPUT, INTERRUPTED, STOPPED
+from drstream.cli.options import BAD_INPUT, INTERRUPTED, STOPPED, TERMINATED
 
 WIDEST, NARROWEST, INDENT = 100, 30, 6
 KINDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "FILE"}
@@ -37,6 +37,7 @@ EXIT_CODES = {
     BAD_INPUT: "bad input",
     STOPPED: "a finding says not to use a number (audit; evaluate and merge with --strict)",
     INTERRUPTED: "interrupted by Ctrl-C",
+    TERMINATED: "terminated by SIGTERM",
 }
 
 

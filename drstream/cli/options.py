@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Coded = tuple[list[str] | None, list[str] | None, str | None]  # --categorical, --hashed, --missing
-BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
+BAD_INPUT, STOPPED, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes
 STDOUT = Path("-")  # --output -
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]

@@ -14,8 +14,8 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
-from drstream.cli.examples import EXAMPLES
 from drstream.cli.app import COMMANDS
+from drstream.cli.examples import EXAMPLES
 from tests.helpers.command import PROGRAM, drstream, fails, on_a_terminal
 from tests.helpers.logs import world
 
@@ -75,7 +75,7 @@ def test_help_of_every_command(name):
     assert "\x1b" not in text
     for _, line in EXAMPLES[name]:
         assert f"  {line}\n" in rest
-    for code in ("0", "1", "2", "3", "130"):
+    for code in ("0", "1", "2", "3", "130", "143"):
         assert re.search(rf"^  {code} +\w", rest, re.MULTILINE)
 
 

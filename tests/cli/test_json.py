@@ -5,8 +5,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
+from drstream.cli.app import COMMANDS
 from drstream.cli.declared import options_of
-from drstream.cli.main import COMMANDS
 from drstream.results import VERSIONS
 from tests.helpers import schemas
 from tests.helpers.command import drstream
