@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pytest
 
 from drstream.cli.app import COMMANDS
 from drstream.cli.examples import EXAMPLES
-from tests.helpers.command import PROGRAM, drstream, fails, on_a_terminal
+from tests.helpers.command import PROGRAM, drstream, fails, on_a_terminal, program_in
 from tests.helpers.logs import world
 
 N = 3_000
@@ -49,14 +48,10 @@ def test_each_command_has_examples():
 def test_examples_run(line, folder):
     """In the order of the list: what one leaves, the next finds."""
     if "|" in line:
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-        )
+        command = ["bash", "-o", "pipefail", "-c", line]
+        with program_in(folder / "bin") as path:
+            env = {**os.environ, "PATH": path}
+            done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, check=False)
     else:
         done = drstream(*shlex.split(line)[1:], cwd=folder)
     assert done.returncode == 0, done.stderr
