@@ -66,6 +66,18 @@ def stamped(table: pa.Table, provenance: dict[str, Any], **more: Any) -> pa.Tabl
     return table.replace_schema_metadata({key: json.dumps(value, default=str) for key, value in about.items()} or None)
 
 
+VERSIONS = {"evaluate": 1, "replay": 1, "plan": 1, "audit": 1, "describe": 1}  # docs/json.md says when they change
+
+
+def schema_name(name: str) -> str:
+    """Return the name of a JSON document's schema, drstream/schemas/NAME.json, with its version.
+
+    >>> schema_name("evaluate")
+    'drstream.evaluate/1'
+    """
+    return f"drstream.{name}/{VERSIONS[name]}"
+
+
 def plain(value: Any) -> Any:
     """Replace NaN and infinity by None, as JSON has neither."""
     if isinstance(value, dict):

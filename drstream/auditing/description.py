@@ -18,6 +18,7 @@ from drstream.errors import printable
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.source import Part
+from drstream.results import schema_name
 from drstream.types import Ints
 from drstream.views import Described
 
@@ -76,11 +77,11 @@ class Description(Described):
 
     def to_dict(self) -> dict[str, Any]:
         """The description as a dictionary."""
-        return dict(self.about)
+        return {"schema": schema_name("describe"), **self.about}
 
     def to_json(self) -> str:
         """The description as JSON. Undefined values are null."""
-        return json.dumps(_plain(self.about), indent=2)
+        return json.dumps(_plain(self.to_dict()), indent=2)
 
     def __getitem__(self, name: str) -> Any:
         return self.about[name]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from drstream.errors import printable
 from drstream.findings import LEVELS, OK, Finding, worst
-from drstream.results import plain, stamped
+from drstream.results import plain, schema_name, stamped
 from drstream.views import Reported
 
 
@@ -66,6 +66,7 @@ class Audit(Reported):
         """The audit as a dictionary, as in JSON."""
         return plain(
             {
+                "schema": schema_name("audit"),
                 "log": self.name,
                 "rows": self.rows,
                 "level": self.level,

@@ -33,6 +33,7 @@ from drstream.cli.options import (
     log_options,
     row_options,
 )
+from drstream.cli.voice import say, tell
 
 
 def convert(
@@ -146,5 +147,5 @@ def convert(
         typer.echo(f"bad rows skipped: {reasons(result.skipped)}", err=True)
         for reason, first in result.first.items():
             typer.echo(f"  the first ({reason}): {first}", err=True)
-    typer.echo(str(result))
-    typer.echo(f"{result.rows:,} rows in {seconds:.2f} s: {result.rows / seconds / 1e6:.2f} M rows/s", err=True)
+    tell(str(result))
+    say(f"{result.rows:,} rows in {seconds:.2f} s: {result.rows / seconds / 1e6:.2f} M rows/s")

@@ -11,6 +11,7 @@ import typer
 
 from drstream.cli.options import Threads
 from drstream.cli.reporting import ReportPath, check_report, write_report
+from drstream.cli.voice import tell
 
 if TYPE_CHECKING:
     from drstream.evaluation.result import Evaluation
@@ -30,9 +31,9 @@ def demo(
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="drstream-") as folder:
         path = Path(folder) / "clicks.parquet"
-        typer.echo(f"Writing a click log of {rows:,} events, 10 items, 20 features ...")
+        tell(f"Writing a click log of {rows:,} events, 10 items, 20 features ...")
         world = _write_log(path, rows, seed)
-        typer.echo("Fitting a reward model on one half of the log, evaluating three policies on the other ...")
+        tell("Fitting a reward model on one half of the log, evaluating three policies on the other ...")
         result, truth = _evaluate(world, path, threads)
     from drstream.cli.tables import show
 

@@ -12,6 +12,7 @@ from drstream.cli.comparing import check_gathered, parse_pairs
 from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
+    STDOUT,
     STOPPED,
     Action,
     ActionIs,
@@ -56,6 +57,7 @@ from drstream.cli.options import (
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.showing import all_rewards, show_result, stops
+from drstream.cli.voice import say
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
@@ -227,7 +229,12 @@ def evaluate(
     workers: WorkerProcesses = None,
     dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the estimates to a .parquet or .csv file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the estimates to a .parquet or .csv file; '-' prints them as CSV instead of the table."
+        ),
+    ] = None,
     report: ReportPath = None,
 ) -> None:
     """Estimate the value of policies from a log, each with an interval."""
@@ -237,7 +244,7 @@ def evaluate(
     of_loggers = parse_logger_propensities(logger_propensities)
     whole = opened = open_log(locals(), logger=logger, logger_propensities=of_loggers)
     if output is not None:
-        check_output(output, opened)
+        check_output(output, opened, json=json)
     check_report(report, opened, output, state, checkpoint)
     categories = parse_embedding(embedding)
     policies = specs.policies(policy, opened)
@@ -281,20 +288,21 @@ def evaluate(
     seconds = time.perf_counter() - started
     result.provenance.update(held.to_dict())
     if again := result.provenance.get("reads_tried_again"):
-        typer.echo(f"reads that failed and were tried again: {again:,}", err=True)
-    if output is not None:
-        write_table(all_rewards(result), output)
+        say(f"reads that failed and were tried again: {again:,}")
     write_report(result, report)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:
         from drstream.cli.tables import reasons
 
         typer.echo(f"bad rows skipped while the model was fitted: {reasons(left_out)}", err=True)
-    show_result(result, compared, json=json, explain=explain)
+    if output is not None:
+        write_table(all_rewards(result), output)
+    if output != STDOUT:
+        show_result(result, compared, json=json, explain=explain)
     if not json:
         if text := str(held):
-            typer.echo(text)
-        typer.echo(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s", err=True)
+            typer.echo(text, err=output == STDOUT)
+        say(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s")
     if strict and stops(result):
         raise typer.Exit(STOPPED)
 

@@ -32,6 +32,7 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
+from drstream.cli.voice import say, tell
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
@@ -102,7 +103,5 @@ def fit(
         from drstream.cli.tables import reasons
 
         typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
-    typer.echo(f"{output}: {made!r}")
-    typer.echo(
-        f"{made.n_events_:,} events in {seconds:.2f} s: {made.n_events_ / seconds / 1e6:.2f} M events/s", err=True
-    )
+    tell(f"{output}: {made!r}")
+    say(f"{made.n_events_:,} events in {seconds:.2f} s: {made.n_events_ / seconds / 1e6:.2f} M events/s")

@@ -31,6 +31,7 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
+from drstream.cli.voice import say, tell
 
 
 def optimize(
@@ -112,5 +113,5 @@ def optimize(
         from drstream.cli.tables import reasons
 
         typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
-    typer.echo(f"{output}: {made!r}")
-    typer.echo(f"{made.n_events_:,} events in {seconds:.2f} s", err=True)
+    tell(f"{output}: {made!r}")
+    say(f"{made.n_events_:,} events in {seconds:.2f} s")

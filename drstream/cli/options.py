@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drstream.cli.voice import detail, voice
 from drstream.errors import DrstreamError, LogError, because, suggest
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 Coded = tuple[list[str] | None, list[str] | None, str | None]  # --categorical, --hashed, --missing
-BAD_INPUT, STOPPED, INTERRUPTED = 2, 3, 130  # exit codes
+BAD_INPUT, STOPPED, INTERRUPTED, TERMINATED = 2, 3, 130, 143  # exit codes
+STDOUT = Path("-")  # --output -
 
 LogPath = Annotated[list[str], typer.Argument(metavar="LOG...", help="Parquet or Arrow files, globs or directories.")]
 Context = Annotated[list[str] | None, typer.Option(help="Name or glob of context columns. Repeat the option for more.")]
@@ -201,7 +203,10 @@ def open_log(options: Mapping[str, Any], **more: Any) -> Log:
     if options.get("verify"):
         more["verify"] = True
     log = options["log"]
-    return Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
+    opened = Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
+    if voice.verbose:
+        detail(repr(opened))
+    return opened
 
 
 def parse_logger_propensities(text: str | None) -> dict[str, str] | list[str] | None:
@@ -388,13 +393,20 @@ def numbers(text: str, option: str, kind: Callable[[str], Any] = float, more: st
         raise DrstreamError(f"{option} {text!r}: write numbers, separated by commas{more}") from None
 
 
-def check_output(path: Path, log: Log | None) -> None:
+def check_output(path: Path, log: Log | None, *, json: bool = False) -> None:
+    """Check a file that a table will be written to. `-` is standard output, which then holds CSV and nothing else."""
+    if path == STDOUT:
+        if json:
+            raise DrstreamError("--output - and --json both print to standard output: give one of them")
+        return
     check_folder(path, log)
     if path.suffix not in (".parquet", ".csv"):
         raise DrstreamError(f"--output {path}: the name must end in .parquet or .csv")
 
 
 def check_folder(path: Path, log: Log | None) -> None:
+    if path == STDOUT:
+        raise DrstreamError("--output -: this file is not text for a terminal or a pipe: name a file")
     keys = () if log is None else log.source.keys
     if str(path.resolve()) in {os.path.realpath(key) for key in keys if isinstance(key, str)}:
         raise DrstreamError(f"--output {path} is a file of the log itself: choose another name")
@@ -405,12 +417,15 @@ def check_folder(path: Path, log: Log | None) -> None:
 
 
 def write_table(table: Any, path: Path) -> None:
-    """Write a table to a .csv or .parquet file, which appears only when it is complete."""
+    """Write a table to a .csv or .parquet file, which appears only when it is complete; or to standard output."""
     import pyarrow.csv
     import pyarrow.parquet
 
     from drstream.storage import atomic_path
 
+    if path == STDOUT:
+        _print_csv(table)
+        return
     parquet = partial(pyarrow.parquet.write_table, write_page_checksum=True)
     write: Any = pyarrow.csv.write_csv if path.suffix == ".csv" else parquet
     try:
@@ -418,3 +433,13 @@ def write_table(table: Any, path: Path) -> None:
             write(table, unfinished)
     except OSError as error:
         raise DrstreamError(f"--output {path}: cannot write: {because(error)}. Nothing was written") from None
+
+
+def _print_csv(table: Any) -> None:
+    import io
+
+    import pyarrow.csv
+
+    text = io.BytesIO()
+    pyarrow.csv.write_csv(table, text)
+    typer.echo(text.getvalue().decode(), nl=False)

@@ -10,6 +10,7 @@ import typer
 from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
+    STDOUT,
     Action,
     ActionIs,
     Actions,
@@ -137,7 +138,12 @@ def plan(
     on_bad_row: OnBadRow = "error",
     threads: Threads = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the forecasts to a .parquet or .csv file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the forecasts to a .parquet or .csv file; '-' prints them as CSV instead of the tables."
+        ),
+    ] = None,
     report: ReportPath = None,
 ) -> None:
     """Say, from a sample of a log, how wide intervals will be on all of it, and how many replicates a replay gives."""
@@ -146,7 +152,7 @@ def plan(
 
     whole = opened = open_log(locals())
     if output is not None:
-        check_output(output, opened)
+        check_output(output, opened, json=json)
     check_report(report, opened, output)
     categories = parse_embedding(embedding)
     policies = specs.online_policies(policy, opened, {})
@@ -183,9 +189,10 @@ def plan(
     write_report(result, report)
     if json:
         typer.echo(result.to_json())
-    else:
+        return
+    if output != STDOUT:
         from drstream.cli.tables import show_forecast
 
         show_forecast(result)
-        if text := str(held):
-            typer.echo(text)
+    if text := str(held):
+        typer.echo(text, err=output == STDOUT)

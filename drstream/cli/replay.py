@@ -15,6 +15,7 @@ from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
     INTERRUPTED,
+    STDOUT,
     Action,
     ActionIs,
     Actions,
@@ -51,6 +52,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
+from drstream.cli.voice import say
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
@@ -137,7 +139,9 @@ def replay(
     workers: WorkerProcesses = None,
     dask: DaskAddress = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the table to a .parquet or .csv file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the table to a .parquet or .csv file; '-' prints it as CSV instead.")
+    ] = None,
     curve: Annotated[Path | None, typer.Option(help="Write the learning curves to a .parquet or .csv file.")] = None,
     report: ReportPath = None,
 ) -> None:
@@ -150,7 +154,7 @@ def replay(
     whole = opened = open_log(locals())
     for path in (output, curve):
         if path is not None:
-            check_output(path, opened)
+            check_output(path, opened, json=json)
     check_report(report, opened, output, curve)
     if output is not None and output == curve:
         raise DrstreamError(f"--output and --curve are both {output}: give two files")
@@ -198,13 +202,14 @@ def replay(
     write_report(result, report)
     if json:
         typer.echo(result.to_json())
-    else:
+    elif STDOUT not in (output, curve):
         from drstream.cli.tables import show_replays
 
         show_replays(result)
+    if not json:
         if text := str(held):
-            typer.echo(text)
+            typer.echo(text, err=STDOUT in (output, curve))
         events = max(one.events for one in result)
-        typer.echo(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s", err=True)
+        say(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s")
     if any(one.interrupted for one in result):
         raise typer.Exit(INTERRUPTED)

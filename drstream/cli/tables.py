@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text as RichText
 
-from drstream.errors import shown
+from drstream.cli.layout import Text, new_table, open_console, print_table
 from drstream.evaluation.words import assumptions, events
 from drstream.findings import to_show
 
@@ -21,30 +19,16 @@ if TYPE_CHECKING:
     from drstream.replaying.comparison import Replays
 
 
-class Text(RichText):
-    """Text from data, without codes that a terminal obeys."""
-
-    def __init__(self, text: str = "", *given: Any, **named: Any) -> None:
-        super().__init__(shown(text), *given, **named)
-
-
-class SafeConsole(Console):
-    """A console that prints strings as they are: no markup, no escape codes."""
-
-    def print(self, *objects: Any, **named: Any) -> None:
-        super().print(*(Text(thing) if isinstance(thing, str) else thing for thing in objects), **named)
-
-
 def show_head(log: Log) -> None:
     roles = log.roles
     scalars = (roles.action, roles.reward, roles.propensity)
     names = [name for name in (*scalars, *roles.context[:6]) if name is not None]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     for name in names:
         table.add_column(Text(name))
     for row in log.head(5).select(names).to_pylist():
         table.add_row(*(Text(_cell(row[name])) for name in names))
-    _console().print(table)
+    print_table(open_console(), table, 0)
 
 
 def _cell(value: Any) -> str:
@@ -56,8 +40,8 @@ def _cell(value: Any) -> str:
 
 
 def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
-    """Print estimates, and true values if these are known. With short names, the table fits 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    """Print estimates, and true values if these are known."""
+    table = new_table()
     interval = f"{100 * result.confidence:.6g} % interval"
     last_column = "truth" if truth else "vs logging"
     rows = result.rows()
@@ -88,14 +72,14 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
             cells.append(row["warning"])
         table.add_row(*map(Text, cells))
         last = row["policy"]
-    console = _console()
+    console = open_console()
     what, of_a_list = events(result.n, result.labels, result.lists), " of a list" if result.lists else ""
     console.print(
         f"{what}; the logging policy's mean {_reward_name(result)}{of_a_list}: {result.baseline}",
         highlight=False,
         markup=False,
     )
-    console.print(table)
+    print_table(console, table, 2)
     if how := result.how():
         console.print(how, highlight=False, markup=False)
     if result.skipped:
@@ -112,7 +96,7 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
 
 def show_differences(rows: list[dict[str, Any]], confidence: float) -> None:
     """Print differences between two policies."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     for name in ("policy", "minus", "estimator", "difference", f"{100 * confidence:.6g} % interval"):
         left = name in ("policy", "minus", "estimator")
         table.add_column(name, justify="left" if left else "right", no_wrap=True)
@@ -120,13 +104,13 @@ def show_differences(rows: list[dict[str, Any]], confidence: float) -> None:
         interval = "" if row["low"] != row["low"] else f"{row['low']:+.5f} .. {row['high']:+.5f}"
         gain = "undefined" if row["value"] != row["value"] else f"{row['value']:+.5f}"
         table.add_row(*map(Text, [row["policy"], row["other"], row["estimator"], gain, interval]))
-    _console().print(table)
+    print_table(open_console(), table, 3)
 
 
 def _show_loggers(result: Evaluation, console: Console) -> None:
     """Print the weights of each policy on the events of each logger."""
     assert result.loggers is not None
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     for name in ("policy", "logger", "rows", "share", "mean reward", "mean weight", "ess", "max w", "ips"):
         table.add_column(name, justify="left" if name in ("policy", "logger") else "right", no_wrap=True)
     for row in result.loggers.to_pylist():
@@ -140,18 +124,18 @@ def _show_loggers(result: Evaluation, console: Console) -> None:
             else [""] * 4
         )
         table.add_row(*map(Text, cells))
-    console.print(table)
+    print_table(console, table, 2)
 
 
 def show_explanations(result: Evaluation) -> None:
     """Print where the variance of estimates comes from. A width is that of an interval with this part alone."""
-    found, console = result.explanations, _console()
+    found, console = result.explanations, open_console()
     if result.unexplained:
         names = ", ".join(result.unexplained)
         console.print(f"The parts of the variance are not known for {names}.", highlight=False, markup=False)
     if not found:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     parts = [row["part"] for row in found[0].parts]
     heads = ["policy", "estimator", "variance", *(name.replace("_", " ") for name in parts), "width", "bias of the cap"]
     for name in heads:
@@ -162,7 +146,7 @@ def show_explanations(result: Evaluation) -> None:
         cells.append("" if one.width != one.width else f"{one.width:.5f}")
         cells.append(f"{one.bias:+.5f} ± {one.bias_stderr:.5f}" if one.bias or one.bias_stderr else "")
         table.add_row(*map(Text, cells))
-    console.print(table)
+    print_table(console, table, 2)
     for one in found:
         for sentence in (*one.notes, *one.advice):
             console.print(f"{one.policy}, {one.estimator}: {sentence}", highlight=False, markup=False)
@@ -183,7 +167,7 @@ def _show_segments(result: Evaluation, console: Console) -> None:
     """Print the segments, by the estimator that policies are compared with."""
     found = result.segments
     assert found is not None
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     heads = [*result.by, "policy", "events", result.headline, "interval", "vs logging", "q-value", "level"]
     for place, name in enumerate(heads):
         table.add_column(Text(name), justify="left" if place <= len(result.by) else "right", no_wrap=True)
@@ -194,14 +178,14 @@ def _show_segments(result: Evaluation, console: Console) -> None:
             cells = [*values, row["policy"], f"{row['n']:,}", _number(row["value"]), _interval(row), gain]
             q = "" if row["q_value"] != row["q_value"] else f"{row['q_value']:.3g}"
             table.add_row(*map(Text, [*cells, q, "" if row["level"] == "ok" else row["level"]]))
-    console.print(table)
+    print_table(console, table, len(result.by) + 1)
 
 
 def show_replays(result: Replays) -> None:
     """Print replays, with T above the table. With short names, the table fits 80 columns."""
-    first, console = result.runs[0], _console()
+    first, console = result.runs[0], open_console()
     several, wide = len(result.seeds) > 1, console.width >= 110
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     heads = ["policy", first.level_name, *(["seed"] if several else []), "per step"]
     heads += [f"{100 * first.confidence:.6g} % interval", *(["T"] if wide else []), "replicates", "accepted"]
     for head in [*heads, *(["c w > 1", "left over"] if wide else [])]:
@@ -220,7 +204,7 @@ def show_replays(result: Replays) -> None:
     actions = f", {len(first.labels)} actions" if first.labels else ""
     head = f"{events:,} events{actions}, replayed by {first.method}; T = {first.horizon:,} steps a replicate"
     console.print(head, highlight=False, markup=False)
-    console.print(table)
+    print_table(console, table, 1)
     for one in result:
         if one.complete and one.bias is not None:
             text = f"{one.policy}: targets {one.targets}; {one.about_bias}; a pilot of {one.pilot_events:,} events"
@@ -237,20 +221,20 @@ def _level(value: float | str) -> str:
 
 def show_forecast(result: Forecast) -> None:
     """Print the widths of intervals, and the replicates of replays. With short names, the tables fit 80 columns."""
-    console = _console()
+    console = open_console()
     console.print(result.head, highlight=False, markup=False)
     if result.widths:
         heads = ["policy", "estimator", "width", "±", "rows for half", "exploration for half"]
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        table = new_table()
         for head in heads:
             table.add_column(head, justify="left" if head in ("policy", "estimator") else "right", no_wrap=True)
         for one in result.widths:
             cells = [one.policy, one.estimator, _short(one.width), _percent(one.error), _count(one.rows_to_halve)]
             table.add_row(*map(Text, [*cells, one.advice]))
         console.print(f"evaluate: {100 * result.confidence:.6g} % intervals", highlight=False, markup=False)
-        console.print(table)
+        print_table(console, table, 2)
     if result.replays:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        table = new_table()
         for head in ("policy", "level", "replicates", "±", "for one", "for ten", "T for one", "T for ten", "width"):
             table.add_column(head, justify="left" if head == "policy" else "right", no_wrap=head != "policy")
         for run in result.replays:
@@ -260,7 +244,7 @@ def show_forecast(result: Forecast) -> None:
             table.add_row(*map(Text, [*cells, "" if run.width != run.width else _short(run.width)]))
         head = f"replay: replicates of {result.horizon:,} steps, events for one and ten, longest T for one and ten"
         console.print(head, highlight=False, markup=False)
-        console.print(table)
+        print_table(console, table, 1)
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
 
@@ -275,26 +259,26 @@ BLOCK_COLUMNS = ["start", "rows", "bad_share", "reward", "reward_z", "mean_inver
 
 def show_audit(result: Audit) -> None:
     """Print findings, the worst first, then the actions whose 1{a}/p is farthest from 1, and the blocks of time."""
-    console = _console()
+    console = open_console()
     console.print(f"{result.name}: {result.headline}", highlight=False, markup=False)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     for name in ("level", "check", "what was found"):
         table.add_column(name, no_wrap=name != "what was found", overflow="fold")
     for finding in result.ordered():
         table.add_row(*map(Text, (finding.level, finding.check, finding.message)))
-    console.print(table)
+    print_table(console, table, 2)
     rows = sorted(result.actions.to_pylist(), key=lambda row: -abs(row["z"]) if row["z"] == row["z"] else 0)
     if rows:
-        console.print(_columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
+        print_table(console, _columns(rows[:ACTIONS_SHOWN], result.actions.column_names))
     if len(rows) > ACTIONS_SHOWN:
         rest = f"{len(rows) - ACTIONS_SHOWN:,} more actions, whose z is smaller"
         console.print(rest, highlight=False, markup=False)
     if result.blocks is not None:
-        console.print(_columns(result.blocks.to_pylist(), BLOCK_COLUMNS))
+        print_table(console, _columns(result.blocks.to_pylist(), BLOCK_COLUMNS))
 
 
 def _columns(rows: list[dict[str, Any]], names: list[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = new_table()
     for name in names:
         table.add_column(Text(name.replace("_", " ")), justify="right")
     for row in rows:
@@ -320,12 +304,6 @@ def reasons(skipped: dict[str, int]) -> str:
 
 def _any_reduced(rows: list[dict[str, Any]]) -> bool:
     return any(row["capped"] for row in rows)
-
-
-def _console() -> Console:
-    """Return a console. In a pipe, it is wide enough for whole tables."""
-    console = SafeConsole()
-    return console if console.is_terminal else SafeConsole(width=160)
 
 
 def _count(value: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from drstream.cli.voice import say
 from drstream.errors import DrstreamError, WorkerError
 
 WorkerProcesses = Annotated[
@@ -45,7 +46,7 @@ def executor_of(workers: int | None, dask: str | None) -> Iterator[Any]:
         finally:
             processes.kill()  # nobody waits for their results any more
             if processes.restarts:
-                typer.echo(f"worker processes were started again {_times(processes.restarts)}", err=True)
+                say(f"worker processes were started again {_times(processes.restarts)}")
     elif dask is not None:
         with _client(dask) as client:
             yield client.get_executor(pure=False)

@@ -146,7 +146,8 @@ def evaluate(
     on_bad_row  "error" or "skip". It replaces the setting of the log.
     threads     Number of threads; all usable cores by default. The result does not depend on it.
     executor    A concurrent.futures.Executor that does the work instead of threads, e.g. `drs.Processes(8)`.
-    progress    True shows a bar on a terminal. A function is called with (rows done, rows in all).
+    progress    True shows a bar on a terminal or in a notebook, else a line every 10 seconds. A function is called with
+                (rows done, rows in all).
     state       Path of a file for the state of the pass: `drs.merge` makes results of such files without the logs.
     checkpoint  Path of a file that is written while the pass runs, and deleted at its end. If the run is killed, the
                 same call goes on from there, to the same bits.

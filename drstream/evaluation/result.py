@@ -44,7 +44,7 @@ from drstream.intervals.freedman import Constant, constants_of, measured_constan
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
-from drstream.results import Estimate, ModelSummary, WithModels, plain, stamped
+from drstream.results import Estimate, ModelSummary, WithModels, plain, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -546,7 +546,8 @@ class Evaluation(WithModels, Reported):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary, as in JSON."""
-        found = {**self._described(), "provenance": self.provenance, "estimates": self.rows()}
+        found = {"schema": schema_name("evaluate"), **self._described(), "provenance": self.provenance}
+        found["estimates"] = self.rows()
         if self.by:
             assert self.segments is not None
             found["segments"] = self.segments.to_pylist()

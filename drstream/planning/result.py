@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream.errors import printable, suggest
-from drstream.results import Note, plain, stamped
+from drstream.results import Note, plain, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ class Forecast(Reported):
         """The forecast as a dictionary, as in JSON."""
         return plain(
             {
+                "schema": schema_name("plan"),
                 "rows": self.rows,
                 "events": self.events,
                 "sample_rows": self.sample_rows,

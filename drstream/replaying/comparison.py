@@ -15,7 +15,7 @@ from drstream.errors import printable, suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
-from drstream.results import Estimate, Note, stamped
+from drstream.results import Estimate, Note, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Replays(Reported):
         found = [run.to_dict() for run in self.runs]
         for run in found:
             run.pop("provenance")  # that of all runs
-        return {"provenance": self.provenance, "runs": found}
+        return {"schema": schema_name("replay"), "provenance": self.provenance, "runs": found}
 
     def to_json(self, indent: int | None = 2) -> str:
         """The results as JSON. Undefined values are null."""

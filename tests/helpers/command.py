@@ -10,11 +10,15 @@ import functools
 import json
 import os
 import pty
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
+from tests.helpers import schemas
 from tests.helpers.places import ROOT
 
 PROGRAM = [sys.executable, "-c", "from drstream.cli import main; main()"]
@@ -44,6 +48,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         os.chdir(asked["cwd"])
+        os.environ.update(asked["settings"])
         for stream, path in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
             os.dup2(os.open(path, os.O_RDWR), stream)
         sys.argv = ["drstream", *asked["words"]]
@@ -63,22 +68,31 @@ for line in sys.stdin:
 
 @functools.cache
 def server():
-    command = [sys.executable, "-c", SERVER]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command, env = [sys.executable, "-c", SERVER], dict(os.environ)  # without COLUMNS, which readline sets unseen
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     atexit.register(process.communicate)
     return process
 
 
-def drstream(*words, cwd=None, env=None):
-    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked."""
+def drstream(*words, cwd=None, env=None, **settings):
+    """Run `drstream` with these words, and wait for its end. With an environment, it is not forked.
+
+    JSON is compared with its schema, so each test with --json is a test of the schemas, too.
+
+    settings  Variables of the environment that are added.
+    """
     words = [str(word) for word in words]
     if env is not None:
         return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, cwd=cwd, env=env, check=False)
     with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
         asked = {"words": words, "cwd": str(cwd or Path.cwd()), "out": out.name, "err": err.name}
+        asked["settings"] = {name: str(value) for name, value in settings.items()}
         print(json.dumps(asked), file=server().stdin, flush=True)
         code = int(server().stdout.readline())
-        return subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+        done = subprocess.CompletedProcess(["drstream", *words], code, out.read().decode(), err.read().decode())
+    if "--json" in words and done.stdout:
+        schemas.check(json.loads(done.stdout))
+    return done
 
 
 def python(code, cwd):
@@ -100,7 +114,7 @@ def fails(message, *words, cwd=None, code=2):
     return done
 
 
-def on_a_terminal(*words, cwd, columns):
+def on_a_terminal(*words, cwd, columns, check=True):
     """Standard output, and what is shown on standard error, which is a terminal."""
     master, slave = pty.openpty()
     done = subprocess.run(
@@ -108,7 +122,7 @@ def on_a_terminal(*words, cwd, columns):
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=slave,
-        check=True,
+        check=check,
         env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
     )
     os.close(slave)
@@ -120,3 +134,42 @@ def on_a_terminal(*words, cwd, columns):
         pass
     os.close(master)
     return done.stdout, shown
+
+
+PROXY = """#!{python} -ISs
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+file = server.makefile("rw")
+print(json.dumps([os.getcwd(), *sys.argv[1:]]), file=file, flush=True)
+code, out, err = json.loads(file.readline())
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(code)
+"""
+
+
+@contextmanager
+def program_in(folder):
+    """Put a program `drstream` into a folder, for scripts, and give a PATH that finds it. It forks, as `drstream`."""
+    folder.mkdir(exist_ok=True)
+    address = str(folder / "socket")
+    proxy = folder / "drstream"
+    proxy.write_text(PROXY.format(python=sys.executable, address=address))
+    proxy.chmod(0o755)
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self):
+            cwd, *words = json.loads(self.rfile.readline())
+            done = drstream(*words, cwd=cwd)
+            self.wfile.write((json.dumps([done.returncode, done.stdout, done.stderr]) + "\n").encode())
+
+    with socketserver.UnixStreamServer(address, Answer) as listener:
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield os.pathsep.join([str(folder), os.environ["PATH"]])
+        finally:
+            listener.shutdown()
+            thread.join()
+            Path(address).unlink()
