@@ -39,6 +39,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
             "The difference of two policies, with a paired interval.",
             "drstream evaluate clicks.parquet --policy new=softmax:weights.npz --policy uniform --compare new,uniform",
         ),
+        ("A page to send to others.", "drstream evaluate clicks.parquet --policy uniform --report report.html"),
         (
             "Keep the sums of a day, for drstream merge. Print nothing but the result.",
             "drstream evaluate clicks.parquet --policy uniform --state monday.state --quiet",

@@ -66,7 +66,7 @@ def test_days_and_their_window(folder):
     assert found["differences"][0]["low"] == ref.difference("new", "old", "ips").low
     assert names(folder / "states") == ["2026-11-01.state", "2026-11-02.state"]
     assert names(folder / "results") == [
-        f"2026-11-0{day}.{kind}" for day in (1, 2) for kind in ("audit.txt", "json", "txt")
+        f"2026-11-0{day}.{kind}" for day in (1, 2) for kind in ("audit.txt", "html", "json", "txt")
     ]
 
 
@@ -75,7 +75,7 @@ def test_a_log_that_cannot_be_trusted_ends_the_job(folder):
     done = daily(folder, "2026-11-04")
     assert done.returncode == 3, done.stderr
     assert "stop" in (folder / "results" / "2026-11-04.audit.txt").read_text()
-    assert not list(folder.glob("*/2026-11-04.[sj]*"))
+    assert not list(folder.glob("*/2026-11-04.[sjh]*"))
 
 
 def test_a_number_that_should_not_be_used(folder):
