@@ -68,7 +68,8 @@ for line in sys.stdin:
 
 @functools.cache
 def server():
-    command, env = [sys.executable, "-c", SERVER], dict(os.environ)  # without COLUMNS, which readline sets unseen
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # readline may have set it
+    command = [sys.executable, "-c", SERVER]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     atexit.register(process.communicate)
     return process

@@ -76,7 +76,9 @@ def test_what_is_in_the_wheel(wheel):
         names = set(file.namelist())
         about = email.message_from_bytes(file.read(next(name for name in names if name.endswith("METADATA"))))
     ours = {str(path.relative_to(ROOT)) for path in (ROOT / "drstream").rglob("*.py")}
-    data = {"drstream/py.typed", *(f"drstream/schemas/{path.name}" for path in (ROOT / "drstream/schemas").iterdir())}
+    styles = {str(path.relative_to(ROOT)) for path in (ROOT / "drstream" / "report").glob("*.css")}
+    schemas = {f"drstream/schemas/{path.name}" for path in (ROOT / "drstream" / "schemas").iterdir()}
+    data = {"drstream/py.typed", *styles, *schemas}
     assert {name for name in names if ".dist-info/" not in name} == ours | data
     assert len(data) > 5
     assert about["Version"] == drs.__version__
