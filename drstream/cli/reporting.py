@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drstream.cli.voice import say
 from drstream.errors import DrstreamError
 
 if TYPE_CHECKING:
@@ -43,4 +44,4 @@ def write_report(result: Reported, path: Path | None) -> None:
     """Write the report of a result, if it was asked for."""
     if path is not None:
         result.report(path, command=shlex.join(["drstream", *sys.argv[1:]]))
-        typer.echo(f"report: {path}", err=True)
+        say(f"report: {path}")
