@@ -54,14 +54,25 @@ class Answer:
     verdicts: Sequence[Verdict] = ()
 
 
-def named(name: str) -> str:
-    """Return a name for a sentence.
+def shortened(name: str) -> str:
+    """Return a name that fits on a line.
 
-    >>> named("a" * 100)[-3:]
+    >>> shortened("a" * 100)[-3:]
     'aa…'
     """
-    name = "the policy" if name == DEFAULT_NAME else str(name)
+    name = str(name)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def named(name: str) -> str:
+    """Return a name for a sentence. One of several words is quoted.
+
+    >>> named("new"), named("new model"), named("policy")
+    ('new', '“new model”', 'the policy')
+    """
+    if name == DEFAULT_NAME:
+        return "the policy"
+    return f"“{shortened(name)}”" if len(str(name).split()) > 1 else shortened(name)
 
 
 def first_sentence(message: str) -> str:

@@ -102,7 +102,7 @@ def estimate(value: float, low: float, high: float, *, signed: bool = False) -> 
         return f"{plus}{number(value)} {interval(low, high)}".rstrip()
     places = 1 - math.floor(math.log10(wide / 2))
     if places > 8:
-        said = [f"{x:{'+' if signed else ''}.6g}" for x in (value, low, high)]
+        said = [f"{x:{'+' if signed else ''}.3g}" for x in (value, low, high)]
     else:
         said = [f"{x:{'+' if signed else ''},.{max(places, 0)}f}" for x in (value, low, high)]
     said = [text.replace("-", MINUS) for text in said]

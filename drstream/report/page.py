@@ -9,7 +9,7 @@ from typing import Any
 from drstream.errors import DrstreamError
 from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.report import svg
-from drstream.report.answer import WORDS, Answer, Verdict, named
+from drstream.report.answer import WORDS, Answer, Verdict, shortened
 from drstream.report.contents import Report, Section, Table
 from drstream.report.html import Html, document, join, style, tag
 from drstream.report.numbers import cell
@@ -103,7 +103,7 @@ def _verdicts(one: Answer) -> Html:
 
 def _verdict(one: Verdict) -> Html:
     chip = tag("span", WORDS[one.kind], class_=f"chip {one.kind}")
-    return tag("li", chip, " ", tag("b", named(one.policy)), " ", tag("span", one.brief, class_="brief"))
+    return tag("li", chip, " ", tag("b", shortened(one.policy)), " ", tag("span", one.brief, class_="brief"))
 
 
 def _figures(figures: Sequence[tuple[str, str]]) -> Html:
