@@ -45,7 +45,7 @@ def examples(page, language):
 
 
 def commands(example):
-    lines = [line for line in example.text.splitlines() if line.startswith("$ ")]
+    lines = [line for line in example.text.replace("\\\n", "").splitlines() if line.startswith("$ ")]
     return [line[2:].split("  #")[0].strip() for line in lines]
 
 
