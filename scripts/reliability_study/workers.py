@@ -81,7 +81,7 @@ def run_processes(first: int, last: int, folder: Path) -> Iterator[Case]:
 def run_dask(first: int, last: int, folder: Path) -> Iterator[Case]:
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         for number in range(first, last):
             yield killed(

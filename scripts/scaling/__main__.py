@@ -87,7 +87,7 @@ def runner(name: str, stack: ExitStack, path: str, log: Any, policy: Any, about:
     if name == "dask":
         from distributed import Client, LocalCluster
 
-        cluster = stack.enter_context(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
+        cluster = stack.enter_context(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
         executor = stack.enter_context(Client(cluster)).get_executor()
         return lambda: drs.evaluate(log, policy, executor=executor, **about)
     from pyspark.sql import SparkSession

@@ -58,6 +58,6 @@ def test_dask_that_is_not_installed_is_a_clear_error(path, tmp_path):
 def test_workers_of_a_dask_cluster_give_the_same_numbers(path):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'drstream[dask]'")
     wanted = estimates("evaluate", path, *EVALUATE)
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
         found = estimates("evaluate", path, *EVALUATE, "--dask", cluster.scheduler_address, env=dict(os.environ))
     assert found == wanted

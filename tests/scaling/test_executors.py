@@ -270,7 +270,7 @@ def test_a_script_without_the_usual_guard_is_told_so(tmp_path):
 def client():
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'drstream[dask]'")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as found,
     ):
         yield found
