@@ -104,6 +104,8 @@ def optimize(
     if output.suffix != suffix:
         raise DrstreamError(f"--output {output}: the name must end in {suffix} for --learner {learner}")
     check_savable(made)
+    if checkpoint is not None:
+        made.check_keeps_passes()
     asked = specs.Learning(losses, model, propensity_model, crossfit, cluster, fold_seed, clamp, share, seed)
     started = time.perf_counter()
     made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True, "checkpoint": checkpoint})

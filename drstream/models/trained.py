@@ -107,12 +107,8 @@ class Trained(Described):
         if path is None:
             yield log, workers
             return
+        self.check_keeps_passes()
         who = type(self).__name__
-        if not self.keeps_passes:
-            raise self.error(
-                f"{parameter('checkpoint')}: a fit of {who} is made in one go, by code that has no state for a file: "
-                "leave it out"
-            )
         log = as_log(log)
         about = {**about_columns(log, None), **about_labels(log)}
         made = {**Digest.of([who, self.parameters()]), "is": repr(self.fresh())}
@@ -121,6 +117,14 @@ class Trained(Described):
             yield log, workers
         if file is not None:
             file.remove()
+
+    def check_keeps_passes(self) -> None:
+        """Raise an error if a checkpoint cannot hold the state of a fit."""
+        if not self.keeps_passes:
+            raise self.error(
+                f"{parameter('checkpoint')}: a fit of {type(self).__name__} is made in one go, by code that has no "
+                "state for a file: leave it out"
+            )
 
     def _fit(self, log: Any, workers: Workers) -> None:
         raise NotImplementedError

@@ -93,6 +93,8 @@ class ProgressivePolicy(Learned):
     sparse_: bool  # whether it was learned from sparse contexts
     notes_: list[str]  # of the replay
 
+    keeps_passes = True  # those of its models; what it learns itself is in the checkpoint of its replay
+
     def __init__(
         self,
         policy: Any,

@@ -15,7 +15,6 @@ import numpy as np
 
 from drstream import states
 from drstream.checkpoints import (
-    COST,
     CheckpointFile,
     about_columns,
     about_labels,
@@ -42,6 +41,7 @@ from drstream.states import Arrays, StateError
 
 KIND = "checkpoint of a replay"
 OFTEN = 1.0  # seconds between two moments that Ctrl-C can go back to
+TAKING = 1 / 100  # most of the time that it may take to keep such moments in memory; writing them comes on top
 MADE_UP = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 METHODS = ("get_state", "set_state")  # of a policy in Python
 FUNCTIONS = ("probabilities", "update", "sparse_probabilities", "sparse_update", "initial_state")
@@ -161,7 +161,7 @@ class Keeper:
         with self.lock:
             self.shards[shard], self._written = found, False
             took = time.monotonic() - started
-            self._next[shard] = time.monotonic() + max(self.often, took / COST if self.often else 0.0)
+            self._next[shard] = time.monotonic() + max(self.often, took / TAKING if self.often else 0.0)
             if self.file.due:
                 with self.file.timed():
                     self._write()

@@ -133,6 +133,10 @@ def test_nothing_is_left_of_a_run_that_fails(folder):
             "is of no use for offset-tree",
         ),
         (["--learner", "exp3", "--losses", "dm", "-o", "p.npz"], "takes dr or ips"),
+        (
+            ["--learner", "filter-tree", "--checkpoint", "run.ckpt", "-o", "p.skops"],
+            "--checkpoint: a fit of FilterTree",
+        ),
         (["--learner", "dlm", "--propensity", "none", "-o", "p.npz"], "needs propensities"),
     ],
 )

@@ -17,6 +17,7 @@ from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, write
 from tests.helpers.places import ROOT
 from tests.helpers.sparse import both_logs
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel that other tests do not
 M, EACH = drs.models, {"checkpoint_every": 0, "threads": 1}
 
 
@@ -122,7 +123,6 @@ def test_models_that_are_fitted_within_evaluate(tmp_path, steps, options):
         drs.evaluate(log, TWO, **given, fold_seed=1, checkpoint=path)
 
 
-@pytest.mark.jit_only
 def test_other_fits_are_refused(tmp_path, steps):
     log, path = dense(tmp_path), tmp_path / "fit.ckpt"
     steps["last"] = 9
@@ -147,7 +147,6 @@ def test_other_fits_are_refused(tmp_path, steps):
         refused(r"is damaged|is not a state")
 
 
-@pytest.mark.jit_only
 def test_fits_without_a_state_are_refused_before_they_begin(tmp_path):
     sklearn = pytest.importorskip("sklearn.linear_model")
     log = dense(tmp_path)
@@ -157,7 +156,6 @@ def test_fits_without_a_state_are_refused_before_they_begin(tmp_path):
         M.Ridge().fit(log, checkpoint=tmp_path / "nowhere" / "fit.ckpt")
 
 
-@pytest.mark.jit_only
 def test_numbers_are_restored_into_the_form_of_others():
     record = np.zeros(2, [("a", "f8"), ("b", "i8", (3,))]).view(np.recarray)
     value = {1: (record, [1.0, np.inf]), 2: [np.float64(np.nan), True, "text", None]}
@@ -189,7 +187,6 @@ drs.models.Logistic(C=1e9).fit(log, threads=1, checkpoint="fit.ckpt")
 """
 
 
-@pytest.mark.jit_only
 def test_ctrl_c_keeps_what_is_complete(tmp_path, steps, monkeypatch):
     """The checkpoint would be written only after 30 seconds."""
     log, path = dense(tmp_path), tmp_path / "fit.ckpt"
@@ -202,7 +199,6 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, steps, monkeypatch):
     assert bits(M.Logistic().fit(log, checkpoint=path)) == bits(M.Logistic().fit(log))
 
 
-@pytest.mark.jit_only
 def test_sigterm_keeps_what_is_complete(tmp_path):
     dense(tmp_path)
     paths = sorted(map(str, tmp_path.glob("*.parquet")))
@@ -242,7 +238,6 @@ def test_a_policy_that_is_learned(tmp_path, steps, model):
     assert not list(tmp_path.glob("learn*"))
 
 
-@pytest.mark.jit_only
 def test_trees_are_refused_before_they_begin(tmp_path):
     pytest.importorskip("sklearn")
     log = dense(tmp_path)

@@ -14,6 +14,7 @@ from tests.helpers import candidate_replays
 from tests.helpers.replays import bits, small_log, small_log_with_sets
 from tests.helpers.sparse import both_logs
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel that other tests do not
 P, M = drs.policies, drs.models
 EACH = {"checkpoint_every": 0, "threads": 1}
 GREEDY = P.EpsilonGreedy(0.2)
@@ -194,7 +195,6 @@ def stopped(log, path, chunks, policies=GREEDY, **options):
         drs.replay(log, policies, 15, q=0.05, **options, **EACH, checkpoint=path)
 
 
-@pytest.mark.jit_only
 def test_other_replays_are_refused(tmp_path, chunks):
     log, path = dense(tmp_path), tmp_path / "run.ckpt"
     stopped(log, path, chunks)
@@ -221,7 +221,6 @@ def test_other_replays_are_refused(tmp_path, chunks):
         drs.evaluate(other, P.Uniform(), checkpoint=path)
 
 
-@pytest.mark.jit_only
 def test_which_policies_can_be_kept(tmp_path, chunks):
     log, path = dense(tmp_path), tmp_path / "run.ckpt"
 
