@@ -79,6 +79,8 @@ html_theme_options = {
 }
 copybutton_prompt_text = "$ "  # commands are copied without their prompt, and without what they print
 copybutton_copy_empty_lines = False
+copybutton_line_continuation_character = "\\"
+html_sidebars = {"index": [], "coming": []}  # pages without others beside them
 
 # Files outside of docs/ that are pages of the site. On a Git host, the page named here has a link to the file.
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "bench/README.md": "measuring.md"}
@@ -86,7 +88,15 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def read_page(app, name, source):
-    """A page of OUTSIDE becomes the text of its file; links to such files lead to their pages."""
+    """A page of OUTSIDE becomes the text of its file; links to such files lead to their pages.
+
+    A page that no table of contents names yet is added to that of the tasks.
+    """
+    if name == "tasks":
+        tables = "\n".join(path.read_text() for path in DOCS.rglob("*.md") if "{toctree}" in path.read_text())
+        named = set(re.findall(r"^([\w-]+)$", tables, re.MULTILINE)) | {"index"}
+        new = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in named)
+        source[0] = f"{source[0].rstrip().removesuffix('```')}{chr(10).join(new)}\n```\n"
     origin = next((ROOT / file for file, page in OUTSIDE.items() if page == f"{name}.md"), None)
     if origin is not None:
         source[0] = origin.read_text()
@@ -122,5 +132,6 @@ def write_block(writer, node):
 
 def setup(app):
     app.connect("source-read", read_page)
+    app.connect("env-get-outdated", lambda app, env, added, changed, removed: ["tasks"] if added or removed else [])
     app.connect("autodoc-skip-member", skip_internal)
     app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))

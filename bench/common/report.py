@@ -16,7 +16,7 @@ from bench.candidates import cases as candidate_cases
 from bench.candidates import report as candidate_report
 from bench.categories import cases as category_cases
 from bench.categories import report as category_report
-from bench.common import history, main_table, plots
+from bench.common import front, history, main_table, plots
 from bench.common.markdown import Info
 from bench.eligible import cases as eligible_cases
 from bench.eligible import report as eligible_report
@@ -45,6 +45,7 @@ from bench.sparse import report as sparse_report
 from bench.states import cases as state_cases
 from bench.states import report as state_report
 
+PAGE = front.README.parent / "docs" / "benchmarks.md"  # with it, the table of the README is written
 TOPICS = [  # in the order of the page
     (evaluation_cases, evaluation_report),
     (replay_cases, replay_report),
@@ -72,6 +73,8 @@ def main() -> None:
         print(page(results, runs), end="")  # noqa: T201
         return
     write(results, runs, out[0])
+    if out[0].resolve() == PAGE:
+        front.write(results)
 
 
 def write(results: history.Run, runs: list[history.Run], out: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench.common import comparing, history, plots, report
+from bench.common import comparing, front, history, plots, report
 from bench.evaluation import cases
 from tests.helpers.places import ROOT
 
@@ -245,3 +245,14 @@ def test_the_committed_page_is_made_of_the_last_saved_run():
     if not runs:
         pytest.skip("no run of all benchmarks is saved")
     assert (ROOT / "docs" / "benchmarks.md").read_text() == report.page(runs[-1], runs)
+
+
+def test_the_table_of_the_readme_is_made_of_the_last_saved_run(tmp_path):
+    runs = history.saved(history.FOLDER, like=run())
+    if not runs:
+        pytest.skip("no run of all benchmarks is saved")
+    text = (ROOT / "README.md").read_text()
+    (tmp_path / "README.md").write_text(text.replace("Polars by hand", "another"))
+    front.write(runs[-1], tmp_path / "README.md")
+    assert (tmp_path / "README.md").read_text() == text
+    assert all(words in text for words in front.ROWS.values())
