@@ -29,13 +29,20 @@ class State:
     size: int
     changed: int | None = None  # time of the last change, in ns
     number: int | None = None  # of the file in its file system
+    tag: str = ""  # of its contents, in object storage
 
     @classmethod
     def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> State:
-        """Return the state of a file. Of a file in object storage, it is the size, which an open `source` knows."""
+        """Return the state of a file. In object storage, it is the size and the tag that the storage gave the contents.
+
+        On other file systems, it is the size, which an open `source` knows.
+        """
         if isinstance(filesystem, pa.fs.LocalFileSystem):
             found = os.stat(path)
             return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+        identity = getattr(getattr(filesystem, "handler", None), "identity", lambda path: None)(path)
+        if identity is not None:
+            return cls(identity[0], tag=identity[1])
         return cls(filesystem.get_file_info(path).size if source is None else source.size())
 
     def difference(self, later: State) -> str:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
-from drstream.log.remote import is_remote, together, with_retries
+from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source, without_views
 
@@ -64,6 +64,9 @@ class RowGroup:
                     self._check_state(opened)
                     batch = checked(batch, self.place)
                     yield self._with_constants(without_views(batch) if self.views else batch)
+                if self.index + 1 == len(self.footer.rows) and is_remote(self.footer.filesystem):
+                    forget(self.footer.filesystem, self.path)  # so that the storage is asked once more
+                    self._check_state(opened)
         except DrstreamError:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
@@ -158,16 +161,18 @@ class ParquetSource:
         self.schema = without_views(dataset.schema.empty_table()).schema
         self.fragments = list(dataset.get_fragments())
         self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
+        self._states: dict[str, State] = {}  # of files, by path, as they were asked on other threads
 
     @cached_property
     def _footers(self) -> list[Footer]:
         """The footer of each file. Reads all of them once, and compares their schemas."""
         footers = []
         if is_remote(self.filesystem):
-            together(_read_footer, self.fragments)
+            together(self._ask, self.fragments)
         for fragment in self.fragments:
             try:
-                footer = Footer(fragment.path, self.filesystem, State.of(fragment.path, self.filesystem))
+                state = self._states.get(fragment.path) or State.of(fragment.path, self.filesystem)
+                footer = Footer(fragment.path, self.filesystem, state)
                 footer.__dict__["metadata"] = fragment.metadata
                 difference = schema_difference(fragment, self._stored_schema)
             except Exception as error:  # as above
@@ -182,6 +187,12 @@ class ParquetSource:
                 raise LogError(f"cannot read {fragment.path}: a row group has {min(footer.rows)} rows. Is it damaged?")
             footers.append(footer)
         return footers
+
+    def _ask(self, fragment: ds.ParquetFileFragment) -> None:
+        """Read a footer now, on a thread of its own. An error is raised again where the footer is used."""
+        with suppress(Exception):
+            fragment.ensure_complete_metadata()
+            self._states[fragment.path] = State.of(fragment.path, self.filesystem)
 
     def without_checksums(self) -> list[str]:
         """Return the files whose pages have no checksums."""
@@ -263,12 +274,6 @@ class ParquetSource:
         stored = [metadata.schema.column(j) for j in range(metadata.num_columns)]
         items = [c.path for c in stored if c.max_repetition_level and c.path.startswith(f"{column}.")]
         return str(min(items, key=len))  # others would be of a column whose name goes on after the same dot
-
-
-def _read_footer(fragment: ds.ParquetFileFragment) -> None:
-    """Read a footer now, on a thread of its own. An error is raised again where the footer is used."""
-    with suppress(Exception):
-        fragment.ensure_complete_metadata()
 
 
 def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tuple[str, Any, Any] | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import secrets
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -29,6 +30,9 @@ LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryE
 ATTEMPTS = 6
 FIRST, LONGEST = 0.1, 5.0  # seconds: most that is waited after the first error, and after any error
 READERS = 16  # threads that read footers, or parts ahead
+STALE = 10.0  # seconds after which a file is asked again for its size and tag: it may have been replaced
+MOST_OPEN = 10_000  # files whose size and tag are kept
+LOGS = 8  # logs whose open files are shared
 
 
 class Retries:
@@ -235,11 +239,23 @@ def retries_of(thing: Any) -> Retries | None:
     return retries_in(getattr(getattr(thing, "footer", thing), "filesystem", None))
 
 
+def forget(filesystem: Any, path: str) -> None:
+    """Ask the storage for size and tag of a file when they are next needed, not at most every ten seconds."""
+    handler = getattr(filesystem, "handler", None)
+    if isinstance(handler, _Handler) and handler.files is not None:
+        handler.files.forget(path)
+
+
 class _Handler(pa.fs.FileSystemHandler):  # type: ignore[misc]
     """Reads files of another file system, and tries again. It writes nothing."""
 
-    def __init__(self, inner: pa.fs.FileSystem, retries: Retries) -> None:
+    def __init__(self, inner: pa.fs.FileSystem, retries: Retries, log: str = "") -> None:
         self.inner, self.retries = inner, retries
+        self.log = log or secrets.token_hex(8)  # a log that is opened later may find other files
+        self.files = None if isinstance(inner, pa.fs.PyFileSystem) else _Files.of(inner, self.log)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Handler, (self.inner, self.retries, self.log)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Handler) and bool(self.inner.equals(other.inner))
@@ -259,6 +275,19 @@ class _Handler(pa.fs.FileSystemHandler):  # type: ignore[misc]
     def get_file_info_selector(self, selector: pa.fs.FileSelector) -> Any:
         return self.retries.call(lambda: self.inner.get_file_info(selector))
 
+    def identity(self, path: str) -> tuple[int, str] | None:
+        """Return the size of a file and the tag of its contents, as of a short while ago. None if nobody knows tags."""
+        files = self.files
+        if files is None:
+            return None
+
+        def ask() -> tuple[int, str]:
+            file = files.get(path)
+            about = file.metadata() or {}
+            return file.size(), str(about.get("ETag") or about.get("Last-Modified") or "")
+
+        return self.retries.call(ask)
+
     def open_input_file(self, path: str) -> pa.PythonFile:
         return pa.PythonFile(_File(self, path), mode="r")
 
@@ -270,6 +299,51 @@ class _Handler(pa.fs.FileSystemHandler):  # type: ignore[misc]
 
     copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _refuse
     move = open_append_stream = open_output_stream = _refuse
+
+
+class _Files:
+    """Files of a file system of pyarrow's that are open. To open one takes a request, which asks for size and tag.
+
+    Any number of threads can read one, as they say where to read.
+    """
+
+    known: ClassVar[OrderedDict[str, _Files]] = OrderedDict()  # by log
+    lock = threading.Lock()
+
+    def __init__(self, inner: pa.fs.FileSystem) -> None:
+        self.inner = inner
+        self.entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    @classmethod
+    def of(cls, inner: pa.fs.FileSystem, log: str) -> _Files:
+        """Return the open files of a log. In a worker process, all of its parts share them."""
+        with cls.lock:
+            found = cls.known.setdefault(log, cls(inner))
+            if len(cls.known) > LOGS:
+                cls.known.popitem(last=False)
+            return found
+
+    def get(self, path: str) -> pa.NativeFile:
+        with self.lock:
+            entry = self.entries.setdefault(path, _Entry())
+            if len(self.entries) > MOST_OPEN:
+                self.entries.popitem(last=False)
+        with entry.lock:
+            if entry.file is None or time.monotonic() - entry.since >= STALE:
+                entry.file = self.inner.open_input_file(path)
+                entry.since = time.monotonic()
+            return entry.file
+
+    def forget(self, path: str) -> None:
+        with self.lock:
+            self.entries.pop(path, None)
+
+
+@dataclass
+class _Entry:
+    file: pa.NativeFile | None = None
+    since: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class _File:
@@ -284,13 +358,19 @@ class _File:
         self.length = int(self._try(lambda file: file.size()))
 
     def _try(self, action: Callable[[pa.NativeFile], Result]) -> Result:
+        files = self.handler.files
+
         def attempt() -> Result:
             try:
+                if files is not None:
+                    return action(files.get(self.path))
                 if self.inner is None:
                     self.inner = self.handler.inner.open_input_file(self.path)
                 return action(self.inner)
             except OSError:
                 self.inner = None  # the next attempt opens it again
+                if files is not None:
+                    files.forget(self.path)
                 raise
 
         return self.handler.retries.call(attempt)

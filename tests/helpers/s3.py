@@ -5,10 +5,12 @@ import os
 import random
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
-KINDS = ("500", "503", "reset", "short")
+KINDS = ("500", "503", "reset", "short", "slow")
 
 
 class Proxy(ThreadingHTTPServer):
@@ -17,6 +19,7 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, port):
         super().__init__(("127.0.0.1", 0), Forward)
         self.behind, self.rate, self.faults, self.kinds = port, 0.0, [], KINDS
+        self.requests, self.delay, self.under_way, self.most = [], 0.0, 0, 0
         self.random, self.lock = random.Random(0), threading.Lock()
 
     def fault(self):
@@ -34,7 +37,22 @@ class Forward(BaseHTTPRequestHandler):
         pass
 
     def forward(self):
+        proxy = self.server
+        with proxy.lock:
+            proxy.requests.append((self.command, unquote(self.path.partition("?")[0])))
+            proxy.under_way += 1
+            proxy.most = max(proxy.most, proxy.under_way)
+        try:
+            time.sleep(proxy.delay)
+            self.answer()
+        finally:
+            with proxy.lock:
+                proxy.under_way -= 1
+
+    def answer(self):
         fault = self.server.fault()
+        if fault == "slow":
+            time.sleep(0.2)
         if fault == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             self.close_connection = True

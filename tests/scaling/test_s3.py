@@ -49,7 +49,7 @@ def test_broken_answers_change_no_bit(folder, proxy, seed, monkeypatch):
     wanted = evaluate(str(folder), threads=1)[1]
     proxy.random.seed(seed)
     proxy.faults.clear()
-    proxy.rate = 0.15
+    proxy.rate = 0.3
     try:
         found = evaluate(s3.uri(proxy, "logs"), threads=2)[1]
     finally:
@@ -70,6 +70,39 @@ def test_a_server_that_refuses_is_an_error_without_secrets(proxy, monkeypatch):
         proxy.rate = 0.0
     assert "SECRET" not in str(error.value)
     assert proxy.faults.count("403") >= 2
+
+
+def heads(proxy):
+    """How often each file was asked for its size and tag."""
+    found = [path for command, path in proxy.requests if command == "HEAD" and path.endswith(".parquet")]
+    return [found.count(f"/logs/day={day}/a.parquet") for day in range(DAYS)]
+
+
+def test_files_are_asked_together_once_when_a_log_is_opened_and_once_in_a_pass(folder, proxy):
+    proxy.requests.clear()
+    proxy.delay, proxy.most = 0.05, 0
+    log = drs.Log(s3.uri(proxy, "logs"), context="x?")
+    assert log.source_rows == DAYS * EACH
+    assert proxy.most == DAYS  # all footers at a time
+    proxy.delay = 0.0
+    assert heads(proxy) == [1] * DAYS
+    for asked, threads in ((2, 2), (3, 1)):
+        drs.evaluate(log, drs.policies.Constant(1), estimators=["ips"], threads=threads)
+        assert heads(proxy) == [asked] * DAYS
+
+
+def test_a_file_of_the_same_size_that_takes_its_place_is_an_error(folder, proxy, tmp_path):
+    whole = (folder / "day=0" / "a.parquet").read_bytes()
+    (tmp_path / "day=0").mkdir()
+    (tmp_path / "day=0" / "a.parquet").write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
+    log = drs.Log(s3.uri(proxy, "logs/day=0/a.parquet"), context="x?")
+    assert log.source_rows == EACH
+    s3.upload(proxy, tmp_path)
+    try:
+        with pytest.raises(drs.LogError, match=r"day=0/a.parquet changed while it was read: something wrote to it"):
+            drs.evaluate(log, drs.policies.Constant(1), estimators=["ips"], threads=1)
+    finally:
+        s3.upload(proxy, folder)
 
 
 def test_file_systems_of_fsspec(folder):
