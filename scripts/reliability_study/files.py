@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -33,9 +34,20 @@ MEANING = {"right": SAME, "error": ERROR, "vague": ERROR, "other": UNTOLD, "DEFE
 def run_broken(first: int, last: int, folder: Path, workers: int = 2) -> Iterator[Case]:
     kinds = list(KINDS)
     cases = [(kinds[number % len(kinds)], FIRST + number // len(kinds)) for number in range(first, last)]
-    for kind, seed, outcome, words in judge_all(cases, workers):
+    for kind, seed, outcome, words in _twice(cases, workers):
         found = LOST if outcome == "other" and kind in CHECKSUMS else MEANING[outcome]
         yield Case(KINDS[kind], found, f"seed {seed}: {words}")
+
+
+def _twice(cases: list[tuple[str, int]], workers: int) -> Iterator[tuple[str, int, str, str]]:
+    """Judge cases. On a busy machine, one may take longer than it is given: it hangs if it does so once more, alone."""
+    late = []
+    for kind, seed, outcome, words in judge_all(cases, workers):
+        if words == "hang":
+            late.append((kind, seed))
+        else:
+            yield kind, seed, outcome, words
+    yield from judge_all(late, 1)
 
 
 # Files that change while they are read
@@ -48,12 +60,13 @@ class Meddler:
     """A policy that does something to a file after so many rows."""
 
     def __init__(self, moment: int, deed: Callable[[], Any]) -> None:
-        self.moment, self.deed, self.rows = moment, deed, 0
+        self.moment, self.deed, self.rows, self.lock = moment, deed, 0, threading.Lock()
 
     def probabilities(self, X: Any) -> Any:
-        if self.rows <= self.moment < self.rows + len(X):
-            self.deed()
-        self.rows += len(X)
+        with self.lock:
+            if self.rows <= self.moment < self.rows + len(X):
+                self.deed()
+            self.rows += len(X)
         return np.full((len(X), 2), 0.5)
 
 
