@@ -33,9 +33,20 @@ MEANING = {"right": SAME, "error": ERROR, "vague": ERROR, "other": UNTOLD, "DEFE
 def run_broken(first: int, last: int, folder: Path, workers: int = 2) -> Iterator[Case]:
     kinds = list(KINDS)
     cases = [(kinds[number % len(kinds)], FIRST + number // len(kinds)) for number in range(first, last)]
-    for kind, seed, outcome, words in judge_all(cases, workers):
+    for kind, seed, outcome, words in _twice(cases, workers):
         found = LOST if outcome == "other" and kind in CHECKSUMS else MEANING[outcome]
         yield Case(KINDS[kind], found, f"seed {seed}: {words}")
+
+
+def _twice(cases: list[tuple[str, int]], workers: int) -> Iterator[tuple[str, int, str, str]]:
+    """Judge cases. On a busy machine, one may take longer than it is given: it hangs if it does so once more, alone."""
+    late = []
+    for kind, seed, outcome, words in judge_all(cases, workers):
+        if words == "hang":
+            late.append((kind, seed))
+        else:
+            yield kind, seed, outcome, words
+    yield from judge_all(late, 1)
 
 
 # Files that change while they are read

@@ -190,6 +190,28 @@ def test_retries_in_worker_processes_are_counted(folder, here):
     assert result.provenance["reads_tried_again"] > here.faults  # those of the worker, too
 
 
+@pytest.mark.parametrize(
+    ("uri", "kind", "path"),
+    [
+        ("gs://anonymous@logs/day=1/a.parquet", "gcs", "logs/day=1/a.parquet"),
+        ("gcs://logs/a.parquet", "gcs", "logs/a.parquet"),
+        ("abfs://box@account.dfs.core.windows.net/a.parquet", "abfs", "box/a.parquet"),
+    ],
+)
+def test_names_of_other_storages_are_for_file_systems_of_pyarrow(uri, kind, path):
+    """No server of these is asked: only who would read the file."""
+    filesystem, found = remote._resolve(uri)
+    assert (filesystem.type_name, found) == (kind, path)
+
+
+def test_hdfs_without_hadoop_is_a_clear_error(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.setenv(name, "/nowhere")
+    with pytest.raises(drs.LogError, match=r"^cannot open hdfs://127\.0\.0\.1:1/a\.parquet: "):
+        drs.Log("hdfs://127.0.0.1:1/a.parquet")
+
+
 def test_an_unknown_scheme_is_a_clear_error(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(
