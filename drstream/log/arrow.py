@@ -81,14 +81,16 @@ class ArrowPart:
     def table(self) -> pa.Table:
         """The rows, read into memory and checked."""
         where = f"rows {self.first_row:,} to {self.first_row + self.rows - 1:,} of {self.name}"
-        with _Reads(self.source.files) as reads:
-            try:
+        try:
+            with _Reads(self.source.files) as reads:
                 columns = [
                     pa.chunked_array([reads.array(chunk) for chunk in column.chunks], column.type)
                     for column in self.layout.columns
                 ]
-            except (pa.ArrowException, IndexError) as error:
-                raise unreadable_part(where, error) from None
+        except DrstreamError:
+            raise
+        except (pa.ArrowException, IndexError, OSError) as error:  # the last one e.g. for a file that was deleted
+            raise unreadable_part(where, error) from None
         return checked(pa.table(columns, self.layout.schema), where)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -153,6 +153,8 @@ def _begins(path: str, *magic: bytes) -> bool:
 def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
     named = re.search(r"input source '([^']*)'", str(error))  # of many files, the one that Arrow names
     path = named[1] if named else path
+    if isinstance(error, FileNotFoundError):
+        return unreadable_part(path, error)
     if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
         return LogError(without_secrets(f"cannot read {path}: {because(error)}"))
     if is_text(path):
@@ -164,6 +166,8 @@ def unreadable(path: str, error: Exception, kind: str = "Parquet") -> LogError:
 
 def unreadable_part(where: Any, error: Exception) -> LogError:
     """Return the error about a part of a file that was opened before, and now cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return LogError(without_secrets(f"cannot read {where}: the file is gone. Something deleted it meanwhile"))
     if isinstance(error, OSError) and error.errno in REFUSED and not isinstance(error, pa.ArrowException):
         return LogError(f"cannot read {where}: {because(error)}")
     return LogError(f"cannot read {where}: {arrow_says(error)}. Is the file damaged?")

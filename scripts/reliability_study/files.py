@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -59,12 +60,13 @@ class Meddler:
     """A policy that does something to a file after so many rows."""
 
     def __init__(self, moment: int, deed: Callable[[], Any]) -> None:
-        self.moment, self.deed, self.rows = moment, deed, 0
+        self.moment, self.deed, self.rows, self.lock = moment, deed, 0, threading.Lock()
 
     def probabilities(self, X: Any) -> Any:
-        if self.rows <= self.moment < self.rows + len(X):
-            self.deed()
-        self.rows += len(X)
+        with self.lock:
+            if self.rows <= self.moment < self.rows + len(X):
+                self.deed()
+            self.rows += len(X)
         return np.full((len(X), 2), 0.5)
 
 

@@ -71,7 +71,7 @@ PARTS = {
             "Ctrl-C and SIGTERM",
             "A signal at any moment of a command, from its start to its end. It must end soon, with one line and "
             "exit code 130 or 143, and leave no half-written file and no process. The same bits mean that it was "
-            "complete already.",
+            "complete already. Before the first line of drstream runs, the answer is Python's own.",
             signals.run,
             cases=40,
             piece=10,

@@ -62,14 +62,14 @@ def one(number: int, log: Path, folder: Path) -> Case:
     where = f"after {moment:.2f} of {seconds:.2f} s: exit code {process.returncode}, {error!r}, {sorted(found)}"
     if left(process.pid):
         return Case(row, LOST, f"{where}: processes are left")
-    if process.returncode == 0 and found == wanted:
-        return Case(row, SAME)  # it came too late
+    if process.returncode in (0, -kind) and found == wanted:
+        return Case(row, SAME)  # it came too late: at most, the interpreter was about to end
     whole_files = all(wanted.get(name) == data for name, data in found.items())
     if process.returncode == 128 + kind and ENDS[kind] in said[-1:] and "Traceback" not in error:
         partial = name == "replay"  # which shows what was complete
         return Case(row, ERROR) if whole_files or partial else Case(row, LOST, f"{where}: half-written")
-    if process.returncode == -kind and not found and not error:
-        return Case(row, ERROR)  # before any line of drstream ran
+    if process.returncode in (1, -kind) and not found and "drstream" not in error.partition("Traceback")[2]:
+        return Case(row, ERROR)  # before any line of drstream ran: Python's own answer
     return Case(row, LOST, where)
 
 

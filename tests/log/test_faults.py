@@ -68,6 +68,21 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path: Path, deed: 
     assert path in str(raised.value)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_file_that_is_deleted_while_it_is_read_is_an_error(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        write(path)
+    else:
+        with pa.ipc.new_file(str(path), events(1.0).schema) as file:
+            file.write_table(events(1.0))
+    log = drs.Log(path)
+    (part, *_) = log.parts(["reward"])
+    path.unlink()
+    with pytest.raises(LogError, match=rf"log\.{kind}: the file is gone"):
+        list(part.batches())
+
+
 def test_a_file_that_stays_is_read_whole(tmp_path: Path) -> None:
     meddler = Meddler(lambda: None)
     assert drs.evaluate(drs.Log(write(tmp_path / "log.parquet")), meddler, estimators=["ips"])["ips"].n == ROWS
