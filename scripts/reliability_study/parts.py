@@ -44,7 +44,7 @@ PARTS = {
             "Worker processes",
             "One of two worker processes is killed with SIGKILL while it works on a part, at ten places in the log.",
             workers.run_processes,
-            cases=20,
+            cases=10,
             piece=10,
         ),
         Part(
