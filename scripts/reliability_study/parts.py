@@ -13,7 +13,7 @@ PARTS = {
             "Broken files",
             "Files are cut, bytes and bits of pages, headers and footers are changed, huge sizes are declared, "
             "archives are written anew with checksums that are right and contents that are not. A reader must "
-            "give the right number or an error that names the file, in a process with limited memory and time. A "
+            "give the right number or an error in plain words, in a process with limited memory and time. A "
             "column of odd but valid type stands in each role.",
             files.run_broken,
             cases=5_100,
