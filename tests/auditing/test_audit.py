@@ -262,7 +262,7 @@ def test_the_result(table):
     with pytest.raises(KeyError, match="no check 'rounded' was made: there are bad_values, "):
         audit["rounded"]
     found = json.loads(audit.to_json())
-    assert list(found) == ["log", "rows", "level", "findings", "bad", "actions", "blocks", "provenance"]
+    assert list(found) == ["schema", "log", "rows", "level", "findings", "bad", "actions", "blocks", "provenance"]
     assert pickle.loads(pickle.dumps(audit)).to_json() == audit.to_json()
 
 

@@ -58,7 +58,7 @@ def table(r, p, a, pi, who):
                 "mean_weight_stderr": math.nan if n < 2 else v.std(ddof=1) / math.sqrt(n),
                 "ess": v.sum() ** 2 / (v**2).sum() if v.any() else math.nan,
                 "max_weight": v.max(),
-                "value": np.mean(v * r[mine]),
+                "value": np.mean(v * r[mine]) if v.any() else math.nan,  # without overlap, nothing is known
                 "stderr": math.nan if of_none else np.std(v * r[mine], ddof=1) / math.sqrt(n),
             }
         )

@@ -18,6 +18,7 @@ from rich.console import Console
 
 import drstream as drs
 from drstream.cli import specs, tables
+from drstream.cli.layout import open_console
 from drstream.errors import DrstreamWarning, LogError, for_command_line, shown, without_secrets
 from drstream.log import opening
 
@@ -120,9 +121,9 @@ def test_names_and_labels_from_data_are_safe_on_a_terminal(capsys: pytest.Captur
 
 
 def test_markup_in_data_is_text(capsys: pytest.CaptureFixture[str]) -> None:
-    tables._console().print("[red]x[/red] [link=http://a]y[/link]", highlight=False)
+    open_console().print("[red]x[/red] [link=http://a]y[/link]", highlight=False)
     assert capsys.readouterr().out.strip() == "[red]x[/red] [link=http://a]y[/link]"
-    assert isinstance(tables._console(), Console)
+    assert isinstance(open_console(), Console)
 
 
 def test_plain_text_is_shown_as_it_is() -> None:
