@@ -52,7 +52,8 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
         "models": {
             "reward": _described(given.get("model")),
             "propensity": describe(given.get("propensity")),
-            "folds": seeds.get("fold_seed") if given.get("crossfit") is not None else None,
+            "folds": describe(given.get("crossfit")),
+            "fold_seed": seeds.get("fold_seed") if given.get("crossfit") is not None else None,
         },
         "parameters": {
             name: describe(value) for name, value in changed.items() if name not in NEVER and name not in ELSEWHERE

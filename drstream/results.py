@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from drstream.errors import DrstreamError
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -167,3 +169,11 @@ class WithModels:
             whose = "estimated" if self.estimated_propensities else "of the policy given as propensity="
             said.append(f"propensities {whose}{by_fold[1]}: at least {self.least_propensity:.3g}")
         return "; ".join(said)
+
+
+def as_frame(table: pa.Table) -> Any:
+    """Return a table as a pandas frame."""
+    try:
+        return table.to_pandas()
+    except ModuleNotFoundError:
+        raise DrstreamError("to_pandas() needs pandas: pip install pandas") from None

@@ -57,7 +57,7 @@ from drstream.cli.options import (
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.showing import all_rewards, show_result, stops
-from drstream.cli.voice import say
+from drstream.cli.voice import say, say_speed
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
@@ -302,7 +302,7 @@ def evaluate(
     if not json:
         if text := str(held):
             typer.echo(text, err=output == STDOUT)
-        say(f"{result.n:,} events in {seconds:.2f} s: {result.n / seconds / 1e6:.2f} M events/s")
+        say_speed(result.n, seconds)
     if strict and stops(result):
         raise typer.Exit(STOPPED)
 

@@ -32,7 +32,7 @@ from drstream.cli.options import (
     check_folder,
     open_log,
 )
-from drstream.cli.voice import say, tell
+from drstream.cli.voice import say_speed, tell
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
@@ -104,4 +104,4 @@ def fit(
 
         typer.echo(f"bad rows skipped: {reasons(made.skipped_)}", err=True)
     tell(f"{output}: {made!r}")
-    say(f"{made.n_events_:,} events in {seconds:.2f} s: {made.n_events_ / seconds / 1e6:.2f} M events/s")
+    say_speed(made.n_events_, seconds)

@@ -52,7 +52,7 @@ from drstream.cli.options import (
     write_table,
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
-from drstream.cli.voice import say
+from drstream.cli.voice import say_speed
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 
 
@@ -210,6 +210,6 @@ def replay(
         if text := str(held):
             typer.echo(text, err=STDOUT in (output, curve))
         events = max(one.events for one in result)
-        say(f"{events:,} events in {seconds:.2f} s: {events / seconds / 1e6:.2f} M events/s")
+        say_speed(events, seconds)
     if any(one.interrupted for one in result):
         raise typer.Exit(INTERRUPTED)

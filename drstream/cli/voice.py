@@ -30,6 +30,12 @@ def say(text: str) -> None:
         typer.echo(text, err=True)
 
 
+def say_speed(events: int, seconds: float) -> None:
+    """Say how many events were read in how much time, which includes compiling what was not compiled before."""
+    rate = events / max(seconds, 1e-9)
+    say(f"{events:,} events in {seconds:.2f} s: {f'{rate / 1e6:.2f} M' if rate >= 1e5 else f'{rate:,.0f}'} events/s")
+
+
 def tell(text: str, *, err: bool = False) -> None:
     """Print a sentence that goes with the result: on standard output, unless that holds a table for another program."""
     if not voice.quiet:

@@ -44,7 +44,7 @@ from drstream.intervals.freedman import Constant, constants_of, measured_constan
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
-from drstream.results import Estimate, ModelSummary, WithModels, plain, schema_name, stamped
+from drstream.results import Estimate, ModelSummary, WithModels, as_frame, plain, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -542,7 +542,7 @@ class Evaluation(WithModels, Reported):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table of `to_arrow` as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return as_frame(self.to_arrow())
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary, as in JSON."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from drstream.errors import printable, suggest
-from drstream.results import Note, plain, schema_name, stamped
+from drstream.results import Note, as_frame, plain, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Forecast(Reported):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table of `to_arrow` as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return as_frame(self.to_arrow())
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast as a dictionary, as in JSON."""

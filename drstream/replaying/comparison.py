@@ -15,7 +15,7 @@ from drstream.errors import printable, suggest
 from drstream.intervals import student, t_score
 from drstream.replaying.options import AUTO
 from drstream.replaying.result import Replay
-from drstream.results import Estimate, Note, schema_name, stamped
+from drstream.results import Estimate, Note, as_frame, schema_name, stamped
 from drstream.views import Reported
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Replays(Reported):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table of `to_arrow` as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return as_frame(self.to_arrow())
 
     def to_dict(self) -> dict[str, Any]:
         """The results as a dictionary, as in JSON."""

@@ -17,7 +17,7 @@ from drstream.replaying.needed import FAILURE, events_needed, with_pilot
 from drstream.replaying.notes import notes_on
 from drstream.replaying.options import AUTO, LaneOptions
 from drstream.replaying.outcome import Outcome
-from drstream.results import Estimate, ModelSummary, Note, WithModels, plain, stamped
+from drstream.results import Estimate, ModelSummary, Note, WithModels, as_frame, plain, stamped
 from drstream.types import Floats, Ints
 from drstream.views import Reported
 
@@ -443,7 +443,7 @@ class Replay(WithModels, Reported):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table of `to_arrow` as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return as_frame(self.to_arrow())
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary, as in JSON."""

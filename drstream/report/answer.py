@@ -167,7 +167,9 @@ def of_evaluation(result: Evaluation) -> Answer:
         why = verdicts[0].brief.rstrip(".")
         return Answer(UNKNOWN, cannot_tell(f"how good any of {many} policies is", why), beside, ordered)
     if all(verdict.kind == WORSE for verdict in verdicts):
-        return Answer(WORSE, f"All {many} policies do worse than the logging policy {_told(result)}.", beside, ordered)
+        return Answer(
+            WORSE, f"{_all(many)} policies do worse than the logging policy {_told(result)}.", beside, ordered
+        )
     sentence = f"None of {many} policies is shown to beat the logging policy {_told(result)}."
     return Answer(UNSURE, sentence, beside, ordered)
 
@@ -178,12 +180,16 @@ def _of_better(result: Evaluation, better: Sequence[Verdict], many: int) -> tupl
     if len(better) == 1:
         sentence = f"1 of {many} policies beats the logging policy: {named(best.policy)} by {gain} {_told(result)}."
         return sentence, []
-    some = f"All {many}" if len(better) == many else f"{len(better)} of {many}"
+    some = _all(many) if len(better) == many else f"{len(better)} of {many}"
     highest = f"{named(best.policy)} has the highest estimate, {gain} above it"
     beside = [_against_second(result, best, better[1])]
     if many > 2:
         beside.append("The highest of several estimates tends to be too high.")
     return f"{some} policies beat the logging policy; {highest} {_told(result)}.", beside
+
+
+def _all(many: int) -> str:
+    return "Both" if many == 2 else f"All {many}"
 
 
 def _or_least(value: float) -> float:

@@ -85,8 +85,9 @@ def estimates(result: Evaluation) -> list[Picture]:
     return [
         Spans(
             f"Estimated mean {result.reward}{per}",
-            "A dot is an estimate. Its line is where the true value lies, at the stated confidence. The dashed line is "
-            f"what the logging policy earned. Large dots are {result.headline}, by which policies are compared.",
+            "A dot is an estimate. Its line is the interval, which holds the true value as often as its confidence "
+            f"says. The dashed line is what the logging policy earned. Large dots are {result.headline}, by which "
+            "policies are compared.",
             f"The logging policy earned {number(base.value)}. " + "; ".join(lines[:10]) + ".",
             rows,
             (
@@ -205,7 +206,8 @@ def weights(result: Evaluation) -> list[Picture]:
         Bars(
             "Effective sample size",
             "How many events the estimate is really made of, as a share of all. A policy that acts like the logging "
-            "policy uses nearly all events. A short bar means that a few events with large weights decide.",
+            "policy uses nearly all events. A short bar means that few events count: the policy "
+            "often does something else than was logged, or large weights decide.",
             f"{each}.",
             rows,
             (

@@ -303,8 +303,8 @@ def runs(result: Replay | Replays) -> list[Picture]:
     return [
         Spans(
             "Reward a step",
-            "A dot is what a policy would earn a step, on average. Its line is where the true value lies, at the "
-            "stated confidence.",
+            "A dot is what a policy would earn a step, on average. Its line is the interval, which holds "
+            "the true value as often as its confidence says.",
             f"{each}.",
             rows,
             (

@@ -44,7 +44,7 @@ def test_an_evaluation_and_its_tables(log, tmp_path):
     found = result.provenance
     check(found, log, "evaluate")
     assert found["events"] == result.n
-    assert found["seed"] == found["models"]["folds"] == 7
+    assert found["seed"] == found["models"]["fold_seed"] == 7
     assert found["models"]["reward"] == "Ridge(alpha=2.0)"
     assert found["policies"]["new"] == "Constant(action=1)"
     assert found["policies"]["soft"].startswith("Softmax(weights=array of float64 4 x 3, sha256 ")
