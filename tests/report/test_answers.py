@@ -108,7 +108,7 @@ def test_several_policies_and_how_the_best_compares_with_the_next():
     assert unpaired.beside[0] == "Whether a is better than b was not computed."
     same = answer_of(drs.evaluate(log(), {"a": ONE, "b": ONE}))
     assert same.beside[0] == "No difference between a and b, the next best, can be told."
-    assert answer_of(drs.evaluate(log(), {"a": ZERO, "b": ZERO})).sentence.startswith("All 2 policies do worse")
+    assert answer_of(drs.evaluate(log(), {"a": ZERO, "b": ZERO})).sentence.startswith("Both policies do worse")
 
 
 def test_replays():
