@@ -61,9 +61,9 @@ def one(number: int, log: Path, folder: Path) -> Case:
     where = f"after {moment:.2f} of {seconds:.2f} s: exit code {process.returncode}, {error!r}, {sorted(found)}"
     if left(process.pid):
         return Case(row, LOST, f"{where}: processes are left")
-    if process.returncode == 0 and comparable(found) == comparable(wanted):
+    if process.returncode == 0 and found == wanted:
         return Case(row, SAME)  # it came too late
-    whole_files = all(comparable({name: data}).items() <= comparable(wanted).items() for name, data in found.items())
+    whole_files = all(wanted.get(name) == data for name, data in found.items())
     if process.returncode == 128 + kind and ENDS[kind] in said[-1:] and "Traceback" not in error:
         partial = name == "replay"  # which shows what was complete
         return Case(row, ERROR) if whole_files or partial else Case(row, LOST, f"{where}: half-written")
@@ -74,9 +74,14 @@ def one(number: int, log: Path, folder: Path) -> Case:
 
 def start(name: str, log: Path, out: Path) -> subprocess.Popen[str]:
     words = COMMANDS[name].format(log=log, out=out).split()
-    return subprocess.Popen(
-        [*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*PROGRAM, *words], text=True, start_new_session=True, preexec_fn=heed, **pipes)
+
+
+def heed() -> None:
+    """Let signals be heard, also if this study runs in the background of a shell, where Ctrl-C is ignored."""
+    for number in ENDS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def whole(name: str, log: Path, folder: Path) -> tuple[float, dict[str, bytes]]:
@@ -93,10 +98,6 @@ def whole(name: str, log: Path, folder: Path) -> tuple[float, dict[str, bytes]]:
             for path in out.iterdir():
                 path.unlink()
     return _whole[name]
-
-
-def comparable(files: dict[str, bytes]) -> dict[str, bytes]:
-    return files
 
 
 def left(group: int) -> bool:

@@ -85,6 +85,8 @@ def intact(kind: str, form: int) -> bytes:
         return sink.getvalue()
     import drstream as drs
 
+    if kind == "state":
+        return state(form)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         if kind == "npz":
@@ -94,6 +96,26 @@ def intact(kind: str, form: int) -> bytes:
 
             model = drs.models.from_sklearn(LinearRegression())
         model.fit(drs.Log(table(0))).save(path)
+        return path.read_bytes()
+
+
+def state(form: int) -> bytes:
+    """A state of a pass or, for form 3, the checkpoint of one that did not end."""
+    import drstream as drs
+
+    def fails(X: Any) -> Any:
+        calls.append(len(X))
+        if form == 3 and len(calls) > 1:
+            raise InterruptedError
+        return np.full((len(X), 3), 1 / 3)
+
+    calls: list[int] = []
+    with tempfile.TemporaryDirectory() as folder:
+        log, path = Path(folder) / "log.parquet", Path(folder) / "run"
+        pq.write_table(table(0), log, row_group_size=20)
+        options = {"checkpoint": path, "checkpoint_every": 0} if form == 3 else {"state": path}
+        with suppress(drs.DrstreamError, InterruptedError):
+            drs.evaluate(drs.Log(log), {"f": drs.policies.named("v1", fails)}, threads=1, **options)
         return path.read_bytes()
 
 
@@ -246,11 +268,23 @@ def predictions(path: Path) -> list[Any]:
     return np.asarray(found).tolist()
 
 
+def summed(path: Path, form: int) -> Any:
+    """What a state says, or a checkpoint, which is form 3."""
+    import drstream as drs
+    from drstream.evaluation.state import CHECKPOINT, State
+
+    if form == 3:
+        return State.of(path, CHECKPOINT).to_bytes(CHECKPOINT).hex()
+    return str({name: value for name, value in drs.merge([path]).to_dict().items() if name != "provenance"})
+
+
 @cache
 def wanted(kind: str, form: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log.{kind}"
         path.write_bytes(intact(kind, form))
+        if kind == "state":
+            return summed(path, form)
         return number(path) if kind in ("parquet", "ipc") else predictions(path)
 
 
@@ -276,7 +310,12 @@ def judge(kind: str, seed: int, folder: Path) -> tuple[str, str]:
         if kind == "schema":
             return judge_schema(seed, folder)
         path, form = make(kind, seed, folder)
-        found = number(path, verify=True) if kind == "parquet" else number(path) if kind == "ipc" else predictions(path)
+        if kind == "state":
+            found: Any = summed(path, form)
+        elif kind in ("parquet", "ipc"):
+            found = number(path, verify=kind == "parquet")
+        else:
+            found = predictions(path)
     except drs.errors.DrstreamError as error:
         words = " ".join(str(error).split())
         return ("error" if path.name in words else "vague"), words

@@ -91,3 +91,21 @@ def serving():
 
 def uri(proxy, path):
     return f"s3://{path}?endpoint_override=127.0.0.1:{proxy.server_address[1]}&scheme=http&region=us-east-1"
+
+
+def upload(proxy, folder):
+    """Put the Parquet files below a folder into the bucket `logs`."""
+    import pyarrow.fs
+
+    behind = pyarrow.fs.S3FileSystem(
+        access_key="mine",
+        secret_key="SECRET",
+        scheme="http",
+        region="us-east-1",
+        endpoint_override=f"127.0.0.1:{proxy.behind}",
+        allow_bucket_creation=True,
+    )
+    behind.create_dir("logs")
+    for path in folder.rglob("*.parquet"):
+        with behind.open_output_stream(f"logs/{path.relative_to(folder)}") as file:
+            file.write(path.read_bytes())

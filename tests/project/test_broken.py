@@ -7,7 +7,7 @@ from collections import Counter
 from tests.helpers.broken import judge_all
 from tests.helpers.passes import PLAIN
 
-FILES = {"parquet": 60, "ipc": 60, "npz": 40, "skops": 20, "schema": 120}
+FILES = {"parquet": 60, "ipc": 60, "npz": 40, "skops": 20, "state": 40, "schema": 120}
 MAY_DIFFER = {"ipc", "npz", "skops"}  # no checksum of their contents, or one that was written anew
 
 

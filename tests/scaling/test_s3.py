@@ -31,20 +31,7 @@ def folder(tmp_path_factory):
 def proxy(folder):
     pytest.importorskip("moto", reason="moto is not installed: pip install 'moto[s3,server]'")
     with s3.serving() as found:
-        files, _ = pa.fs.FileSystem.from_uri(s3.uri(found, "logs"))
-        behind = pa.fs.S3FileSystem(
-            access_key="mine",
-            secret_key="SECRET",
-            scheme="http",
-            region="us-east-1",
-            endpoint_override=f"127.0.0.1:{found.behind}",
-            allow_bucket_creation=True,
-        )
-        behind.create_dir("logs")
-        for day in range(DAYS):
-            with behind.open_output_stream(f"logs/day={day}/a.parquet") as file:
-                file.write((folder / f"day={day}" / "a.parquet").read_bytes())
-        del files
+        s3.upload(found, folder)
         yield found
 
 
