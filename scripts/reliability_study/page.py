@@ -91,4 +91,5 @@ def _kills(kills: dict[str, Any]) -> str:
 def _made(found: dict[str, Any]) -> str:
     commits = found.get("commits") or [found.get("commit", "unknown")]
     versions = ", ".join(f"{name} {version}" for name, version in found.get("versions", {}).items())
-    return wrapped(f"Made by commit {', '.join(commits)}, with {versions}.")
+    notes = "".join(f" {note}" for note in found.get("notes", []))
+    return wrapped(f"Made by commit {', '.join(commits)}, with {versions}.{notes}")

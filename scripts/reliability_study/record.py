@@ -1,4 +1,7 @@
-"""What a part of the study has found, as a file of JSON that later runs add to."""
+"""What a part of the study has found, as a file of JSON that later runs add to.
+
+Whoever changes such a file by hand says so in its list `notes`, which the page shows.
+"""
 
 from __future__ import annotations
 

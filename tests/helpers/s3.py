@@ -93,6 +93,10 @@ def serving():
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
+    reset = http.client.HTTPConnection("127.0.0.1", port)  # servers of one process share their buckets
+    reset.request("POST", "/moto-api/reset")
+    reset.getresponse().read()
+    reset.close()
     proxy = Proxy(port)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     before = dict(os.environ)
