@@ -32,7 +32,7 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
             f"{info['share']:.1%}",
             *main_cells(info),
             verdict(info, full),
-            *(f"{info['steps'][step]:.2f}" if "steps" in info else "" for step in STEPS),
+            *(f"{info['steps'][step]:.2f}" if step in info.get("steps", {}) else "" for step in STEPS),
         )
         for info in found
     )
