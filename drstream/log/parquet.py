@@ -76,7 +76,8 @@ class RowGroup:
     def _open(self) -> Iterator[Opened]:
         """The file, which can stay open for this thread's next row group: to open it takes the interpreter's lock.
 
-        A file in object storage does not: bytes that were read ahead would stay in memory, too.
+        Only a file on the disk does: elsewhere, a path and a size do not tell one file from another, and bytes that
+        were read ahead would stay in memory, too.
         """
         opened, _kept.opened = _kept.opened, None  # another generator of this thread may need one of its own
         form = self.path, self.footer.state, self.dictionaries, self.verify
@@ -86,7 +87,7 @@ class RowGroup:
         try:
             yield opened
             last = self.index + 1 == len(self.footer.rows)
-            keep = _kept.allowed and not last and not is_remote(self.footer.filesystem)
+            keep = _kept.allowed and not last and isinstance(self.footer.filesystem, pa.fs.LocalFileSystem)
         finally:
             if keep:
                 _kept.opened = opened
