@@ -320,9 +320,8 @@ def weigh_group(job: Job, k: int, block: Block, space: Workspace, p: Floats, tal
 def events_of(job: Job, block: Block, space: Workspace, p: Floats) -> Events:
     """The terms of a block's events, for the sums. In a down-sampled log, a row counts as several."""
     if job.down_sampled:
-        weight = block.row_weight
-        space.terms *= weight
-        space.terms[1] = weight
+        space.terms[1] = 1.0
+        space.terms *= block.row_weight
     return Events(space.terms, p)
 
 
