@@ -27,9 +27,11 @@ __all__ = [
     "I4_IN2",
     "I8",
     "I8_2",
+    "I8_3",
     "I8_IN",
     "SINGLE",
     "U1",
+    "U1_2",
     "U1_3",
     "U1_IN",
     "U1_IN2",
@@ -56,6 +58,7 @@ I4 = Array(int32, 1, "C")
 I4_2 = Array(int32, 2, "C")
 I8 = Array(int64, 1, "C")
 I8_2 = Array(int64, 2, "C")
+I8_3 = Array(int64, 3, "C")
 F8_IN = Array(float64, 1, "C", readonly=True)
 F8_IN2 = Array(float64, 2, "C", readonly=True)
 F4 = Array(float32, 1, "C")
@@ -67,6 +70,7 @@ F4_IN2 = Array(float32, 2, "C", readonly=True)
 I4_IN = Array(int32, 1, "C", readonly=True)
 I4_IN2 = Array(int32, 2, "C", readonly=True)
 U1 = Array(uint8, 1, "C")
+U1_2 = Array(uint8, 2, "C")
 U1_3 = Array(uint8, 3, "C")
 U1_IN = Array(uint8, 1, "C", readonly=True)
 U1_IN2 = Array(uint8, 2, "C", readonly=True)

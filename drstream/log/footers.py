@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from drstream.kernels.footer import DEPTH, find_statistics
+from drstream.kernels.footer import find_statistics
+from drstream.kernels.thrift import DEPTH
 from drstream.log.files import State, changed
 
 
@@ -38,6 +40,13 @@ class Footer:
         """Number of rows of each row group."""
         metadata = self.metadata
         return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+    @property
+    def serialized(self) -> NDArray[np.uint8]:
+        """The metadata as a file has them."""
+        sink = pa.BufferOutputStream()
+        self.metadata.write_metadata_file(sink)
+        return np.frombuffer(sink.getvalue(), np.uint8)[4:-8]  # between PAR1, and the length and PAR1
 
     @property
     def columns(self) -> int:
@@ -71,19 +80,12 @@ class Footer:
         groups, read = len(self.rows), _decoder(self.metadata.schema.column(column), kind)
         if read is None:
             return [None] * groups
-        sink = pa.BufferOutputStream()
-        self.metadata.write_metadata_file(sink)
-        whole = sink.getvalue()
-        found = np.full((groups, 4), -1, np.int64)
-        inner = np.frombuffer(whole, np.uint8)[4:-8]  # between PAR1, and the length and PAR1
-        find_statistics(inner, column, np.zeros((3, DEPTH), np.int64), found)
+        found, data = np.full((groups, 4), -1, np.int64), self.serialized
+        find_statistics(data, column, np.zeros((3, DEPTH), np.int64), found)
         known: list[tuple[Any, Any] | None] = []
         for low, low_bytes, high, high_bytes in found.tolist():
             try:
-                pair = (
-                    read(whole[4 + low : 4 + low + low_bytes].to_pybytes()),
-                    read(whole[4 + high : 4 + high + high_bytes].to_pybytes()),
-                )
+                pair = read(data[low : low + low_bytes].tobytes()), read(data[high : high + high_bytes].tobytes())
                 known.append(pair if min(low, high) >= 0 and pair[0] <= pair[1] else None)
             except (ValueError, struct.error, pa.ArrowException):
                 known.append(None)

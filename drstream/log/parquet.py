@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -15,8 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import DrstreamError, LogError
+from drstream.log import pages
+from drstream.log.chunks import exact
 from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
+from drstream.log.pages import Columns, Unusual
 from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source, without_views
@@ -37,7 +41,7 @@ class RowGroup:
     constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     row_bytes: int  # approximate size of a decoded row
-    lists: bool  # some column holds lists
+    lists: bool  # some column holds lists that pyarrow decodes
     views: bool  # some column holds views of strings
     verify: bool = False  # whether to compare pages with their checksums, if they have any
 
@@ -50,19 +54,12 @@ class RowGroup:
         return Place(self.first_row, self.path, self.index)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        stored = [name for name in self.columns if name not in self.constants]
         rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
         try:
             with self._open() as opened:
                 self._check_state(opened)
-                if rows >= self.rows:  # a third faster than in batches, for 20 columns
-                    whole = opened.file.read_row_group(self.index, columns=stored, use_threads=False)
-                    batches = iter(whole.to_batches())
-                else:
-                    batches = opened.file.iter_batches(rows, row_groups=[self.index], columns=stored, use_threads=False)
-                for batch in batches:
+                for batch in self._decoded(opened, rows):
                     self._check_state(opened)
-                    batch = checked(batch, self.place)
                     yield self._with_constants(without_views(batch) if self.views else batch)
                 if self.index + 1 == len(self.footer.rows) and is_remote(self.footer.filesystem):
                     forget(self.footer.filesystem, self.path)  # so that the storage is asked once more
@@ -71,6 +68,47 @@ class RowGroup:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
+
+    def _decoded(self, opened: Opened, rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""
+        names = [name for name in self.columns if name not in self.constants]
+        done = 0
+        columns = opened.numbers(self.footer, self.index, names)
+        if columns is not None:
+            rest = [name for name in names if name not in columns.leaves]
+            try:
+                for batch in self._together(opened, columns, names, rest, rows):
+                    yield batch
+                    done += batch.num_rows
+                return
+            except Unusual:
+                pass
+        for batch in self._by_pyarrow(opened, names, rows):
+            skip = min(done, batch.num_rows)
+            done -= skip
+            if skip < batch.num_rows:
+                yield batch.slice(skip)
+
+    def _together(
+        self, opened: Opened, columns: Columns, names: Sequence[str], rest: Sequence[str], rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        others = exact(self._by_pyarrow(opened, rest, rows), rows) if rest else itertools.repeat(None)
+        for arrays, other in zip(columns.batches(rows), others, strict=False):
+            fields = {name: leaf.field for name, leaf in columns.leaves.items()}
+            if other is not None:
+                fields |= {name: other.schema.field(name) for name in rest}
+                arrays |= {name: other.column(name) for name in rest}
+            yield pa.RecordBatch.from_arrays(
+                [arrays[name] for name in names], schema=pa.schema([fields[name] for name in names])
+            )
+
+    def _by_pyarrow(self, opened: Opened, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        if rows >= self.rows:  # a third faster than in batches, for 20 columns
+            batches = iter(opened.file.read_row_group(self.index, columns=names, use_threads=False).to_batches())
+        else:
+            batches = opened.file.iter_batches(rows, row_groups=[self.index], columns=names, use_threads=False)
+        for batch in batches:
+            yield checked(batch, self.place)
 
     @contextmanager
     def _open(self) -> Iterator[Opened]:
@@ -81,31 +119,25 @@ class RowGroup:
         """
         opened, _kept.opened = _kept.opened, None  # another generator of this thread may need one of its own
         form = self.path, self.footer.state, self.dictionaries, self.verify
-        if opened is None or opened.form != form:
-            opened = Opened(form, *self._opened())
+        if opened is not None and opened.form != form:
+            opened.close()
+            opened = None
+        if opened is None:
+            opened = Opened(form, self.footer)
         keep = False
         try:
             yield opened
             last = self.index + 1 == len(self.footer.rows)
-            keep = _kept.allowed and not last and isinstance(self.footer.filesystem, pa.fs.LocalFileSystem)
+            keep = _kept.allowed and not last and opened.on_disk
         finally:
             if keep:
                 _kept.opened = opened
             else:
-                opened.source.close()
-
-    def _opened(self) -> tuple[pa.NativeFile, pq.ParquetFile]:
-        source = self.footer.open()  # not mapped: a file that shrinks would kill the process
-        return source, pq.ParquetFile(
-            source,
-            metadata=self.footer.metadata,
-            read_dictionary=self.dictionaries,
-            page_checksum_verification=self.verify,
-            pre_buffer=is_remote(self.footer.filesystem),  # a few large reads instead of one for each column
-        )
+                opened.close()
 
     def _check_state(self, opened: Opened) -> None:
-        self.footer.check_state(State.of(self.path, self.footer.filesystem, opened.source))
+        source = None if opened.on_disk else opened.source  # on the disk, the name tells
+        self.footer.check_state(State.of(self.path, self.footer.filesystem, source))
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.constants.items():
@@ -113,13 +145,44 @@ class RowGroup:
         return batch
 
 
-@dataclass(frozen=True)
 class Opened:
     """A file that is open for reading, and for which row groups."""
 
-    form: tuple[Any, ...]
-    source: pa.NativeFile
-    file: pq.ParquetFile
+    def __init__(self, form: tuple[Any, ...], footer: Footer) -> None:
+        self.form = form
+        self.footer = footer
+        self.on_disk = isinstance(footer.filesystem, pa.fs.LocalFileSystem)
+        verify = form[-1]  # pyarrow compares pages with their checksums
+        self.handle = pages.opened(footer.path) if self.on_disk and not verify else -1
+        self.space = pages.Space()
+        if self.handle < 0:
+            self.source  # noqa: B018  # raises an error if it cannot be opened
+
+    def numbers(self, footer: Footer, index: int, names: Sequence[str]) -> Columns | None:
+        """Return the columns that are decoded here; None if there are none."""
+        return None if self.handle < 0 else pages.columns_of(footer, index, names, self.handle, self.space)
+
+    @cached_property
+    def source(self) -> pa.NativeFile:
+        return self.footer.open()  # not mapped: a file that shrinks would kill the process
+
+    @cached_property
+    def file(self) -> pq.ParquetFile:
+        *_, dictionaries, verify = self.form
+        return pq.ParquetFile(
+            self.source,
+            metadata=self.footer.metadata,
+            read_dictionary=dictionaries,
+            page_checksum_verification=verify,
+            pre_buffer=is_remote(self.footer.filesystem),  # a few large reads instead of one for each column
+        )
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+        if "source" in self.__dict__:
+            self.source.close()
 
 
 class Kept(threading.local):
@@ -146,7 +209,7 @@ def kept_files() -> Iterator[None]:
     finally:
         opened, _kept.opened, _kept.allowed = _kept.opened, None, before
         if opened is not None:
-            opened.source.close()
+            opened.close()
 
 
 class ParquetSource:
@@ -228,7 +291,7 @@ class ParquetSource:
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[RowGroup]:
         kinds = [self.schema.field(n).type for n in columns]
-        lists = any(is_list(kind) or pa.types.is_map(kind) for kind in kinds)
+        lists = any((is_list(kind) or pa.types.is_map(kind)) and not pages.list_size(kind) for kind in kinds)
         views = kinds != [self._stored_schema.field(n).type for n in columns]
         size = sum(map(_bytes, kinds)) or 1, lists, views
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
@@ -294,4 +357,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _bytes(kind: pa.DataType) -> int:
     """Return the approximate size of a value of this type in memory."""
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _bytes(kind.value_type)
     return max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else 16

@@ -15,6 +15,7 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
+from drstream.log import pages
 from drstream.log.files import expand
 from drstream.log.footers import Footer
 
@@ -267,8 +268,9 @@ def test_a_thread_opens_a_file_once_and_nothing_stays_open(
         write(tmp_path / f"{day}.parquet")
     log = drs.Log(str(tmp_path), actions=[0, 1])
     opened: list[str] = []
-    before = Footer.open
-    monkeypatch.setattr(Footer, "open", lambda footer: opened.append(footer.path) or before(footer))
+    before = pages.opened
+    monkeypatch.setattr(pages, "opened", lambda path: opened.append(path) or before(path))
+    monkeypatch.setattr(Footer, "open", lambda footer: pytest.fail("pyarrow opened a file of numbers"))
     assert drs.evaluate(log, drs.policies.Uniform(), estimators="ips", threads=threads).n == 3 * ROWS
     assert 3 < len(opened) <= 2 + 3 * threads < 3 * ROWS // GROUP  # two to look at the first rows
     assert not open_files(tmp_path)

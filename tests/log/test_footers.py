@@ -14,7 +14,8 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.kernels.footer import DEPTH, find_statistics
+from drstream.kernels.footer import find_statistics
+from drstream.kernels.thrift import DEPTH
 from drstream.log.parquet import ParquetSource
 
 ROWS, GROUP = 400, 100

@@ -1,0 +1,234 @@
+"""Decodes columns of numbers, and of lists of one length, from the pages of a Parquet file.
+
+pyarrow takes twice as long for them (ADR 26). What is not known here, is null or looks damaged raises `Unusual`: then
+pyarrow reads the rows, or says what is wrong with them. So this module has no messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drstream.kernels import footer as fields
+from drstream.kernels import pages as kernels
+from drstream.kernels.thrift import DEPTH
+from drstream.log.footers import Footer
+
+STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
+SNAPPY, ZSTD = 1, 6
+CODECS = (kernels.PLAIN_CODEC, SNAPPY, ZSTD)
+LINE = 64  # bytes: columns begin at multiples
+KEPT = 2  # pieces of memory for decoded rows that wait for their next use
+NOTHING = np.frombuffer(b"", np.uint8)
+
+
+class Unusual(Exception):  # noqa: N818  # not an error: another decoder takes over
+    """Raised for pages that are not decoded here."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A column of numbers, or of lists of `size` numbers each."""
+
+    place: int  # among the stored columns of the file
+    field: pa.Field
+    number: pa.DataType
+    size: int  # 0 if it has no lists
+    level: int  # of definition that a number has that is there
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number."""
+        return int(self.number.bit_width) // 8
+
+    def array(self, values: pa.Buffer, rows: int) -> pa.Array:
+        numbers = pa.Array.from_buffers(self.number, rows * (self.size or 1), [None, values], 0)
+        return pa.Array.from_buffers(self.field.type, rows, [None], 0, 0, [numbers]) if self.size else numbers
+
+
+@lru_cache(maxsize=256)
+def leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
+    """Return those of the columns that can be decoded here."""
+    stored = footer.metadata.schema
+    schema = stored.to_arrow_schema()
+    flat = len(schema) == footer.columns
+    starts: dict[str, list[int]] = {}
+    if not flat:
+        for j in range(footer.columns):
+            starts.setdefault(stored.column(j).path.partition(".")[0], []).append(j)
+    found = {}
+    for name in columns:
+        index = schema.get_field_index(name)
+        places = ([index] if flat else starts.get(name, [])) if index >= 0 else []
+        if len(places) == 1 and (leaf := _leaf(stored.column(places[0]), places[0], schema.field(index))):
+            found[name] = leaf
+    return found
+
+
+def _leaf(column: Any, place: int, field: pa.Field) -> Leaf | None:
+    size = list_size(field.type)
+    if size is None or column.max_repetition_level != (size > 0) or column.max_definition_level > 3:
+        return None
+    return Leaf(place, field, field.type.value_type if size else field.type, size, column.max_definition_level)
+
+
+def list_size(kind: pa.DataType) -> int | None:
+    """Return the length of all lists, or 0 for numbers; None for a column that is not decoded here."""
+    if kind in STORED_TYPES:
+        return 0
+    known = pa.types.is_fixed_size_list(kind) and kind.list_size > 0 and kind.value_type in STORED_TYPES
+    return kind.list_size if known else None
+
+
+@lru_cache(maxsize=64)
+def _chunks(footer: Footer) -> NDArray[np.int64]:
+    """Return what the footer says about each column of each row group, by the numbers of the fields; 0 if unknown."""
+    found = np.zeros((len(footer.rows), footer.columns, fields.FIELDS), np.int64)
+    if fields.find_columns(footer.serialized, np.zeros((3, DEPTH), np.int64), found) < 0:
+        found[:] = 0
+    return found
+
+
+class Space:
+    """Memory for the columns of a file, used again and again: new memory would take longer than decoding."""
+
+    def __init__(self) -> None:
+        self.window = np.empty(0, np.uint8)
+        self.pages = self.dictionaries = np.empty((0, 0), np.uint8)
+        self.levels = np.zeros((3, DEPTH), np.int64)
+        self.codec = pa.Codec("zstd")
+        self.free: list[NDArray[np.uint8]] = []  # for decoded rows
+
+    def lend(self, size: int) -> pa.Buffer:
+        """Return memory for decoded rows. When nothing refers to it any more, it comes back."""
+        while self.free:
+            memory = self.free.pop()
+            if len(memory) >= size:
+                break
+        else:
+            memory = np.empty(size, np.uint8)
+        return pa.foreign_buffer(memory.ctypes.data, size, Lent(memory, self.free))
+
+    def fit(self, columns: int, regions: int) -> None:
+        """Have a region for the pages of each column, or one for all, and a dictionary for each."""
+        if len(self.pages) != regions:
+            self.pages = np.empty((regions, 0), np.uint8)
+        if len(self.dictionaries) < columns:
+            self.dictionaries = np.empty((columns, 0), np.uint8)
+
+    def grow(self, what: int, size: int) -> None:
+        """Make memory as large as a kernel needs it. What it holds stays."""
+        if what == kernels.MORE_WINDOW:
+            self.window = np.empty(size, np.uint8)
+        elif what == kernels.MORE_PAGE:
+            self.pages = _wider(self.pages, size)
+        else:
+            self.dictionaries = _wider(self.dictionaries, size)
+
+
+def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    found = np.empty((len(memory), -(-size // LINE) * LINE), np.uint8)
+    found[:, : memory.shape[1]] = memory
+    return found
+
+
+class Lent:
+    """Gives memory back when nothing refers to it any more."""
+
+    def __init__(self, memory: NDArray[np.uint8], free: list[NDArray[np.uint8]]) -> None:
+        self.memory, self.free = memory, free
+
+    def __del__(self) -> None:
+        if len(self.free) < KEPT:
+            self.free.append(self.memory)
+
+
+@dataclass
+class Columns:
+    """Reads the columns of numbers of a row group, from their first rows to their last."""
+
+    leaves: dict[str, Leaf]
+    table: NDArray[np.int64]  # of `kernels.decode`, a row for each
+    handle: int
+    rows: int
+    space: Space
+
+    def batches(self, most: int) -> Iterator[dict[str, pa.Array]]:
+        """Yield arrays by name, of at most so many rows each."""
+        table, leaves = self.table, self.leaves.values()
+        self.space.fit(len(table), 1 if most >= self.rows else len(table))
+        bytes_ = [leaf.width * (leaf.size or 1) for leaf in leaves]
+        for first in range(0, self.rows, most):
+            some = min(most, self.rows - first)
+            starts = [0, *itertools.accumulate(-(-size * some // LINE) * LINE for size in bytes_)]
+            memory = self.space.lend(starts[-1])
+            table[:, kernels.OUT] = starts[:-1]
+            table[:, kernels.OUT] += memory.address
+            table[:, kernels.FILLED] = 0
+            self._decode(some)
+            places = zip(starts, bytes_, strict=False)
+            buffers = (memory.slice(start, size * some) for start, size in places)
+            yield {name: leaf.array(next(buffers), some) for name, leaf in self.leaves.items()}
+
+    def _decode(self, rows: int) -> None:
+        space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
+        while True:
+            memory = space.window, space.pages, space.dictionaries, given, space.levels
+            found = kernels.decode(self.handle, self.table, rows, *memory, state)
+            if found == kernels.DONE:
+                return
+            if found == kernels.UNUSUAL:
+                raise Unusual
+            if found == kernels.DECOMPRESS:
+                given = self._decompressed(state)
+                state[kernels.GIVEN] = 1
+            else:
+                space.grow(found, int(state[kernels.NEEDED]))
+
+    def _decompressed(self, state: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the page under way, decompressed."""
+        start, head = int(state[kernels.START]), state[kernels.HEAD :]
+        data = self.space.window[start : start + int(head[kernels.STORED])]
+        try:
+            found = self.space.codec.decompress(pa.py_buffer(data), int(head[kernels.BYTES]))
+        except (pa.ArrowException, OSError) as error:
+            raise Unusual from error
+        return np.frombuffer(found, np.uint8)
+
+
+def columns_of(footer: Footer, index: int, names: Sequence[str], handle: int, space: Space) -> Columns | None:
+    """Return those columns of a row group that can be decoded here; None if there are none."""
+    known = leaves(footer, tuple(names))
+    rows, chunks = footer.rows[index], _chunks(footer)[index]
+    table = np.zeros((len(known), kernels.FIELDS), np.int64)
+    table[:, kernels.KNOWN] = -1
+    found: dict[str, Leaf] = {}
+    for name, leaf in known.items():
+        about = chunks[leaf.place]
+        numbers = rows * (leaf.size or 1)
+        start, codec, size = int(about[fields.DATA]), int(about[fields.CODEC]), int(about[fields.BYTES])
+        if about[fields.DICTIONARY] > 0:
+            start = min(start, int(about[fields.DICTIONARY]))
+        as_known = about[0] == 0 and about[fields.TYPE] == STORED_TYPES[leaf.number] and codec in CODECS
+        if as_known and about[fields.VALUES] == numbers and 0 < start < start + size <= footer.state.size:
+            form = start, start + size, codec, leaf.width, leaf.size, leaf.level, numbers
+            table[len(found), : len(form)] = form
+            found[name] = leaf
+    return Columns(found, table[: len(found)], handle, rows, space) if found else None
+
+
+def opened(path: str) -> int:
+    """Open a file on the disk; -1 if that fails: then whoever else opens it says why."""
+    if hasattr(os, "preadv"):  # so kernels can read files as well
+        with suppress(OSError):
+            return os.open(path, os.O_RDONLY)
+    return -1
