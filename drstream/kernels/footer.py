@@ -3,16 +3,16 @@
 import numpy as np
 
 from drstream.kernels._jit import inlined, kernel
-from drstream.kernels._types import I8_2, I8_3, U1_IN, int64
+from drstream.kernels._types import I8_2, I8_3, I8_IN, U1_IN, int64
 from drstream.kernels.thrift import BINARY, DAMAGED, FIELD, INTEGER, begin, step
 
 # fields on the way: row groups of the file, columns of a row group, metadata of a column, statistics in them
 ROW_GROUPS, COLUMNS, METADATA, STATISTICS = 4, 1, 3, 12
 MAX_VALUE, MIN_VALUE = 5, 6
 
-# fields of the metadata of a column
-TYPE, CODEC, VALUES, BYTES, DATA, DICTIONARY = 1, 4, 5, 7, 9, 11
-FIELDS = 12  # fields that are kept; field 0 is 1 for a column that is in another file
+# what is kept of a column, and the numbers of these fields in its metadata; ELSEWHERE: it is in another file
+ELSEWHERE, TYPE, CODEC, VALUES, BYTES, DATA, DICTIONARY = range(7)
+NUMBERS = np.array([0, 1, 4, 5, 7, 9, 11])
 
 
 @inlined
@@ -45,11 +45,12 @@ def find_statistics(data, column, levels, found):
     return place
 
 
-@kernel(int64(U1_IN, I8_2, I8_3))
-def find_columns(data, levels, found):
-    """Set found[group, column] to the fields of the column's metadata. Returns -1 if data are damaged.
+@kernel(int64(U1_IN, I8_IN, I8_2, I8_3))
+def find_columns(data, slots, levels, found):
+    """Set found[group, slots[column]] to what is kept of the column. Returns -1 if data are damaged.
 
-    found  (row groups, columns, FIELDS), 0 at first.
+    slots  For each stored column; -1 if it is not wanted.
+    found  (row groups, slots, kept), 0 at first.
     """
     place, depth = np.int64(0), np.int64(0)
     begin(levels)
@@ -59,11 +60,16 @@ def find_columns(data, levels, found):
             return -1
         if depth < 4 or not _in_column(levels):
             continue
-        group, column, field = levels[FIELD, 1] - 1, levels[FIELD, 3] - 1, levels[FIELD, 5]
-        if group >= found.shape[0] or column >= found.shape[1]:
+        group, column = levels[FIELD, 1] - 1, levels[FIELD, 3] - 1
+        if group >= found.shape[0] or column >= slots.shape[0]:
             return -1
+        if slots[column] < 0:
+            continue
+        about = found[group, slots[column]]
         if kind == BINARY and depth == 4 and levels[FIELD, 4] == 1:
-            found[group, column, 0] = 1
-        if kind == INTEGER and depth == 5 and levels[FIELD, 4] == METADATA and field < FIELDS:
-            found[group, column, field] = value
+            about[ELSEWHERE] = 1
+        if kind == INTEGER and depth == 5 and levels[FIELD, 4] == METADATA:
+            for j in range(TYPE, NUMBERS.shape[0]):
+                if levels[FIELD, 5] == NUMBERS[j]:
+                    about[j] = value
     return place

@@ -192,7 +192,7 @@ def _find_values(page, count, level, size, phase):
 
 @helper
 def _unpack(page, place, bits, skip, dictionary, out):
-    """out <- numbers of the dictionary, by indices of so many bits, from number `skip` on. Returns whether all exist."""
+    """out <- numbers of the dictionary, by indices of `bits` bits, from number `skip` on. Returns whether all exist."""
     known, size = np.uint64(dictionary.shape[0]), np.uint64(bits)
     mask, eight = (np.uint64(1) << size) - np.uint64(1), np.uint64(8)
     place, used = place + (skip * bits >> 3), np.uint64((skip * bits) & 7)

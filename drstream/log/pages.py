@@ -26,6 +26,7 @@ from drstream.log.footers import Footer
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
 SNAPPY, ZSTD = 1, 6
 CODECS = (kernels.PLAIN_CODEC, SNAPPY, ZSTD)
+MOST_CHUNKS = 1 << 20  # columns times row groups: what footers say about more would take much memory
 LINE = 64  # bytes: columns begin at multiples
 KEPT = 2  # pieces of memory for decoded rows that wait for their next use
 NOTHING = np.frombuffer(b"", np.uint8)
@@ -44,32 +45,53 @@ class Leaf:
     number: pa.DataType
     size: int  # 0 if it has no lists
     level: int  # of definition that a number has that is there
-
-    @property
-    def width(self) -> int:
-        """Bytes of a number."""
-        return int(self.number.bit_width) // 8
+    width: int  # bytes of a number
 
     def array(self, values: pa.Buffer, rows: int) -> pa.Array:
         numbers = pa.Array.from_buffers(self.number, rows * (self.size or 1), [None, values], 0)
         return pa.Array.from_buffers(self.field.type, rows, [None], 0, 0, [numbers]) if self.size else numbers
 
 
-@lru_cache(maxsize=256)
-def leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
-    """Return those of the columns that can be decoded here."""
+@dataclass(frozen=True)
+class Known:
+    """The columns of a file that can be decoded here."""
+
+    leaves: dict[str, Leaf]
+    chunks: NDArray[np.int64]  # what the footer says about each of them, in each row group; 0 if it is damaged
+    form: NDArray[np.int64]  # rows for `kernels.decode`, with what is the same in all row groups
+    types: NDArray[np.int64]
+
+
+@lru_cache(maxsize=64)
+def known_columns(footer: Footer, columns: tuple[str, ...]) -> Known | None:
+    """Return those of the columns that can be decoded here; None if there are none."""
+    leaves = _leaves(footer, columns)
+    if not leaves or len(leaves) * len(footer.rows) > MOST_CHUNKS:
+        return None
+    form = np.zeros((len(leaves), kernels.FIELDS), np.int64)
+    form[:, kernels.KNOWN] = -1
+    slots = np.full(footer.columns, -1, np.int64)
+    for slot, leaf in enumerate(leaves.values()):
+        slots[leaf.place] = slot
+        form[slot, [kernels.WIDTH, kernels.SIZE, kernels.LEVEL]] = leaf.width, leaf.size, leaf.level
+    chunks = np.zeros((len(footer.rows), len(leaves), len(fields.NUMBERS)), np.int64)
+    if fields.find_columns(footer.serialized, slots, np.zeros((3, DEPTH), np.int64), chunks) < 0:
+        chunks[:] = 0
+    return Known(leaves, chunks, form, np.array([STORED_TYPES[leaf.number] for leaf in leaves.values()]))
+
+
+def _leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
     stored = footer.metadata.schema
     schema = stored.to_arrow_schema()
     flat = len(schema) == footer.columns
-    starts: dict[str, list[int]] = {}
-    if not flat:
-        for j in range(footer.columns):
-            starts.setdefault(stored.column(j).path.partition(".")[0], []).append(j)
+    places: dict[str, list[int]] = {}
+    for j in range(0 if flat else footer.columns):
+        places.setdefault(stored.column(j).path.partition(".")[0], []).append(j)
     found = {}
     for name in columns:
         index = schema.get_field_index(name)
-        places = ([index] if flat else starts.get(name, [])) if index >= 0 else []
-        if len(places) == 1 and (leaf := _leaf(stored.column(places[0]), places[0], schema.field(index))):
+        own = [index] if flat else places.get(name, [])
+        if index >= 0 and len(own) == 1 and (leaf := _leaf(stored.column(own[0]), own[0], schema.field(index))):
             found[name] = leaf
     return found
 
@@ -78,7 +100,8 @@ def _leaf(column: Any, place: int, field: pa.Field) -> Leaf | None:
     size = list_size(field.type)
     if size is None or column.max_repetition_level != (size > 0) or column.max_definition_level > 3:
         return None
-    return Leaf(place, field, field.type.value_type if size else field.type, size, column.max_definition_level)
+    number = field.type.value_type if size else field.type
+    return Leaf(place, field, number, size, column.max_definition_level, number.bit_width // 8)
 
 
 def list_size(kind: pa.DataType) -> int | None:
@@ -87,15 +110,6 @@ def list_size(kind: pa.DataType) -> int | None:
         return 0
     known = pa.types.is_fixed_size_list(kind) and kind.list_size > 0 and kind.value_type in STORED_TYPES
     return kind.list_size if known else None
-
-
-@lru_cache(maxsize=64)
-def _chunks(footer: Footer) -> NDArray[np.int64]:
-    """Return what the footer says about each column of each row group, by the numbers of the fields; 0 if unknown."""
-    found = np.zeros((len(footer.rows), footer.columns, fields.FIELDS), np.int64)
-    if fields.find_columns(footer.serialized, np.zeros((3, DEPTH), np.int64), found) < 0:
-        found[:] = 0
-    return found
 
 
 class Space:
@@ -164,9 +178,9 @@ class Columns:
 
     def batches(self, most: int) -> Iterator[dict[str, pa.Array]]:
         """Yield arrays by name, of at most so many rows each."""
-        table, leaves = self.table, self.leaves.values()
+        table = self.table
         self.space.fit(len(table), 1 if most >= self.rows else len(table))
-        bytes_ = [leaf.width * (leaf.size or 1) for leaf in leaves]
+        bytes_ = [leaf.width * (leaf.size or 1) for leaf in self.leaves.values()]
         for first in range(0, self.rows, most):
             some = min(most, self.rows - first)
             starts = [0, *itertools.accumulate(-(-size * some // LINE) * LINE for size in bytes_)]
@@ -207,23 +221,22 @@ class Columns:
 
 def columns_of(footer: Footer, index: int, names: Sequence[str], handle: int, space: Space) -> Columns | None:
     """Return those columns of a row group that can be decoded here; None if there are none."""
-    known = leaves(footer, tuple(names))
-    rows, chunks = footer.rows[index], _chunks(footer)[index]
-    table = np.zeros((len(known), kernels.FIELDS), np.int64)
-    table[:, kernels.KNOWN] = -1
-    found: dict[str, Leaf] = {}
-    for name, leaf in known.items():
-        about = chunks[leaf.place]
-        numbers = rows * (leaf.size or 1)
-        start, codec, size = int(about[fields.DATA]), int(about[fields.CODEC]), int(about[fields.BYTES])
-        if about[fields.DICTIONARY] > 0:
-            start = min(start, int(about[fields.DICTIONARY]))
-        as_known = about[0] == 0 and about[fields.TYPE] == STORED_TYPES[leaf.number] and codec in CODECS
-        if as_known and about[fields.VALUES] == numbers and 0 < start < start + size <= footer.state.size:
-            form = start, start + size, codec, leaf.width, leaf.size, leaf.level, numbers
-            table[len(found), : len(form)] = form
-            found[name] = leaf
-    return Columns(found, table[: len(found)], handle, rows, space) if found else None
+    known = known_columns(footer, tuple(names))
+    if known is None:
+        return None
+    rows, about, table = footer.rows[index], known.chunks[index].T, known.form.copy()
+    start, size, end = about[fields.DATA], about[fields.BYTES], footer.state.size
+    start = np.where(about[fields.DICTIONARY] > 0, np.minimum(start, about[fields.DICTIONARY]), start)
+    table[:, kernels.AT], table[:, kernels.END] = start, start + size
+    table[:, kernels.CODEC] = about[fields.CODEC]
+    table[:, kernels.NUMBERS] = rows * np.maximum(table[:, kernels.SIZE], 1)
+    usual = (about[fields.ELSEWHERE] == 0) & (about[fields.TYPE] == known.types)
+    usual &= np.isin(about[fields.CODEC], CODECS) & (about[fields.VALUES] == table[:, kernels.NUMBERS])
+    usual &= (start > 0) & (start <= end) & (size > 0) & (size <= end - start)
+    if usual.all():
+        return Columns(known.leaves, table, handle, rows, space)
+    found = {name: leaf for (name, leaf), one in zip(known.leaves.items(), usual, strict=True) if one}
+    return Columns(found, table[usual], handle, rows, space) if found else None
 
 
 def opened(path: str) -> int:

@@ -92,15 +92,14 @@ class RowGroup:
     def _together(
         self, opened: Opened, columns: Columns, names: Sequence[str], rest: Sequence[str], rows: int
     ) -> Iterator[pa.RecordBatch]:
+        fields = {name: leaf.field for name, leaf in columns.leaves.items()}
         others = exact(self._by_pyarrow(opened, rest, rows), rows) if rest else itertools.repeat(None)
         for arrays, other in zip(columns.batches(rows), others, strict=False):
-            fields = {name: leaf.field for name, leaf in columns.leaves.items()}
             if other is not None:
                 fields |= {name: other.schema.field(name) for name in rest}
                 arrays |= {name: other.column(name) for name in rest}
-            yield pa.RecordBatch.from_arrays(
-                [arrays[name] for name in names], schema=pa.schema([fields[name] for name in names])
-            )
+            schema = pa.schema([fields[name] for name in names])
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
 
     def _by_pyarrow(self, opened: Opened, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         if rows >= self.rows:  # a third faster than in batches, for 20 columns
@@ -183,6 +182,8 @@ class Opened:
             self.handle = -1
         if "source" in self.__dict__:
             self.source.close()
+
+    __del__ = close  # of the file that a thread kept when it ended
 
 
 class Kept(threading.local):

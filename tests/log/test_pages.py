@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from drstream.kernels import pages as kernels
 from drstream.kernels import snappy
 from drstream.kernels.thrift import DEPTH
 from drstream.log import pages
+from drstream.log.footers import Footer
 from drstream.log.opening import open_source
 from drstream.log.parquet import ParquetSource, RowGroup
 
@@ -285,9 +287,8 @@ def dictionary_page(body: bytes, count: int, form: int = kernels.PLAIN) -> bytes
 def decoded(path: Path, *parts: bytes, count: int, level: int = 0, size: int = 0) -> list[float] | None:
     """The numbers of a column of float32, or of lists of them; None if it is unusual."""
     path.write_bytes(b"".join(parts))
-    leaf = pages.Leaf(
-        0, pa.field("x", pa.list_(pa.float32(), size) if size else pa.float32()), pa.float32(), size, level
-    )
+    kind = pa.list_(pa.float32(), size) if size else pa.float32()
+    leaf = pages.Leaf(0, pa.field("x", kind), pa.float32(), size, level, 4)
     table = np.zeros((1, kernels.FIELDS), np.int64)
     form = 0, path.stat().st_size, kernels.PLAIN_CODEC, 4, size, level, count
     table[0, : len(form)] = form
@@ -467,28 +468,57 @@ def test_footers_say_where_columns_are(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     pq.write_table(TABLE, path, row_group_size=1_000, compression={"float32": "none", "few": "zstd"})
     metadata = pq.read_metadata(path)
-    chunks = pages._chunks(row_group(path).footer)
-    for i, j in itertools.product(range(metadata.num_row_groups), range(metadata.num_columns)):
-        column, found = metadata.row_group(i).column(j), chunks[i, j]
+    known = pages.known_columns(row_group(path).footer, ("some", "lists", "float32", "few"))
+    assert known is not None
+    for i, (slot, leaf) in itertools.product(range(metadata.num_row_groups), enumerate(known.leaves.values())):
+        column, found = metadata.row_group(i).column(leaf.place), known.chunks[i, slot]
+        assert column.path_in_schema.partition(".")[0] == leaf.field.name
         assert found[fields.DATA] == column.data_page_offset
         assert found[fields.DICTIONARY] == (column.dictionary_page_offset or 0)
         assert found[fields.BYTES] == column.total_compressed_size
         assert found[fields.VALUES] == column.num_values
-        assert found[0] == 0
+        assert found[fields.ELSEWHERE] == 0
 
 
 def test_columns_of_another_file_are_noted() -> None:
     # row groups: one, with one column, whose chunk has the path "x" and type 4
     data = bytes.fromhex("49 1c 19 1c 18 01 78 2c 15 08 00 00 00 00".replace(" ", ""))
-    found = np.zeros((1, 1, fields.FIELDS), np.int64)
-    levels = np.zeros((3, DEPTH), np.int64)
-    assert fields.find_columns(np.frombuffer(data, np.uint8), levels, found) == len(data)
-    assert found[0, 0, 0] == 1
+    found = np.zeros((1, 1, len(fields.NUMBERS)), np.int64)
+    levels, slots = np.zeros((3, DEPTH), np.int64), np.zeros(1, np.int64)
+    assert fields.find_columns(np.frombuffer(data, np.uint8), slots, levels, found) == len(data)
+    assert found[0, 0, fields.ELSEWHERE] == 1
     assert found[0, 0, fields.TYPE] == 4
-    more = np.zeros((0, 1, fields.FIELDS), np.int64)
-    assert fields.find_columns(np.frombuffer(data, np.uint8), levels, more) == -1
+    more = np.zeros((0, 1, len(fields.NUMBERS)), np.int64)
+    assert fields.find_columns(np.frombuffer(data, np.uint8), slots, levels, more) == -1
     for stop in range(len(data)):
-        assert fields.find_columns(np.frombuffer(data[:stop], np.uint8), levels, found) == -1
+        assert fields.find_columns(np.frombuffer(data[:stop], np.uint8), slots, levels, found) == -1
+
+
+def test_a_damaged_footer_or_one_of_too_many_columns_is_left_to_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_pyarrow: list[list[str]]
+) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet")
+    part = row_group(tmp_path / "log.parquet", ["float32", "few"])
+    monkeypatch.setattr(Footer, "serialized", np.zeros(1, np.uint8))
+    assert rows_of(part, None).equals(TABLE.select(["float32", "few"]))
+    monkeypatch.setattr(pages, "MOST_CHUNKS", 0)
+    assert rows_of(part, None).equals(TABLE.select(["float32", "few"]))
+    assert by_pyarrow == [["float32", "few"]] * 2
+
+
+def test_a_column_that_is_not_as_the_footer_says_is_read_by_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_pyarrow: list[list[str]]
+) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet", use_dictionary=False)
+    part = row_group(tmp_path / "log.parquet", ["float32", "few"])
+    known = pages.known_columns(part.footer, ("float32", "few"))
+    assert known is not None
+    for field, value in ((fields.BYTES, 10**9), (fields.DATA, 2**62), (fields.TYPE, 5), (fields.CODEC, 2)):
+        chunks = known.chunks.copy()
+        chunks[0, 0, field] = value
+        monkeypatch.setattr(pages, "known_columns", lambda *_, c=chunks: replace(known, chunks=c))
+        assert rows_of(part, None).equals(TABLE.select(["float32", "few"]))
+    assert by_pyarrow == [["float32"]] * 4
 
 
 def test_a_file_that_ends_early_is_left_to_pyarrow(tmp_path: Path, by_pyarrow: list[list[str]]) -> None:
