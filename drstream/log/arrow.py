@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
+from drstream.log.memory import kept
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -131,8 +132,8 @@ class _Reads:
         file = self.files[place]
         if start < 0 or stop < start or stop > buffer.size:
             raise IndexError(f"bytes {start:,} to {stop:,} of a buffer of {buffer.size:,}")
-        out = pa.allocate_buffer(stop - start)
-        view, at = memoryview(out), buffer.address - file.base + start
+        memory, out = kept.pool.lend(stop - start)
+        view, at = memoryview(memory.data), buffer.address - file.base + start
         handle = self._handle(file)
         while len(view):
             count = os.preadv(handle, [view], at)

@@ -22,13 +22,13 @@ from drstream.kernels import footer as fields
 from drstream.kernels import pages as kernels
 from drstream.kernels.thrift import DEPTH
 from drstream.log.footers import Footer
+from drstream.log.memory import Pool
 
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
 SNAPPY, ZSTD = 1, 6
 CODECS = (kernels.PLAIN_CODEC, SNAPPY, ZSTD)
 MOST_CHUNKS = 1 << 20  # columns times row groups: what footers say about more would take much memory
 LINE = 64  # bytes: columns begin at multiples
-KEPT = 2  # pieces of memory for decoded rows that wait for their next use
 NOTHING = np.frombuffer(b"", np.uint8)
 
 
@@ -113,24 +113,14 @@ def list_size(kind: pa.DataType) -> int | None:
 
 
 class Space:
-    """Memory for the columns of a file, used again and again: new memory would take longer than decoding."""
+    """Memory for the columns of a file, used again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool  # for decoded rows
         self.window = np.empty(0, np.uint8)
         self.pages = self.dictionaries = np.empty((0, 0), np.uint8)
         self.levels = np.zeros((3, DEPTH), np.int64)
         self.codec = pa.Codec("zstd")
-        self.free: list[NDArray[np.uint8]] = []  # for decoded rows
-
-    def lend(self, size: int) -> pa.Buffer:
-        """Return memory for decoded rows. When nothing refers to it any more, it comes back."""
-        while self.free:
-            memory = self.free.pop()
-            if len(memory) >= size:
-                break
-        else:
-            memory = np.empty(size, np.uint8)
-        return pa.foreign_buffer(memory.ctypes.data, size, Lent(memory, self.free))
 
     def fit(self, columns: int, regions: int) -> None:
         """Have a region for the pages of each column, or one for all, and a dictionary for each."""
@@ -155,17 +145,6 @@ def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return found
 
 
-class Lent:
-    """Gives memory back when nothing refers to it any more."""
-
-    def __init__(self, memory: NDArray[np.uint8], free: list[NDArray[np.uint8]]) -> None:
-        self.memory, self.free = memory, free
-
-    def __del__(self) -> None:
-        if len(self.free) < KEPT:
-            self.free.append(self.memory)
-
-
 @dataclass
 class Columns:
     """Reads the columns of numbers of a row group, from their first rows to their last."""
@@ -184,7 +163,7 @@ class Columns:
         for first in range(0, self.rows, most):
             some = min(most, self.rows - first)
             starts = [0, *itertools.accumulate(-(-size * some // LINE) * LINE for size in bytes_)]
-            memory = self.space.lend(starts[-1])
+            _, memory = self.space.pool.lend(starts[-1])
             table[:, kernels.OUT] = starts[:-1]
             table[:, kernels.OUT] += memory.address
             table[:, kernels.FILLED] = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from drstream.log import pages
 from drstream.log.chunks import exact
 from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
+from drstream.log.memory import kept
 from drstream.log.pages import Columns, Unusual
 from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
@@ -111,12 +111,12 @@ class RowGroup:
 
     @contextmanager
     def _open(self) -> Iterator[Opened]:
-        """The file, which can stay open for this thread's next row group: to open it takes the interpreter's lock.
+        """The file, which can stay open for this thread's next row group.
 
         Only a file on the disk does: elsewhere, a path and a size do not tell one file from another, and bytes that
         were read ahead would stay in memory, too.
         """
-        opened, _kept.opened = _kept.opened, None  # another generator of this thread may need one of its own
+        opened, kept.opened = kept.opened, None  # another generator of this thread may need one of its own
         form = self.path, self.footer.state, self.dictionaries, self.verify
         if opened is not None and opened.form != form:
             opened.close()
@@ -127,10 +127,10 @@ class RowGroup:
         try:
             yield opened
             last = self.index + 1 == len(self.footer.rows)
-            keep = _kept.allowed and not last and opened.on_disk
+            keep = kept.allowed and not last and opened.on_disk
         finally:
             if keep:
-                _kept.opened = opened
+                kept.opened = opened
             else:
                 opened.close()
 
@@ -153,7 +153,7 @@ class Opened:
         self.on_disk = isinstance(footer.filesystem, pa.fs.LocalFileSystem)
         verify = form[-1]  # pyarrow compares pages with their checksums
         self.handle = pages.opened(footer.path) if self.on_disk and not verify else -1
-        self.space = pages.Space()
+        self.space = pages.Space(kept.pool)
         if self.handle < 0:
             self.source  # noqa: B018  # raises an error if it cannot be opened
 
@@ -184,33 +184,6 @@ class Opened:
             self.source.close()
 
     __del__ = close  # of the file that a thread kept when it ended
-
-
-class Kept(threading.local):
-    """The file that a thread has left open for its next row group, and whether it may."""
-
-    allowed = False
-    opened: Opened | None = None
-
-
-_kept = Kept()
-
-
-def keep_files() -> None:
-    """Let this thread keep a file open between two parts, until it ends."""
-    _kept.allowed = True
-
-
-@contextmanager
-def kept_files() -> Iterator[None]:
-    """Let this thread keep a file open between two parts, within this context."""
-    before, _kept.allowed = _kept.allowed, True
-    try:
-        yield
-    finally:
-        opened, _kept.opened, _kept.allowed = _kept.opened, None, before
-        if opened is not None:
-            opened.close()
 
 
 class ParquetSource:

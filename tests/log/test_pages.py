@@ -22,6 +22,7 @@ from drstream.kernels import snappy
 from drstream.kernels.thrift import DEPTH
 from drstream.log import pages
 from drstream.log.footers import Footer
+from drstream.log.memory import Pool
 from drstream.log.opening import open_source
 from drstream.log.parquet import ParquetSource, RowGroup
 
@@ -166,15 +167,15 @@ def test_checksums_are_left_to_pyarrow(tmp_path: Path, by_pyarrow: list[list[str
 
 def test_memory_is_used_again_when_nothing_refers_to_it(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=1_000)
-    space = pages.Space()
-    first = space.lend(800)
+    pool = Pool()
+    first = pool.lend(800)[1]
     view = np.frombuffer(first.slice(100, 50), np.uint8)
     address = first.address
     del first
-    other = space.lend(800)
+    other = pool.lend(800)[1]
     assert other.address != address  # an array still has it
     del view
-    again = space.lend(700)
+    again = pool.lend(700)[1]
     assert again.address == address
     assert again.size == 700
     kept = [rows_of(row_group(tmp_path / "log.parquet", index=i), 300) for i in range(3)]
@@ -294,7 +295,7 @@ def decoded(path: Path, *parts: bytes, count: int, level: int = 0, size: int = 0
     table[0, : len(form)] = form
     table[0, kernels.KNOWN] = -1
     handle = pages.opened(str(path))
-    columns = pages.Columns({"x": leaf}, table, handle, count // max(size, 1), pages.Space())
+    columns = pages.Columns({"x": leaf}, table, handle, count // max(size, 1), pages.Space(Pool()))
     try:
         (batch,) = columns.batches(10**6)
     except pages.Unusual:
@@ -525,7 +526,7 @@ def test_a_file_that_ends_early_is_left_to_pyarrow(tmp_path: Path, by_pyarrow: l
     path = tmp_path / "log.parquet"
     pq.write_table(TABLE, path)
     part = row_group(path, ["float32"])
-    columns = pages.columns_of(part.footer, 0, ["float32"], pages.opened(str(path)), pages.Space())
+    columns = pages.columns_of(part.footer, 0, ["float32"], pages.opened(str(path)), pages.Space(Pool()))
     assert columns is not None
     columns.table[:, kernels.AT] += 10**7
     columns.table[:, kernels.END] += 10**7
