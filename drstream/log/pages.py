@@ -25,8 +25,7 @@ from drstream.log.footers import Footer
 from drstream.log.memory import Pool
 
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
-SNAPPY, ZSTD = 1, 6
-CODECS = (kernels.PLAIN_CODEC, SNAPPY, ZSTD)
+ZSTD = 6  # number of the codec in Parquet
 MOST_CHUNKS = 1 << 20  # columns times row groups: what footers say about more would take much memory
 LINE = 64  # bytes: columns begin at multiples
 NOTHING = np.frombuffer(b"", np.uint8)
@@ -57,6 +56,7 @@ class Known:
     """The columns of a file that can be decoded here."""
 
     leaves: dict[str, Leaf]
+    schema: pa.Schema
     chunks: NDArray[np.int64]  # what the footer says about each of them, in each row group; 0 if it is damaged
     form: NDArray[np.int64]  # rows for `kernels.decode`, with what is the same in all row groups
     types: NDArray[np.int64]
@@ -77,7 +77,8 @@ def known_columns(footer: Footer, columns: tuple[str, ...]) -> Known | None:
     chunks = np.zeros((len(footer.rows), len(leaves), len(fields.NUMBERS)), np.int64)
     if fields.find_columns(footer.serialized, slots, np.zeros((3, DEPTH), np.int64), chunks) < 0:
         chunks[:] = 0
-    return Known(leaves, chunks, form, np.array([STORED_TYPES[leaf.number] for leaf in leaves.values()]))
+    schema = pa.schema([leaf.field for leaf in leaves.values()])
+    return Known(leaves, schema, chunks, form, np.array([STORED_TYPES[leaf.number] for leaf in leaves.values()]))
 
 
 def _leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
@@ -150,13 +151,14 @@ class Columns:
     """Reads the columns of numbers of a row group, from their first rows to their last."""
 
     leaves: dict[str, Leaf]
+    schema: pa.Schema
     table: NDArray[np.int64]  # of `kernels.decode`, a row for each
     handle: int
     rows: int
     space: Space
 
-    def batches(self, most: int) -> Iterator[dict[str, pa.Array]]:
-        """Yield arrays by name, of at most so many rows each."""
+    def batches(self, most: int) -> Iterator[list[pa.Array]]:
+        """Yield arrays of at most so many rows each, in the order of the leaves."""
         table = self.table
         self.space.fit(len(table), 1 if most >= self.rows else len(table))
         bytes_ = [leaf.width * (leaf.size or 1) for leaf in self.leaves.values()]
@@ -168,9 +170,8 @@ class Columns:
             table[:, kernels.OUT] += memory.address
             table[:, kernels.FILLED] = 0
             self._decode(some)
-            places = zip(starts, bytes_, strict=False)
-            buffers = (memory.slice(start, size * some) for start, size in places)
-            yield {name: leaf.array(next(buffers), some) for name, leaf in self.leaves.items()}
+            places = zip(self.leaves.values(), starts, bytes_, strict=False)
+            yield [leaf.array(memory.slice(start, size * some), some) for leaf, start, size in places]
 
     def _decode(self, rows: int) -> None:
         space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
@@ -210,12 +211,15 @@ def columns_of(footer: Footer, index: int, names: Sequence[str], handle: int, sp
     table[:, kernels.CODEC] = about[fields.CODEC]
     table[:, kernels.NUMBERS] = rows * np.maximum(table[:, kernels.SIZE], 1)
     usual = (about[fields.ELSEWHERE] == 0) & (about[fields.TYPE] == known.types)
-    usual &= np.isin(about[fields.CODEC], CODECS) & (about[fields.VALUES] == table[:, kernels.NUMBERS])
+    codec = about[fields.CODEC]
+    usual &= (codec == kernels.PLAIN_CODEC) | (codec == kernels.SNAPPY) | (codec == ZSTD)
+    usual &= about[fields.VALUES] == table[:, kernels.NUMBERS]
     usual &= (start > 0) & (start <= end) & (size > 0) & (size <= end - start)
     if usual.all():
-        return Columns(known.leaves, table, handle, rows, space)
+        return Columns(known.leaves, known.schema, table, handle, rows, space)
     found = {name: leaf for (name, leaf), one in zip(known.leaves.items(), usual, strict=True) if one}
-    return Columns(found, table[usual], handle, rows, space) if found else None
+    schema = pa.schema([leaf.field for leaf in found.values()])
+    return Columns(found, schema, table[usual], handle, rows, space) if found else None
 
 
 def opened(path: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -92,14 +91,14 @@ class RowGroup:
     def _together(
         self, opened: Opened, columns: Columns, names: Sequence[str], rest: Sequence[str], rows: int
     ) -> Iterator[pa.RecordBatch]:
-        fields = {name: leaf.field for name, leaf in columns.leaves.items()}
-        others = exact(self._by_pyarrow(opened, rest, rows), rows) if rest else itertools.repeat(None)
-        for arrays, other in zip(columns.batches(rows), others, strict=False):
-            if other is not None:
-                fields |= {name: other.schema.field(name) for name in rest}
-                arrays |= {name: other.column(name) for name in rest}
-            schema = pa.schema([fields[name] for name in names])
-            yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+        numbers = (pa.RecordBatch.from_arrays(arrays, schema=columns.schema) for arrays in columns.batches(rows))
+        if not rest:
+            yield from numbers
+            return
+        for batch, other in zip(numbers, exact(self._by_pyarrow(opened, rest, rows), rows), strict=True):
+            found = {name: part for part in (batch, other) for name in part.schema.names}
+            schema = pa.schema([found[name].schema.field(name) for name in names])
+            yield pa.RecordBatch.from_arrays([found[name].column(name) for name in names], schema=schema)
 
     def _by_pyarrow(self, opened: Opened, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         if rows >= self.rows:  # a third faster than in batches, for 20 columns

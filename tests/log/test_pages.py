@@ -295,14 +295,16 @@ def decoded(path: Path, *parts: bytes, count: int, level: int = 0, size: int = 0
     table[0, : len(form)] = form
     table[0, kernels.KNOWN] = -1
     handle = pages.opened(str(path))
-    columns = pages.Columns({"x": leaf}, table, handle, count // max(size, 1), pages.Space(Pool()))
+    columns = pages.Columns(
+        {"x": leaf}, pa.schema([leaf.field]), table, handle, count // max(size, 1), pages.Space(Pool())
+    )
     try:
-        (batch,) = columns.batches(10**6)
+        ((found,),) = columns.batches(10**6)
     except pages.Unusual:
         return None
     finally:
         os.close(handle)
-    values = batch["x"].flatten() if size else batch["x"]
+    values = found.flatten() if size else found
     return list(values.to_pylist())
 
 
