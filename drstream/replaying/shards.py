@@ -28,7 +28,7 @@ from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
 from drstream.types import Floats
 
-AHEAD_BYTES = 1 << 28  # of all prepared chunks that wait for lanes
+AHEAD_BYTES = 1 << 25  # of all prepared chunks that wait for lanes; more of them only leave the cache
 PATIENCE = 2.0  # seconds that shards in an executor have to end after Ctrl-C
 
 
