@@ -34,6 +34,7 @@ from drstream.kernels.sums import plain_sum
 
 READY, SOFTMAX, ARGMAX = 0, 1, 2  # what a policy's rows are: probabilities, or scores of a softmax or an argmax
 IDENTITY, LOGISTIC = 0, 1  # what turns the scores of a model into predictions
+FEW = 32  # actions: for more, it takes longer to look for each
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
@@ -89,8 +90,9 @@ def _expect(pi, base, rhat, first, last, out):
 
 @helper
 def _expect_of_choice(choice, rhat, first, last, out):
-    for i in range(first, last):
-        out[i] = rhat[choice[i - first], i]
+    chosen, b = choice[: last - first], out[first:last]
+    for i in range(b.shape[0]):
+        b[i] = rhat[chosen[i], first + i]
 
 
 @helper
@@ -115,9 +117,23 @@ def _first_poisoned(poison, first, last):
 @helper
 def _follow_choice(choice, action, first, last, mass, out):
     """ν(a|x) of a policy that takes one action for sure."""
-    for i in range(first, last):
-        out[i] = 1.0 if choice[i - first] == action[i] else 0.0
-        mass[choice[i - first]] += 1.0
+    chosen, logged, found = choice[: last - first], action[first:last], out[first:last]
+    for i in range(found.shape[0]):
+        found[i] = 1.0 if chosen[i] == logged[i] else 0.0
+    if mass.shape[0] > FEW:
+        for i in range(chosen.shape[0]):
+            mass[chosen[i]] += 1.0
+        return
+    for k in range(mass.shape[0]):  # vectorises, where counting one after the other waits for the last count
+        mass[k] += _count(chosen, np.int32(k))
+
+
+@helper
+def _count(chosen, action):
+    count = np.int32(0)
+    for i in range(chosen.shape[0]):
+        count += np.int32(chosen[i] == action)
+    return count
 
 
 @helper

@@ -99,16 +99,31 @@ def _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
     """
     largest[:] = -np.inf
     poison[:] = 0
-    for k in range(intercept.shape[0]):
-        row = scores[base + k][first:last]
-        if bits.shape[0] > 0:
+    actions = intercept.shape[0]
+    if bits.shape[0] > 0:
+        for k in range(actions):
             words, place = word_of(bits, k, first, last)
-            _add_intercept(row, intercept[k], words, place, largest, poison)
+            _add_intercept(scores[base + k][first:last], intercept[k], words, place, largest, poison)
+        return
+    for k in range(0, actions, 2):  # two rows at a time read and write what is common to all half as often
+        row = scores[base + k][first:last]
+        if k + 1 < actions:
+            _add_two(row, scores[base + k + 1][first:last], intercept[k], intercept[k + 1], largest, poison)
             continue
         for i in range(row.shape[0]):
             row[i] += intercept[k]
             poison[i] += row[i] - row[i]
             largest[i] = max(largest[i], row[i])
+
+
+@helper
+def _add_two(one, two, of_one, of_two, largest, poison):
+    """The same for two actions."""
+    for i in range(one.shape[0]):
+        a, b = one[i] + of_one, two[i] + of_two
+        one[i], two[i] = a, b
+        poison[i] += (a - a) + (b - b)
+        largest[i] = max(largest[i], max(a, b))
 
 
 @helper
@@ -203,10 +218,16 @@ def choose_tile(scores, base, intercept, bits, first, last, scratch, choice):
     _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
     for i in range(largest.shape[0]):
         choice[i] = 0
-    for k in range(intercept.shape[0] - 1, -1, -1):
-        row = scores[base + k][first:last]
-        for i in range(row.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
-            choice[i] = k if row[i] == largest[i] else choice[i]
+    actions, chosen = intercept.shape[0], choice[: last - first]
+    if actions % 2 == 1:
+        row = scores[base + actions - 1][first:last]
+        for i in range(row.shape[0]):
+            chosen[i] = actions - 1 if row[i] == largest[i] else chosen[i]
+    for k in range(actions // 2 * 2 - 2, -1, -2):  # from the last two on, so that the first one stays
+        one, two, of_one, of_two = scores[base + k][first:last], scores[base + k + 1][first:last], k, k + 1
+        for i in range(one.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
+            later = of_two if two[i] == largest[i] else chosen[i]
+            chosen[i] = of_one if one[i] == largest[i] else later
 
 
 @kernel(void(F8_2, F8_IN, U4_IN2))

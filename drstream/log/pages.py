@@ -1,4 +1,4 @@
-"""Decodes columns of numbers, and of lists of one length, from the pages of a Parquet file.
+"""Decodes columns of numbers, and of lists that all have one length, from the pages of a Parquet file.
 
 pyarrow takes twice as long for them (ADR 26). What is not known here, is null or looks damaged raises `Unusual`: then
 pyarrow reads the rows, or says what is wrong with them. So this module has no messages.
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,11 @@ from drstream.kernels import pages as kernels
 from drstream.kernels.thrift import DEPTH
 from drstream.log.footers import Footer
 from drstream.log.memory import Pool
+from drstream.log.schema import is_list
 
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
 ZSTD = 6  # number of the codec in Parquet
+OF_FOOTER = -1  # the length of lists: the number of numbers, divided by that of rows
 MOST_CHUNKS = 1 << 20  # columns times row groups: what footers say about more would take much memory
 LINE = 64  # bytes: columns begin at multiples
 NOTHING = np.frombuffer(b"", np.uint8)
@@ -42,13 +44,20 @@ class Leaf:
     place: int  # among the stored columns of the file
     field: pa.Field
     number: pa.DataType
-    size: int  # 0 if it has no lists
+    size: int  # 0 if it has no lists, OF_FOOTER if their length is not in the type
     level: int  # of definition that a number has that is there
     width: int  # bytes of a number
 
-    def array(self, values: pa.Buffer, rows: int) -> pa.Array:
-        numbers = pa.Array.from_buffers(self.number, rows * (self.size or 1), [None, values], 0)
-        return pa.Array.from_buffers(self.field.type, rows, [None], 0, 0, [numbers]) if self.size else numbers
+    def array(self, values: pa.Buffer, rows: int, size: int) -> pa.Array:
+        """Return an array of so many rows. If they are lists, each has `size` numbers."""
+        numbers = pa.Array.from_buffers(self.number, rows * (size or 1), [None, values], 0)
+        if self.size == 0:
+            return numbers
+        kind, buffers = self.field.type, [None]
+        if self.size == OF_FOOTER:
+            starts = np.arange(rows + 1, dtype=np.int64 if pa.types.is_large_list(kind) else np.int32) * size
+            buffers.append(pa.py_buffer(starts))
+        return pa.Array.from_buffers(kind, rows, buffers, 0, 0, [numbers])
 
 
 @dataclass(frozen=True)
@@ -99,18 +108,21 @@ def _leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
 
 def _leaf(column: Any, place: int, field: pa.Field) -> Leaf | None:
     size = list_size(field.type)
-    if size is None or column.max_repetition_level != (size > 0) or column.max_definition_level > 3:
+    if size is None or column.max_repetition_level != (size != 0) or column.max_definition_level > 3:
         return None
     number = field.type.value_type if size else field.type
     return Leaf(place, field, number, size, column.max_definition_level, number.bit_width // 8)
 
 
 def list_size(kind: pa.DataType) -> int | None:
-    """Return the length of all lists, or 0 for numbers; None for a column that is not decoded here."""
+    """Return the length of all lists, OF_FOOTER, or 0 for numbers; None for a column that is not decoded here."""
     if kind in STORED_TYPES:
         return 0
-    known = pa.types.is_fixed_size_list(kind) and kind.list_size > 0 and kind.value_type in STORED_TYPES
-    return kind.list_size if known else None
+    if not is_list(kind) or kind.value_type not in STORED_TYPES:
+        return None
+    if not pa.types.is_fixed_size_list(kind):
+        return OF_FOOTER
+    return kind.list_size or None
 
 
 class Space:
@@ -157,11 +169,20 @@ class Columns:
     rows: int
     space: Space
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return sum(self._bytes)
+
+    @cached_property
+    def _bytes(self) -> list[int]:
+        return list((self.table[:, kernels.WIDTH] * np.maximum(self.table[:, kernels.SIZE], 1)).tolist())
+
     def batches(self, most: int) -> Iterator[list[pa.Array]]:
         """Yield arrays of at most so many rows each, in the order of the leaves."""
-        table = self.table
+        table, bytes_ = self.table, self._bytes
         self.space.fit(len(table), 1 if most >= self.rows else len(table))
-        bytes_ = [leaf.width * (leaf.size or 1) for leaf in self.leaves.values()]
+        sizes = table[:, kernels.SIZE].tolist()
         for first in range(0, self.rows, most):
             some = min(most, self.rows - first)
             starts = [0, *itertools.accumulate(-(-size * some // LINE) * LINE for size in bytes_)]
@@ -170,8 +191,8 @@ class Columns:
             table[:, kernels.OUT] += memory.address
             table[:, kernels.FILLED] = 0
             self._decode(some)
-            places = zip(self.leaves.values(), starts, bytes_, strict=False)
-            yield [leaf.array(memory.slice(start, size * some), some) for leaf, start, size in places]
+            places = zip(self.leaves.values(), starts, bytes_, sizes, strict=False)
+            yield [leaf.array(memory.slice(start, width * some), some, size) for leaf, start, width, size in places]
 
     def _decode(self, rows: int) -> None:
         space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
@@ -208,8 +229,9 @@ def columns_of(footer: Footer, index: int, names: Sequence[str], handle: int, sp
     start, size, end = about[fields.DATA], about[fields.BYTES], footer.state.size
     start = np.where(about[fields.DICTIONARY] > 0, np.minimum(start, about[fields.DICTIONARY]), start)
     table[:, kernels.AT], table[:, kernels.END] = start, start + size
-    table[:, kernels.CODEC] = about[fields.CODEC]
-    table[:, kernels.NUMBERS] = rows * np.maximum(table[:, kernels.SIZE], 1)
+    table[:, kernels.CODEC], sizes = about[fields.CODEC], table[:, kernels.SIZE]
+    sizes[:] = np.where(sizes == OF_FOOTER, np.maximum(about[fields.VALUES] // rows, 1), sizes)
+    table[:, kernels.NUMBERS] = rows * np.maximum(sizes, 1)
     usual = (about[fields.ELSEWHERE] == 0) & (about[fields.TYPE] == known.types)
     codec = about[fields.CODEC]
     usual &= (codec == kernels.PLAIN_CODEC) | (codec == kernels.SNAPPY) | (codec == ZSTD)

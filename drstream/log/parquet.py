@@ -40,7 +40,7 @@ class RowGroup:
     constants: dict[str, pa.Scalar]  # values of columns that the partitioned path gives
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     row_bytes: int  # approximate size of a decoded row
-    lists: bool  # some column holds lists that pyarrow decodes
+    lists: tuple[str, ...]  # columns that hold lists
     views: bool  # some column holds views of strings
     verify: bool = False  # whether to compare pages with their checksums, if they have any
 
@@ -53,7 +53,6 @@ class RowGroup:
         return Place(self.first_row, self.path, self.index)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        rows = rows or (LIST_ROWS if self.lists else max(1, DECODE_BYTES // self.row_bytes))
         try:
             with self._open() as opened:
                 self._check_state(opened)
@@ -68,25 +67,31 @@ class RowGroup:
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
 
-    def _decoded(self, opened: Opened, rows: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""
         names = [name for name in self.columns if name not in self.constants]
         done = 0
         columns = opened.numbers(self.footer, self.index, names)
         if columns is not None:
             rest = [name for name in names if name not in columns.leaves]
+            listed = not columns.leaves.keys() >= set(self.lists)
+            at_once = rows or self._rows(listed, max(self.row_bytes, columns.row_bytes))
             try:
-                for batch in self._together(opened, columns, names, rest, rows):
+                for batch in self._together(opened, columns, names, rest, at_once):
                     yield batch
                     done += batch.num_rows
                 return
             except Unusual:
                 pass
-        for batch in self._by_pyarrow(opened, names, rows):
+        for batch in self._by_pyarrow(opened, names, rows or self._rows(bool(self.lists), self.row_bytes)):
             skip = min(done, batch.num_rows)
             done -= skip
             if skip < batch.num_rows:
                 yield batch.slice(skip)
+
+    def _rows(self, listed: bool, row_bytes: int) -> int:
+        """Rows to decode at a time, whether or not pyarrow decodes lists among them."""
+        return LIST_ROWS if listed else max(1, DECODE_BYTES // row_bytes)
 
     def _together(
         self, opened: Opened, columns: Columns, names: Sequence[str], rest: Sequence[str], rows: int
@@ -264,7 +269,7 @@ class ParquetSource:
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[RowGroup]:
         kinds = [self.schema.field(n).type for n in columns]
-        lists = any((is_list(kind) or pa.types.is_map(kind)) and not pages.list_size(kind) for kind in kinds)
+        lists = tuple(n for n, kind in zip(columns, kinds, strict=True) if is_list(kind) or pa.types.is_map(kind))
         views = kinds != [self._stored_schema.field(n).type for n in columns]
         size = sum(map(_bytes, kinds)) or 1, lists, views
         text = [n for n in text if n in columns and _is_text(self.schema.field(n).type)]
