@@ -7,7 +7,8 @@ from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
 
 PROFILE = (
     "Nanoseconds for each event, on one worker thread (a replay has one shard), by clocks around the steps: medians of "
-    "five runs. Decoding reads the file, and decodes its columns. Views and checks are Arrow columns as arrays, and bad rows. "
+    "five runs. Decoding reads the file, and decodes its columns. Views and checks are Arrow columns as arrays, and "
+    "bad rows. "
     "Scores to sums is one compiled call: products, probabilities, weights, terms, moments. A replay prepares chunks "
     "(random numbers, predictions, contexts in tiles) on the thread that reads, beside the loop of Algorithm 1: the "
     "slower of the two counts, and the sum can exceed the whole. The rest is opening the log, the first rows, threads, "
