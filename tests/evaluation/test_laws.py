@@ -1,7 +1,7 @@
 """Laws that hold for every estimator, bit for bit: batch size, thread count, executors, merging, pickling."""
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis.strategies as st
 import numpy as np
@@ -90,11 +90,8 @@ def test_an_executor_gives_the_same_bits(parquet, model):
 
 
 @pytest.mark.jit_only
-def test_processes_give_the_same_bits(parquet, model):
-    import multiprocessing
-
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
+def test_processes_give_the_same_bits(parquet, model, processes):
+    assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
 
 
 def test_chunks_of_a_table_do_not_matter(table, model):

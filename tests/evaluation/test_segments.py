@@ -214,9 +214,5 @@ def test_odd_columns_of_segments(table):
 
 
 @pytest.mark.jit_only
-def test_processes_give_the_same_bits(parquet, model):
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
+def test_processes_give_the_same_bits(parquet, model, processes):
+    assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))

@@ -1,8 +1,7 @@
 """Logistic regressions of rewards and of actions: against scikit-learn's, which holds all events in memory."""
 
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -303,12 +302,11 @@ def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, s
 
 
 @pytest.mark.jit_only
-def test_other_processes_change_no_bit(tmp_path):
+def test_other_processes_change_no_bit(tmp_path, processes):
     X, a, r = draw(3)
     log = log_of(X, a, r, path=tmp_path / "log.parquet")
     wanted = Propensity().fit(log)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        got = Propensity().fit(log, executor=executor)
+    got = Propensity().fit(log, executor=processes)
     assert (got.coef_ == wanted.coef_).all()
 
 
