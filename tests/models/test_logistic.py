@@ -15,6 +15,8 @@ from drstream.models import passes
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 D = 5
 ROWS = 240 if PLAIN else 3_000
 NEAR = 1e-4 if PLAIN else 2e-5  # of predictions: 1e-3 of their standard error
@@ -301,7 +303,6 @@ def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, s
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(wanted)).predict(X), wanted.predict(X))
 
 
-@pytest.mark.jit_only
 def test_other_processes_change_no_bit(tmp_path, processes):
     X, a, r = draw(3)
     log = log_of(X, a, r, path=tmp_path / "log.parquet")
