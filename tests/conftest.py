@@ -1,6 +1,8 @@
 """Settings of all tests: hypothesis has no deadline, as a first call may compile, and the same examples each run."""
 
+import multiprocessing
 import signal
+from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis
 import pytest
@@ -18,3 +20,10 @@ def _drstream_in_doctests(doctest_namespace):
     import numpy as np
 
     doctest_namespace["np"] = np
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Two worker processes for all tests: one takes 3 s to start and to load kernels."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as found:
+        yield found

@@ -92,17 +92,18 @@ def naive(table, policy, power, rows):
 
 
 @pytest.mark.parametrize("name", POWERS)
-@pytest.mark.parametrize("given", ["mu", [f"mu{k}" for k in range(K)]], ids=["lists", "columns"])
-def test_weights_of_stretches_equal_reference(table, name, given):
-    result = evaluate(open_log(table, given), POLICIES, drs.models.Column("rhat"), [name])
-    psi = {}
-    for policy in POLICIES:
-        value, stderr, psi[policy] = naive(table, policy, POWERS[name], range(ROWS))
-        assert result[policy, name].value == pytest.approx(value, rel=1e-10)
-        assert result[policy, name].stderr == pytest.approx(stderr, rel=1e-9)
-        assert result[policy, name].capped == 0
-    paired = [x - y for x, y in zip(psi["soft"], psi["one"], strict=True)]
-    assert result.difference("soft", "one", name).stderr == pytest.approx(reference.standard_error(paired), rel=1e-9)
+def test_weights_of_stretches_equal_reference(table, name):
+    """Propensities that are one column of lists, and a column for each action."""
+    wanted = {policy: naive(table, policy, POWERS[name], range(ROWS)) for policy in POLICIES}
+    paired = [x - y for x, y in zip(wanted["soft"][2], wanted["one"][2], strict=True)]
+    for given in ("mu", [f"mu{k}" for k in range(K)]):
+        result = evaluate(open_log(table, given), POLICIES, drs.models.Column("rhat"), [name])
+        for policy, (value, stderr, _) in wanted.items():
+            assert result[policy, name].value == pytest.approx(value, rel=1e-10)
+            assert result[policy, name].stderr == pytest.approx(stderr, rel=1e-9)
+            assert result[policy, name].capped == 0
+        difference = result.difference("soft", "one", name)
+        assert difference.stderr == pytest.approx(reference.standard_error(paired), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", POWERS)

@@ -1,7 +1,6 @@
 """Policies, models and estimators on eligible sets: against naive references, and against the same log without sets."""
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis.strategies as st
 import numpy as np
@@ -290,12 +289,9 @@ def test_batches_and_threads_do_not_matter(stored, way):
 
 
 @pytest.mark.jit_only
-def test_processes_give_the_same_bits(stored):
-    import multiprocessing
-
+def test_processes_give_the_same_bits(stored, processes):
     path, _, actions = stored
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        found = bits(run(str(path), actions, crossfit=2, executor=processes))
+    found = bits(run(str(path), actions, crossfit=2, executor=processes))
     assert found == bits(run(str(path), actions, crossfit=2))
 
 

@@ -10,6 +10,8 @@ from drstream.evaluation.terms import _within
 from scripts.precision_study.measure import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 FEATURES = ["x0", "x1", "x2"]
 POLICIES = {
     "soft": drs.policies.Softmax(WORLD.taste, [0.1, -0.2, 0.3, 0.0]),
@@ -25,7 +27,6 @@ def as_type(table, *kinds):
     return table
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_estimates_are_near_those_in_float64(case):
     found = measure(case, 50_000)

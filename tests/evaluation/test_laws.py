@@ -1,7 +1,7 @@
 """Laws that hold for every estimator, bit for bit: batch size, thread count, executors, merging, pickling."""
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis.strategies as st
 import numpy as np
@@ -22,6 +22,8 @@ from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
 
@@ -41,6 +43,15 @@ def table():
 def parquet(table, tmp_path_factory):
     path = tmp_path_factory.mktemp("laws") / "log.parquet"
     pq.write_table(table, path, row_group_size=ROWS // 7)
+    return path
+
+
+@pytest.fixture(scope="module")
+def short(table, tmp_path_factory):
+    """Seven row groups for what is done with each estimator alone: of 14,285 rows, which are several blocks."""
+    part = table.slice(0, ROWS // 3)
+    path = tmp_path_factory.mktemp("short") / "log.parquet"
+    pq.write_table(part, path, row_group_size=part.num_rows // 7)
     return path
 
 
@@ -71,10 +82,10 @@ def state(tally):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_any_batch_size_gives_the_same_bits(parquet, model, estimator):
-    wanted = bits(run(parquet, model, [estimator]))
+def test_any_batch_size_gives_the_same_bits(short, model, estimator):
+    wanted = bits(run(short, model, [estimator]))
     for size in (1, 1000, 4096, ROWS) if PLAIN else (77, 1000, 4096, 65_536, ROWS):
-        assert bits(run(parquet, model, [estimator], {"batch_size": size})) == wanted
+        assert bits(run(short, model, [estimator], {"batch_size": size})) == wanted
 
 
 def test_any_number_of_threads_gives_the_same_bits(parquet, model):
@@ -89,12 +100,8 @@ def test_an_executor_gives_the_same_bits(parquet, model):
         assert bits(run(parquet, model, executor=threads)) == wanted
 
 
-@pytest.mark.jit_only
-def test_processes_give_the_same_bits(parquet, model):
-    import multiprocessing
-
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
+def test_processes_give_the_same_bits(parquet, model, processes):
+    assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
 
 
 def test_chunks_of_a_table_do_not_matter(table, model):
@@ -118,9 +125,9 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
 
 
 @pytest.mark.parametrize("estimator", ALL)
-def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
+def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     """Merge with nothing changes nothing; parts merged one by one are what evaluate returns; a state pickles."""
-    log = drs.Log(parquet, propensities="mu", **loggers_for([estimator]))
+    log = drs.Log(short, propensities="mu", **loggers_for([estimator]))
     chosen = [ALL[estimator]]
     given = limits(estimator)
     embedding = given.pop("embedding", None)
@@ -136,7 +143,7 @@ def test_merging_parts_is_evaluating_the_whole(parquet, model, estimator):
         alone.merge(tally)
         assert state(alone) == before
         total.merge(tally)
-    result = run(parquet, model, [estimator])
+    result = run(short, model, [estimator])
     for columns in plan.groups:
         group = plan.form.group(columns)
         found = result._sums.groups[columns]
@@ -182,7 +189,6 @@ def test_moments_merge_like_the_whole(data):
         assert (abs(layout.comoment(total, group) - wanted) <= 1e-11 * scale).all()
 
 
-@pytest.mark.jit_only
 def test_passes_may_overlap(parquet, model):
     """BLAS is held to one thread until the last of them ends, and is free again then."""
     from threadpoolctl import threadpool_info

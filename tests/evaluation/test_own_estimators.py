@@ -1,9 +1,7 @@
 """A user's own estimators: objects with functions and weights of their own, beside those of the package."""
 
 import math
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -129,12 +127,11 @@ def test_results_can_be_pickled_if_the_functions_can(table, estimator):
 
 
 @pytest.mark.jit_only
-def test_processes_give_the_same_bits(table):
+def test_processes_give_the_same_bits(table, processes):
     def run(**options):
         return evaluate(table, POLICY, MODEL, [OWN_DR, OWN_SNIPS], lambda_=0.5, **options).rows()
 
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert run(executor=processes) == run()
+    assert run(executor=processes) == run()
 
 
 def test_terms_that_there_are_not():

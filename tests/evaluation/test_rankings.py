@@ -1,7 +1,6 @@
 """Rankings: every estimator against its naive form and by law, and what meets a log of rankings."""
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -126,11 +125,8 @@ def evaluated(table, estimators=ALL, model=PREDICTED, **options):
 
 
 @pytest.mark.jit_only
-def test_processes_give_the_same_bits(parquet):
-    import multiprocessing
-
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert bits(run(parquet, executor=processes)) == bits(run(parquet))
+def test_processes_give_the_same_bits(parquet, processes):
+    assert bits(run(parquet, executor=processes)) == bits(run(parquet))
 
 
 def test_a_result_pickles(parquet):

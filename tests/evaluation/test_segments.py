@@ -12,6 +12,8 @@ from drstream.evaluation.breakdown import benjamini_hochberg
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 ROWS = 900 if PLAIN else 30_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "second": drs.policies.Constant(1)}
 METHODS = ["normal", "bootstrap", "cluster", "anytime", "likelihood"]
@@ -213,10 +215,5 @@ def test_odd_columns_of_segments(table):
         drs.evaluate(drs.Log(table), POLICIES, by=3)
 
 
-@pytest.mark.jit_only
-def test_processes_give_the_same_bits(parquet, model):
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))
+def test_processes_give_the_same_bits(parquet, model, processes):
+    assert bits(run(parquet, model, executor=processes)) == bits(run(parquet, model))

@@ -1,7 +1,11 @@
-"""All modules of kernels at once. Importing them compiles nothing; `python -m tests.helpers.kernels` compiles all."""
+"""All modules of kernels at once. Importing them compiles nothing.
+
+`python -m tests.helpers.kernels` compiles all kernels, and `python -m tests.helpers.kernels 0 2` every other one.
+"""
 
 import importlib
 import pkgutil
+import sys
 
 import drstream.kernels
 
@@ -12,15 +16,18 @@ def load():
     return [importlib.import_module(f"drstream.kernels.{name}") for name in names]
 
 
-def compile_all():
-    """Compile every kernel for all of its signatures, or load it from the cache."""
+def compile_all(part=0, parts=1):
+    """Compile every kernel for all of its signatures, or load it from the cache. Several processes may do a part each.
+
+    All signatures of a kernel are in one part: they share a file of the cache, and two writers would lose entries.
+    """
     from drstream.kernels._jit import compile_signature
 
     kernels = {id(value): value for module in load() for value in vars(module).values() if hasattr(value, "declared")}
-    for kernel in kernels.values():
+    for kernel in list(kernels.values())[part::parts]:
         for signature in kernel.declared.values():
             compile_signature(kernel, signature)
 
 
 if __name__ == "__main__":
-    compile_all()
+    compile_all(*map(int, sys.argv[1:]))

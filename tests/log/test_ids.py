@@ -14,6 +14,8 @@ import drstream as drs
 from drstream.log import labels as action_labels
 from drstream.log.labels import Labels, encode
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 ids = st.one_of(
     st.lists(st.integers(0, 5), min_size=1, max_size=30),
     st.lists(st.integers(1, 2**63 - 1), min_size=1, max_size=30),
@@ -284,7 +286,6 @@ def test_one_negative_number_is_asked_about():
 # Many actions
 
 
-@pytest.mark.jit_only
 def test_k_beyond_two_to_the_16(monkeypatch):
     """65,537 actions, evaluated, audited and described; a replay has chunks of a few events."""
     K = 65_537

@@ -20,6 +20,8 @@ from drstream.log.source import PIECE
 from tests.helpers.logs import world
 from tests.helpers.passes import not_plain
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 ROWS = 2_000
 
 
@@ -453,7 +455,6 @@ def test_bad_contexts_are_skipped_and_counted():
     assert result.skipped == {"context is null": 1, "context is not finite": 1}
 
 
-@pytest.mark.jit_only
 def test_import_is_lazy():
     code = "import sys, drstream; print([m for m in ('numba', 'pyarrow', 'numpy', 'scipy') if m in sys.modules])"
     assert (

@@ -10,6 +10,8 @@ import drstream as drs
 from drstream.log import encoding
 from tests.helpers.categories import one_hot, table
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 CONTEXT = ["age", "country", "zip", "member"]
 HASHED = ["age", drs.Hashed("agent", bits=9), "country"]
 ELSEWHERE = ("AT", "FR", "US")  # AT is new, DE is gone
@@ -229,7 +231,6 @@ def policies(log):
     return {"softmax": drs.policies.Softmax(weights), "linear": drs.policies.Linear(weights), "function": function}
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("context", [CONTEXT, HASHED], ids=["dense", "sparse"])
 def test_same_bits_for_all_threads_and_batch_sizes(tmp_path, context):
     path = tmp_path / "log.parquet"
@@ -247,7 +248,6 @@ def test_same_bits_for_all_threads_and_batch_sizes(tmp_path, context):
     assert run(2, 700) == first
 
 
-@pytest.mark.jit_only
 def test_dense_and_sparse_forms_give_the_same_results(monkeypatch):
     dense = here(2000)
     assert not dense.is_sparse

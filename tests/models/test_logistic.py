@@ -1,8 +1,7 @@
 """Logistic regressions of rewards and of actions: against scikit-learn's, which holds all events in memory."""
 
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,6 +14,8 @@ from drstream.models import logistic_fit as regression
 from drstream.models import passes
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
+
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 D = 5
 ROWS = 240 if PLAIN else 3_000
@@ -302,13 +303,11 @@ def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, s
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(wanted)).predict(X), wanted.predict(X))
 
 
-@pytest.mark.jit_only
-def test_other_processes_change_no_bit(tmp_path):
+def test_other_processes_change_no_bit(tmp_path, processes):
     X, a, r = draw(3)
     log = log_of(X, a, r, path=tmp_path / "log.parquet")
     wanted = Propensity().fit(log)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        got = Propensity().fit(log, executor=executor)
+    got = Propensity().fit(log, executor=processes)
     assert (got.coef_ == wanted.coef_).all()
 
 

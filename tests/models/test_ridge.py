@@ -1,8 +1,7 @@
 """Ridge regressions: weights of events, shared weights, sparse contexts, folds, and real data; against scikit-learn."""
 
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -191,11 +190,10 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
 
 @pytest.mark.jit_only
 @FORMS
-def test_other_processes_change_no_bit(events, tmp_path, sparse):
+def test_other_processes_change_no_bit(events, tmp_path, sparse, processes):
     log = log_of(*events, sparse=sparse, path=tmp_path / "log.parquet")
     wanted = Ridge(weights="mrdr", policy=POLICY).fit(log)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        got = Ridge(weights="mrdr", policy=POLICY).fit(log, executor=executor)
+    got = Ridge(weights="mrdr", policy=POLICY).fit(log, executor=processes)
     assert (got.coef_ == wanted.coef_).all()
     assert (got.intercept_ == wanted.intercept_).all()
 

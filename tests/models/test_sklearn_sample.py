@@ -1,6 +1,6 @@
 """Models of scikit-learn on logs larger than memory: the sample of events, and fits in parts."""
 
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow.compute as pc
@@ -85,14 +85,11 @@ def test_does_not_depend_on_batches_threads_or_executor(table, tmp_path, partial
 
 
 @pytest.mark.jit_only
-def test_the_sample_can_be_drawn_in_other_processes(table, tmp_path):
-    import multiprocessing
-
+def test_the_sample_can_be_drawn_in_other_processes(table, tmp_path, processes):
     path = tmp_path / "log.parquet"
     pq.write_table(table, path, row_group_size=GROUP)
     wanted = from_sklearn(Ridge(), sample=100).fit(drs.Log(path))
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        got = from_sklearn(Ridge(), sample=100).fit(drs.Log(path), executor=executor)
+    got = from_sklearn(Ridge(), sample=100).fit(drs.Log(path), executor=processes)
     np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
 
 

@@ -25,6 +25,8 @@ from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import LEARNERS, as_events, small_log
 from tests.helpers.sparse import DIM, both_logs
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 RHAT = drs.models.Column("rhat")
 
 
@@ -369,7 +371,6 @@ def errors_and_bounds(place, logs, rows, policy, model=None, **options):
     return np.array(found).T
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("with_model", [False, True])
 @pytest.mark.parametrize("options", [{"q": 0.0, "c_max": 0.15}, {"q": 0.05}, {"q": 0.0, "c_max": 0.15, "horizon": 250}])
 def test_the_bound_holds_and_the_value_has_no_bias(options, with_model):
@@ -384,7 +385,6 @@ def test_the_bound_holds_and_the_value_has_no_bias(options, with_model):
         assert deviation < 0.01 * size * value.mean()
 
 
-@pytest.mark.jit_only
 def test_the_bound_says_something_about_100_000_events():
     """With a c_max that is safe, or one near to what q finds; the bound goes with c_max / c."""
     place = world(seed=5, n_actions=3, n_features=2, kinds=16, floor=0.3)

@@ -1,10 +1,10 @@
 """The kernel cache: a second process compiles nothing, files do not pile up, and old code never runs."""
 
-import itertools
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -69,11 +69,30 @@ def files(cache):
     return sorted(str(path.relative_to(cache)) for path in found)
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A copy of the package that can be edited, and what the first process found, whose cache was empty."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(PACKAGE, folder / "drstream", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder, run(folder, folder / "cache", SUM)
+
+
 @pytest.fixture
-def copy(tmp_path):
-    """A copy of the package that can be edited."""
-    shutil.copytree(PACKAGE, tmp_path / "drstream", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+def cache(compiled, tmp_path):
+    """The cache of that process, for one test."""
+    return shutil.copytree(compiled[0] / "cache", tmp_path / "cache")
+
+
+@contextmanager
+def edited(path, old, new):
+    """A source with other text, for a while. It must not be the kernels' own file: Numba looks at its time."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    try:
+        yield
+    finally:
+        path.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -81,27 +100,25 @@ def full(tmp_path_factory):
     """The cache of this test run, with the kernels of the programs below; those it has not are compiled here."""
     folder = tmp_path_factory.mktemp("full")
     cache = Path(os.environ.get("NUMBA_CACHE_DIR", folder / "cache"))
-    run(folder, cache, EVALUATE)
+    *_, value = run(folder, cache, EVALUATE)
     run(folder, cache, GREEDY)
-    return cache
+    return cache, value
 
 
-def test_a_process_compiles_what_is_not_in_the_cache_or_broken_there(copy):
-    cache = copy / "cache"
-    hits, misses, value = run(copy, cache, SUM)
+def test_a_process_compiles_what_is_not_in_the_cache_or_broken_there(compiled, cache):
+    folder, (hits, misses, value) = compiled
     assert (hits, misses) == (0, 2)  # the two that it calls, and no other of that file
     first = files(cache)
-    assert len(first) == 2 * misses  # an index and the code
-    assert run(copy, cache, SUM) == (misses, 0, value)
+    assert run(folder, cache, SUM) == (misses, 0, value)
     assert files(cache) == first
-    code = list(cache.rglob("*.nbc"))
-    assert len(code) == misses
-    index = list(cache.rglob("*.nbi"))
-    for damaged, damage in itertools.product((code, index), (cut, flip, empty)):
-        for path in damaged:
-            damage(path)
-        assert run(copy, cache, SUM) == (0, misses, value)
-        assert run(copy, cache, SUM) == (misses, 0, value)  # the files are good again
+    index, code = (sorted(cache.rglob(f"*.{kind}")) for kind in ("nbi", "nbc"))
+    assert len(index) == len(code) == misses
+    assert len(first) == 2 * misses  # an index and the code
+    for damage in (cut, flip, empty):
+        damage(code[0])  # of one kernel, and the index of the other
+        damage(index[1])
+        assert run(folder, cache, SUM) == (0, misses, value)
+        assert run(folder, cache, SUM) == (misses, 0, value)  # the files are good again
 
 
 def cut(path):
@@ -120,35 +137,32 @@ def empty(path):
 
 
 def test_a_second_process_compiles_nothing_and_leaves_no_file(full, tmp_path):
-    first = files(full)
-    hits, misses, value = run(tmp_path, full, EVALUATE)
+    cache, value = full
+    first = files(cache)
+    hits, misses, again = run(tmp_path, cache, EVALUATE)
     assert (hits > 10, misses) == (True, 0)
-    assert run(tmp_path, full, EVALUATE) == (hits, 0, value)
-    assert files(full) == first
+    assert again == value
+    assert files(cache) == first
 
 
-def test_editing_a_helper_in_another_file_changes_the_result(copy):
+def test_editing_a_helper_in_another_file_changes_the_result(compiled, cache):
     """The kernel `update` stands in moments.py; what it calls in sums.py is edited."""
-    cache = copy / "cache"
-    *_, before = run(copy, cache, SUM)
-    helper = copy / "drstream" / "kernels" / "sums.py"
-    text = helper.read_text()
-    assert "return result, errors" in text
-    helper.write_text(text.replace("return result, errors", "return 2.0 * result, 2.0 * errors"))
-    _, misses, after = run(copy, cache, SUM)
+    folder, (*_, before) = compiled
+    helper = folder / "drstream" / "kernels" / "sums.py"
+    with edited(helper, "return result, errors", "return 2.0 * result, 2.0 * errors"):
+        _, misses, after = run(folder, cache, SUM)
     assert misses > 0
     assert after == pytest.approx(2 * before)
 
 
-def test_editing_a_flag_does_not_run_old_code(copy):
-    cache = copy / "cache"
-    _, misses, _ = run(copy, cache, SUM)
-    flags = copy / "drstream" / "kernels" / "_jit.py"
-    flags.write_text(flags.read_text().replace('"fastmath": {"contract"}', '"fastmath": False'))
-    assert run(copy, cache, SUM)[:2] == (0, misses)
-    assert run(copy, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (0, misses)
-    assert run(copy, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (misses, 0)
-    assert run(copy, cache, SUM)[:2] == (misses, 0)
+def test_editing_a_flag_does_not_run_old_code(compiled, cache):
+    folder, (_, misses, _) = compiled
+    flags = folder / "drstream" / "kernels" / "_jit.py"
+    with edited(flags, '"fastmath": {"contract"}', '"fastmath": False'):
+        assert run(folder, cache, SUM)[:2] == (0, misses)
+        assert run(folder, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (0, misses)
+        assert run(folder, cache, SUM, NUMBA_BOUNDSCHECK="1")[:2] == (misses, 0)
+        assert run(folder, cache, SUM)[:2] == (misses, 0)
 
 
 def test_importing_kernels_compiles_none(tmp_path):
@@ -285,24 +299,25 @@ def half(x):
 def test_a_users_policy_comes_from_the_cache_until_what_it_uses_is_edited(full, tmp_path):
     """A policy compiles its two functions and nothing else; a second process compiles nothing. `half` and
     settings.SHIFT stand in other files, which Numba's own cache key does not see."""
+    cache, _ = full
     (tmp_path / "mine.py").write_text(POLICY)
     (tmp_path / "helpers.py").write_text(HELPERS)
     (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(0)\n")
-    kernels, misses, _ = run(tmp_path, full, GREEDY)
+    kernels, misses, _ = run(tmp_path, cache, GREEDY)
     assert (kernels > 2, misses) == (True, 0)
-    hits, misses, before = run(tmp_path, full, REPLAY)
+    hits, misses, before = run(tmp_path, cache, REPLAY)
     assert (hits > 2, misses) == (True, 2)  # EpsilonGreedy has a loop of its own, which this policy has not
-    first = files(full)
-    assert run(tmp_path, full, REPLAY) == (hits + 2, 0, before)
-    assert files(full) == first
+    first = files(cache)
+    assert run(tmp_path, cache, REPLAY) == (hits + 2, 0, before)
+    assert files(cache) == first
     (tmp_path / "other.py").write_text(POLICY.replace("SHIFT = 0.1", "SHIFT = 0.2"))
-    assert run(tmp_path, full, REPLAY.replace("from mine", "from other"))[:2] == (hits, 2)
+    assert run(tmp_path, cache, REPLAY.replace("from mine", "from other"))[:2] == (hits, 2)
     (tmp_path / "helpers.py").write_text(HELPERS.replace("x / 2", "x / 10"))
-    *counts, after = run(tmp_path, full, REPLAY)
+    *counts, after = run(tmp_path, cache, REPLAY)
     assert after != before
     assert counts == [hits + 1, 1]  # probabilities; update does not call it
     (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(1)\n")
-    *counts, last = run(tmp_path, full, REPLAY)
+    *counts, last = run(tmp_path, cache, REPLAY)
     assert last != after
     assert counts == [hits + 1, 1]  # update
 
@@ -344,14 +359,15 @@ class Mine(drs.policies.CompiledShared):
 
 def test_a_users_policy_on_candidates_compiles_its_two_functions_once(full, tmp_path):
     """The loop over events with candidates is there already, from another policy."""
+    cache, _ = full
     (tmp_path / "mine.py").write_text(SHARED)
-    run(tmp_path, full, OFFERED.format(policy="policy = drs.policies.EpsilonGreedy()"))
+    run(tmp_path, cache, OFFERED.format(policy="policy = drs.policies.EpsilonGreedy()"))
     program = OFFERED.format(policy="from mine import Mine\npolicy = Mine()")
-    hits, misses, value = run(tmp_path, full, program)
+    hits, misses, value = run(tmp_path, cache, program)
     assert (hits > 2, misses) == (True, 2)
-    first = files(full)
-    assert run(tmp_path, full, program) == (hits + 2, 0, value)
-    assert files(full) == first
+    first = files(cache)
+    assert run(tmp_path, cache, program) == (hits + 2, 0, value)
+    assert files(cache) == first
 
 
 def test_a_policy_that_closes_over_a_compiled_function_leaves_no_files():

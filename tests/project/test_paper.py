@@ -192,7 +192,8 @@ def check_table_3(path):
     assert mean[-1] > mean[0]
 
 
-def test_repetitions_do_not_depend_on_the_number_of_workers(made, tmp_path):
+def test_repetitions_do_not_depend_on_the_number_of_workers(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(classification, "SMALL", classification.SMALL[:2])
     one, two = (
         pq.read_table(classification.figure1(Setting(made, tmp_path / str(workers), quick=True, workers=workers)))
         for workers in (1, 2)

@@ -1,8 +1,7 @@
 """The same bits however a replay with a target of the bias mass is run; lanes of a grid beside the naive algorithm."""
 
 import json
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -71,13 +70,12 @@ def test_shards_do_not_depend_on_workers(big, model, levels):
 
 
 @pytest.mark.jit_only
-def test_shards_in_processes(big, model):
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        for levels in LEVELS:
-            options = {**levels, "shards": 2}
-            wanted = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, **options)
-            got = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, executor=processes, **options)
-            assert everything(got) == everything(wanted)
+def test_shards_in_processes(big, model, processes):
+    for levels in LEVELS:
+        options = {**levels, "shards": 2}
+        wanted = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, **options)
+        got = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, executor=processes, **options)
+        assert everything(got) == everything(wanted)
 
 
 @pytest.mark.jit_only

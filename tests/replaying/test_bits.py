@@ -1,7 +1,7 @@
 """The same bits however a replay is run: threads, batches, lanes, shards and processes."""
 
 import math
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -103,13 +103,10 @@ def test_shards_are_replayed_independently_and_workers_do_not_matter(big, model)
 
 
 @pytest.mark.jit_only
-def test_shards_in_processes(big, model):
-    import multiprocessing
-
+def test_shards_in_processes(big, model, processes):
     options = {"q": 0.05, "shards": 2}
     wanted = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, **options)
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
-        got = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, executor=processes, **options)
+    got = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, executor=processes, **options)
     assert bits(got) == bits(wanted)
 
 

@@ -15,6 +15,8 @@ import drstream as drs
 from tests.helpers import naive_replay
 from tests.helpers.replays import bits, small_log
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 
 @pytest.fixture
 def log():
@@ -239,7 +241,6 @@ class Beyond(Diverging):
         state[action + 50] += 1.0
 
 
-@pytest.mark.jit_only
 def test_an_index_beyond_the_state_is_found_in_debug_mode(log):
     """Without it, memory would be corrupted."""
     with pytest.raises(IndexError) as caught:
@@ -277,7 +278,6 @@ def test_compiled_policies_that_cannot_be_used(log):
             drs.replay(log, given, 5)
 
 
-@pytest.mark.jit_only
 def test_a_compiled_policy_that_numba_cannot_compile(log):
     class Strings(Diverging):
         @staticmethod
@@ -396,7 +396,6 @@ class Slow(naive_replay.UCB1):
         super().update(x, action, reward)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"threads": 2, "seed": [0, 1]}, {"shards": 2}])
 def test_ctrl_c_returns_what_is_complete(tmp_path, options):
     pq.write_table(small_log(0, 20_000, 3, 1), tmp_path / "log.parquet", row_group_size=5000)
@@ -413,7 +412,6 @@ def test_ctrl_c_returns_what_is_complete(tmp_path, options):
         assert repr(whole.replicates.to_pylist()) == repr(runs.runs[0].replicates.to_pylist())  # NaN is not NaN
 
 
-@pytest.mark.jit_only
 def test_ctrl_c_before_anything_is_complete_says_how_far_it_came(log):
     interrupt_after(0.5)
     with pytest.raises(KeyboardInterrupt) as caught:

@@ -11,6 +11,8 @@ from drstream.errors import DrstreamError
 from drstream.kernels import learners
 from drstream.kernels.learners import KIND
 
+pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+
 WORLD = drs.synth.World(n_actions=3, n_features=5)
 TABLE = WORLD.table(6000, seed=1)
 
@@ -30,7 +32,6 @@ def run(table, policy=None, r=None, **options):
     return drs.replay(drs.Log(table), policy, 50, r, q=0.05, **options)
 
 
-@pytest.mark.jit_only
 def test_precision_follows_the_contexts_unless_it_is_asked_for():
     single, double = contexts_as(pa.float32()), contexts_as(pa.float64())
     r = model()
@@ -50,7 +51,6 @@ def test_other_precisions_are_refused(value):
         run(TABLE, precision=value)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 @pytest.mark.parametrize("name", ["EpsilonGreedy", "Boltzmann", "SquareCB"])
 @pytest.mark.parametrize("modelled", [False, True])
