@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from bench.common import history, plots
+from bench.common import history, missed, plots
 from bench.common.markdown import Info, spread, table, verdict
 
 Topics = list[tuple[ModuleType, ModuleType]]  # cases and report of each topic, in the order of the page
@@ -25,7 +25,7 @@ COURSE = (
 
 
 def sections(found: dict[str, Info], topics: Topics, full: bool, runs: list[history.Run]) -> list[str]:
-    return ["## Main rows", MAIN, main(found, topics, full), *course(topics, runs)]
+    return ["## Main rows", MAIN, main(found, topics, full), *misses(found, topics), *course(topics, runs)]
 
 
 def main(found: dict[str, Info], topics: Topics, full: bool) -> str:
@@ -37,6 +37,17 @@ def main(found: dict[str, Info], topics: Topics, full: bool) -> str:
             info = found.get(name)
             rows.append((label, *cells(info), verdict(info, full)) if info else (label, "not measured", "", "**no**"))
     return table(("what", "figure", "required", "met"), rows)
+
+
+def misses(found: dict[str, Info], topics: Topics) -> list[str]:
+    """By how much each missed requirement is missed, and why."""
+    names = {name: label for cases, _ in topics for name, label in getattr(cases, "MAIN", {}).items()}
+    lines = [missed.of(label, found[name], found) for name, label in names.items() if _is_missed(found.get(name))]
+    return ["**Missed**, and what the profile below shows:", "\n".join(lines)] if lines else []
+
+
+def _is_missed(info: Info | None) -> bool:
+    return info is not None and info["passed"] is not True
 
 
 def ratio_cells(info: Info) -> tuple[str, str]:

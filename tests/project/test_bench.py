@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from bench.common import comparing, front, history, plots, report
+from bench.common import comparing, front, history, logs, plots, report
 from bench.evaluation import cases
+from bench.profile import cases as profile
+from bench.profile.steps import DECODING, EVENTS, VIEWS
 from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.jit_only  # pages and JSON, not kernels
@@ -180,8 +182,22 @@ def test_the_main_table_has_met_missed_and_unmeasured_rows():
     page = report.page(run((met, PAIRS), (missed, times(PAIRS, 0.5))), [])
     assert f"| {cases.MAIN[met]} | 0.50 (0.48 to 0.52) | 0.5 | yes |" in page
     assert f"| {cases.MAIN[missed]} | 0.25 (0.24 to 0.26) | 0.5 | **no** |" in page
+    assert f"- **{cases.MAIN[missed]}**: 0.25 of 0.5, 50% too little." in page
+    assert f"- **{cases.MAIN[met]}**" not in page
     assert f"| {cases.MAIN[absent]} | not measured |  | **no** |" in page
     assert f"- {absent}\n" in page  # also in the list of what was not measured
+
+
+def test_a_missed_row_has_its_reason_from_the_profile():
+    (case,) = (case for case in cases.CASES if case.baseline == cases.ON_WIDE)
+    made = run((str(case), times(PAIRS, 0.5)))
+    for log, parts in (
+        (logs.WIDE, {DECODING: 25, VIEWS: 2, EVENTS: 40}),
+        (logs.MAPPED_LIST, {DECODING: 0, VIEWS: 15, EVENTS: 45}),
+    ):
+        info = {"kind": "profile", "name": str(profile.Case(cases.FOUR, log)), "task": "", "log": "", "whole": 75.0}
+        made["benchmarks"].append({"extra_info": info | {"steps": parts}})
+    assert "wide snappy takes 75 ns an event, 25 of them for decoding" in report.page(made, [])
 
 
 def test_text_in_place_of_a_verdict_is_no_yes():

@@ -1,0 +1,95 @@
+"""Says by how much main rows miss their requirements, and what the profile shows about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.common.logs import LIST, MAPPED_LIST, WIDE, LogFile
+from bench.common.markdown import Info
+from bench.evaluation import cases as evaluation
+from bench.lock import cases as lock
+from bench.profile import cases as profile
+from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
+from bench.replaying import cases as replaying
+
+Found = dict[str, Info]  # by name of the row
+Reason = Callable[[Info, Found], str]
+
+
+def of(label: str, info: Info, found: Found) -> str:
+    """A line about a main row that misses its requirement."""
+    if "ratio" in info:
+        line = f"{info['ratio']:.3g} of {info['required']:.3g}, {1 - info['ratio'] / info['required']:.0%} too little."
+    elif "ns" in info:
+        line = f"{info['ns']:.3g} ns, {info['ns'] / info['required']:.3g} times what is allowed."
+    else:
+        line = "see its section."
+    reason = REASONS.get(info["name"])
+    try:
+        return f"- **{label}**: {line} {reason(info, found) if reason else ''}".rstrip()
+    except KeyError:  # the profile was not measured in this run
+        return f"- **{label}**: {line}"
+
+
+def steps(found: Found, task: object, log: LogFile) -> tuple[float, dict[str, float]]:
+    """Nanoseconds for each event on one thread: of all, and of each step."""
+    info = found[str(profile.Case(task, log))]
+    return info["whole"], info["steps"]
+
+
+def mapped(info: Info, found: Found) -> str:
+    whole, wide = steps(found, evaluation.FOUR, WIDE)
+    _, own = steps(found, evaluation.FOUR, MAPPED_LIST)
+    decoding = wide[DECODING]
+    return (
+        f"On one thread, wide snappy takes {whole:.0f} ns an event, {decoding:.0f} of them for decoding. An Arrow file "
+        f"needs {own[VIEWS]:.0f} ns to be read and checked instead. From scores to sums, it is {wide[EVENTS]:.0f} ns "
+        f"for columns, and {own[EVENTS]:.0f} ns for lists, which are transposed. A file that took no time to read "
+        f"would be {whole / (whole - decoding):.2f} times as fast."
+    )
+
+
+def against_an_engine(info: Info, found: Found) -> str:
+    whole, parts = steps(found, evaluation.FOUR, WIDE)
+    needed = 1e9 / (info["required"] * info["baseline_events_per_second"])
+    return (
+        f"Two threads would have to take {needed:.0f} ns an event. One thread takes {whole:.0f}: "
+        f"{parts[DECODING]:.0f} for decoding, and {parts[EVENTS]:.0f} from scores to sums."
+    )
+
+
+def policies(info: Info, found: Found) -> str:
+    whole, parts = steps(found, evaluation.FOUR, LIST)
+    return (
+        f"What all policies share is mostly decoding, {parts[DECODING]:.0f} of {whole:.0f} ns for one softmax policy on "
+        "one thread. The faster it is, the lower is this ratio. Each further policy takes ten scores, its terms, and "
+        "their covariances with the terms of all others, for differences between policies."
+    )
+
+
+def against_vowpal(info: Info, found: Found) -> str:
+    _, parts = steps(found, replaying.GREEDY, MAPPED_LIST)
+    needed = 1e9 / (info["required"] * info["baseline_events_per_second"])
+    return (
+        f"It would take {needed:.0f} ns an event. The loop of Algorithm 1 takes {parts[LOOP]:.0f}, one event after the "
+        f"other; another thread reads ({parts[VIEWS]:.0f}) and prepares chunks ({parts[CHUNKS]:.0f})."
+    )
+
+
+def held(info: Info, found: Found) -> str:
+    parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
+    groups = -(-info["rows"] // WIDE.row_group_rows)
+    return f"By step: {parts} ns. There are {groups} row groups, and each call has a fixed cost on top."
+
+
+def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
+    return dict.fromkeys(where, reason)
+
+
+REASONS: dict[str, Reason] = {
+    **_names([str(c) for c in evaluation.CASES if c.baseline == evaluation.ON_WIDE], mapped),
+    **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
+    **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
+    **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
+    **_names([str(c) for c in lock.CASES], held),
+}
