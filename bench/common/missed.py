@@ -61,9 +61,9 @@ def against_an_engine(info: Info, found: Found) -> str:
 def policies(info: Info, found: Found) -> str:
     whole, parts = steps(found, evaluation.FOUR, LIST)
     return (
-        f"What all policies share is mostly decoding, {parts[DECODING]:.0f} of {whole:.0f} ns for one softmax policy on "
-        "one thread. The faster it is, the lower is this ratio. Each further policy takes ten scores, its terms, and "
-        "their covariances with the terms of all others, for differences between policies."
+        f"What all policies share is mostly decoding, {parts[DECODING]:.0f} of {whole:.0f} ns for one softmax policy "
+        "on one thread. The faster it is, the lower is this ratio. Each further policy takes ten scores, its terms, "
+        "and their covariances with the terms of all others, for differences between policies."
     )
 
 
