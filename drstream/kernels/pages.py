@@ -325,8 +325,8 @@ def _find_page(handle, column, wanted, window, levels, state):
     expected = np.int64(np.float64(left) * wanted / max(column[NUMBERS] - column[TAKEN], 1))
     size = min(left, expected + SLACK)
     head = state[HEAD : HEAD + 7]
-    for _ in range(2):  # again if the page is longer than expected
-        if column[AT] < state[FIRST] or column[AT] + size > state[LAST]:
+    for again in range(3):  # what the window has may end in the head, and then what was expected before the page's end
+        if again > 0 or column[AT] < state[FIRST] or column[AT] >= state[LAST]:
             state[FIRST], state[LAST] = 0, 0
             if size > window.shape[0]:
                 state[NEEDED] = size
@@ -336,14 +336,16 @@ def _find_page(handle, column, wanted, window, levels, state):
             state[FIRST], state[LAST] = column[AT], column[AT] + size
         first = column[AT] - state[FIRST]
         start = _read_head(window[: min(state[LAST], column[END]) - state[FIRST]], first, levels, head)
+        if start < 0:
+            continue
         stored = head[STORED]
-        if start < 0 or head[BYTES] < 1 or head[BYTES] > MOST_BYTES or stored < 0 or stored > left - (start - first):
+        if head[BYTES] < 1 or head[BYTES] > MOST_BYTES or stored < 0 or stored > left - (start - first):
             return UNUSUAL
         state[START] = start
         if start + stored <= state[LAST] - state[FIRST]:
-            break
-        size = start - first + stored
-    return DONE if start + stored <= state[LAST] - state[FIRST] else UNUSUAL
+            return DONE
+        size = max(size, start - first + stored)
+    return UNUSUAL
 
 
 @helper
