@@ -203,14 +203,15 @@ def _add_tile(events, first, last, linear, weighing, found, space):
     m = last - first
     logged = space.logged[: space.logged.shape[0] // TILE * m].reshape(-1, m)
     terms = space.terms[: space.terms.shape[0] // TILE * m].reshape(-1, m)
-    reward = events.reward[first:last]
+    reward, row = events.reward[first:last], terms[0]
     for i in range(m):
-        terms[0, i] = reward[i]
+        row[i] = reward[i]
     if linear.weights.shape[0] > 0 and not _score(events, first, last, linear, found, space, logged, terms):
         return False
     for g in range(weighing.given.shape[0]):
+        row, given = logged[weighing.given[g]], events.given[g][first:last]
         for i in range(m):
-            logged[weighing.given[g], i] = events.given[g, first + i]
+            row[i] = given[i]
     _weigh(events, first, last, weighing, found, space, logged, terms)
     note_rewards(reward, events.action[first : min(last, events.action.shape[0])], found.others, found.logged)
     if linear.model_intercept.shape[0] > 0:

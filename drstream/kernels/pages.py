@@ -34,6 +34,7 @@ LENGTH_BYTES = 4  # of the length of levels
 MOST_BITS = 32  # of an index
 MOST_BYTES = 1 << 26  # of a page; writers make pages of 1 MB
 SLACK = 1 << 16  # bytes that are read after those that are expected
+WINDOW = 1 << 19  # bytes that are read at a time, unless a page has more: they stay in the second-level cache
 
 # state of a pass
 COLUMN = 0  # under way
@@ -323,7 +324,7 @@ def _find_page(handle, column, wanted, window, levels, state):
     """
     left = column[END] - column[AT]
     expected = np.int64(np.float64(left) * wanted / max(column[NUMBERS] - column[TAKEN], 1))
-    size = min(left, expected + SLACK)
+    size = min(left, expected + SLACK, max(WINDOW, window.shape[0]))
     head = state[HEAD : HEAD + 7]
     for again in range(3):  # what the window has may end in the head, and then what was expected before the page's end
         if again > 0 or column[AT] < state[FIRST] or column[AT] >= state[LAST]:

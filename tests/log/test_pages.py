@@ -393,6 +393,13 @@ def test_pages_of_other_sizes(tmp_path: Path) -> None:
     assert decoded(path, data_page(plain(1, 2), 2, 9), count=2) is None  # an encoding that is not known
 
 
+def test_pages_longer_than_what_is_read_at_a_time(tmp_path: Path) -> None:
+    numbers = np.arange(200_000, dtype=np.float32)
+    assert numbers.nbytes > kernels.WINDOW
+    pages_ = [data_page(part.tobytes(), len(part), kernels.PLAIN) for part in (numbers, numbers[:5], numbers)]
+    assert decoded(tmp_path / "x", *pages_, count=400_005) == [*numbers, *numbers[:5], *numbers]
+
+
 def test_dictionaries(tmp_path: Path) -> None:
     path, words = tmp_path / "x", dictionary_page(plain(5, 6, 7), 3)
     page = data_page(b"\x02" + b"\x03\x24\x49" + b"\x04\x02", 10, kernels.DICTIONARY)
