@@ -1,7 +1,7 @@
 """Decodes columns of numbers, and of lists that all have one length, from the pages of a Parquet file.
 
-pyarrow takes up to twice as long for them (ADR 26). What is not known here, is null or looks damaged raises `Unusual`: then
-pyarrow reads the rows, or says what is wrong with them. So this module has no messages.
+pyarrow takes up to twice as long for them (ADR 26). What is not known here, is null or looks damaged raises `Unusual`:
+then pyarrow reads the rows, or says what is wrong with them. So this module has no messages.
 """
 
 from __future__ import annotations
