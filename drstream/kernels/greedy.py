@@ -50,14 +50,6 @@ class GreedyLearner(NamedTuple):
 GREEDY_LEARNER = named(GreedyLearner, F8, F8_IN, F8, F8, F8_2, F8_3, F8_2, F8_IN3, int64)
 
 
-class Known(NamedTuple):
-    """What the terms of the events ahead need, whatever the policy does."""
-
-    total: Any  # sum of r̂ over all actions
-    gap: Any  # r - r̂(x, a)
-    propensity: Any
-
-
 class Best(NamedTuple):
     """What a policy that takes the best actions does with the events of a window."""
 
@@ -143,24 +135,6 @@ def _hide(eligible, tile, place, first_action, last_action, scores):
 
 
 @inlined
-def _prepare(events, predictions, tile, place, first, known):
-    """Find what is known about the events from `first` on, which begin at a place of the tile."""
-    for i in range(AHEAD):
-        known.total[i] = 0.0
-    for k in range(predictions.shape[1]):
-        r = predictions[tile, k]
-        for i in range(AHEAD):
-            known.total[i] += r[place + np.uint64(i)]
-    action = events.action[first : first + AHEAD]
-    reward = events.reward[first : first + AHEAD]
-    propensity = events.propensity[first : first + AHEAD]
-    for i in range(action.shape[0]):
-        known.gap[i] = reward[i] - predictions[tile, np.uint64(action[i]), place + np.uint64(i)]
-    for i in range(action.shape[0]):
-        known.propensity[i] = propensity[i]
-
-
-@inlined
 def _better(top, ties, chosen, score, r):
     """The best actions, when one more is looked at."""
     above = score > top
@@ -197,13 +171,15 @@ def _choose(scores, predictions, tile, place, start, window, best):
 
 
 @inlined
-def _find_terms(s, events, eligible, learner, first, start, known, best, terms):
+def _find_terms(s, events, eligible, learner, first, start, best, terms):
     """`tallies.terms_of` for a window. Its first event is `first` in the chunk and `start` in the scores."""
     epsilon = decayed(learner.state)
     scores = learner.scores
     c = s.c
     robust = s.kind == DOUBLY_ROBUST
-    action = events.action[first : first + learner.window]
+    last = first + learner.window
+    action, propensity = events.action[first:last], events.propensity[first:last]
+    total, gap = events.total[first:last], events.gap[first:last]
     least = epsilon / learner.pi.shape[0]
     for i in range(action.shape[0]):
         place = start + np.uint64(i)
@@ -211,11 +187,11 @@ def _find_terms(s, events, eligible, learner, first, start, known, best, terms):
             least = epsilon / events.size[first + i]
         share = (1.0 - epsilon) / best.ties[i]
         pi = least + (scores[np.uint64(action[i]), place] == best.top[i]) * share
-        p = known.propensity[place]
+        p = propensity[i]
         w = pi / p
-        value = least * known.total[place] + share * best.chosen[i]
+        value = least * total[i] + share * best.chosen[i]
         if robust:
-            value += w * known.gap[place]
+            value += w * gap[i]
         terms.value[i] = value
         terms.weight[i] = w
         terms.chance[i] = c * pi / p
@@ -294,7 +270,6 @@ def learn_with(events, contexts, eligible, lane, learner, first, last):
     x = learner.x
     predictions = events.prediction if events.prediction.shape[1] > 0 else learner.nothing
     one, two = scratch(AHEAD, x), scratch(AHEAD, x)
-    known = Known(scratch(AHEAD, x), scratch(AHEAD, x), scratch(AHEAD, x))
     best = Best(scratch(WINDOW, x), scratch(WINDOW, x), scratch(WINDOW, x))
     terms = Terms(scratch(WINDOW, x), scratch(WINDOW, x), scratch(WINDOW, x), scratch(WINDOW, x))
     scored = -1  # the first event that has scores
@@ -310,12 +285,11 @@ def learn_with(events, contexts, eligible, lane, learner, first, last):
             _score_all(learner, one, two)
             if eligible is not None:
                 _hide(eligible, base // TILE, place, 0, learner.pi.shape[0], learner.scores)
-            _prepare(events, predictions, tile, place, base, known)
         start = min(i - base, AHEAD - learner.window)
         begin = base + start
         end = min(last, begin + learner.window)
         _choose(learner.scores, predictions, tile, place + np.uint64(start), np.uint64(start), learner.window, best)
-        _find_terms(s, events, eligible, learner, begin, np.uint64(start), known, best, terms)
+        _find_terms(s, events, eligible, learner, begin, np.uint64(start), best, terms)
         fetched = _fetch_until(contexts, events.prediction, fetched, end)
         i, accepted = _take(events, eligible, i, base, begin, end, lane, learner, best, terms)
         if s.improper == 1:

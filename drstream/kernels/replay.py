@@ -42,6 +42,8 @@ class Events(NamedTuple):
     uniform: Any  # u_k
     row: Any  # numbers in the log
     prediction: Any  # r̂ in tiles; those of no action stand for r̂ = 0
+    total: Any  # sum of r̂ over all actions
+    gap: Any  # r - r̂ of the logged action
     eligible: Any  # in tiles, 1 for actions of an event's set; those of no action stand for no sets
     size: Any  # number of eligible actions; empty without sets
 
@@ -64,7 +66,7 @@ class Learner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
 
-EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3, U1_IN3, I8_IN)
+EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3, F8_IN, F8_IN, U1_IN3, I8_IN)
 LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8, F8_2)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward

@@ -106,6 +106,19 @@ def of_actions(values, action, out):
         out[i] = values[i // TILE, action[i], i % TILE]
 
 
+@kernel(void(F8_IN3, F8), counted=False)
+def totals(values, out):
+    """out[i] <- the sum over the numbers of event i."""
+    for t in range(values.shape[0]):
+        row = out[t * TILE : t * TILE + TILE]
+        for i in range(row.shape[0]):
+            row[i] = 0.0
+        for k in range(values.shape[1]):
+            numbers = values[t, k]
+            for i in range(row.shape[0]):
+                row[i] += numbers[i]
+
+
 @kernel(void(I8_IN, I4_IN, U1_3), counted=False)
 def from_sets(starts, actions, out):
     """out (tiles, K, TILE) <- 1 for the actions of the set of event i, actions[starts[i] : starts[i + 1]], else 0."""

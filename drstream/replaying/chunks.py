@@ -58,6 +58,8 @@ class Chunk:
     uniforms: dict[int, Floats]  # by seed
     propensity: Floats
     predictions: Floats  # r̂ in tiles of K actions, or of none; 0 for actions that are not eligible
+    totals: Floats  # sums of r̂ over all actions
+    gaps: Floats  # r - r̂ of the logged actions
     eligible: NDArray[np.uint8]  # 1 for eligible actions, in tiles of K actions; of none in a log without eligible sets
     sizes: Ints  # numbers of eligible actions; none in a log without eligible sets
     fixed: dict[str, Floats]  # probabilities (n, K) of fixed policies, by name
@@ -69,8 +71,8 @@ class Chunk:
         """Give the space of contexts and predictions to another chunk. This one must not be used any more."""
         if not isinstance(self.contexts, Csr):
             self.spaces.give(self.contexts)
-        self.spaces.give(self.predictions)
-        self.spaces.give(self.eligible)
+        for array in (self.predictions, self.totals, self.gaps, self.eligible):
+            self.spaces.give(array)
 
     @property
     def predicted(self) -> Floats:
@@ -82,7 +84,7 @@ class Chunk:
 
     def events(self, seed: int) -> kernels.Events:
         columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
-        columns += [self.rows, self.predictions, self.eligible, self.sizes]
+        columns += [self.rows, self.predictions, self.totals, self.gaps, self.eligible, self.sizes]
         return kernels.Events(*map(read_only, columns))
 
 
@@ -108,7 +110,7 @@ class Preparation:
         """Memory for a prepared event. For sparse contexts, the number of nonzero features is a guess."""
         features = 12 * min(self.n_features, SPARSE_FEATURES) if self.sparse else 8 * self.n_features
         matrices = (self.models.model is not None) + len(self.fixed)
-        return 64 + 8 * len(self.seeds) + features + (8 * matrices + self.sets) * self.n_actions
+        return 80 + 8 * len(self.seeds) + features + (8 * matrices + self.sets) * self.n_actions
 
     @property
     def usual_bytes(self) -> int:
@@ -139,16 +141,21 @@ class Preparation:
         eligible, sizes = self._sets(block, spaces)
         calibration = Calibration(self.typical_reward)
         predictions = NO_PREDICTIONS
+        totals, gaps = (spaces.take((len(rows),), np.float64) for _ in range(2))
         if self.models.model is not None:
             predictions = self._predict(self.models.model, block, contexts, eligible, spaces, calibration)
-            logged = np.empty(len(rows))
-            tiles.of_actions(predictions, action, logged)
-            calibration.add(logged, reward, self.models.unpredicted(block))
+            tiles.of_actions(predictions, action, gaps)
+            calibration.add(gaps, reward, self.models.unpredicted(block))
+            tiles.totals(predictions, totals)
+            np.subtract(reward, gaps, out=gaps)
+        else:
+            totals[:], gaps[:] = 0.0, reward
         propensity = self.models.propensities_of_many(block, self.n_actions)
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: self._probabilities(policy, block) for name, policy in self.fixed.items()}
-        columns = rows, action, reward, contexts, uniforms, propensity, predictions, eligible, sizes
+        known = read_only(totals), read_only(gaps)
+        columns = rows, action, reward, contexts, uniforms, propensity, predictions, *known, eligible, sizes
         return Chunk(block, *columns, fixed, calibration, spaces)
 
     def _sets(self, block: Block, spaces: Spaces) -> tuple[NDArray[np.uint8], Ints]:

@@ -97,7 +97,8 @@ class OfferedPreparation(Preparation):
         if self.models.logger is not None:
             calibration.least_propensity = float(propensity.min())
         fixed = {name: _probabilities(policy, block) for name, policy in self.fixed.items()}
-        columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions, *NO_SETS
+        none = NOTHING, NOTHING, *NO_SETS
+        columns = rows, action, reward, read_only(contexts), uniforms, propensity, predictions, *none
         return OfferedChunk(block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features))
 
 
