@@ -13,6 +13,7 @@ from drstream.kernels import moments as kernels
 from drstream.types import Floats, Ints
 
 State = NDArray[np.void]  # one record
+Fields = tuple[Ints, Floats, Floats, Floats]  # its arrays
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ class Layout:
 
     def merge(self, state: State, other: State) -> State:
         """Add the second state to the first, in place."""
-        kernels.merge(self.members, self.starts, *fields_of(state), *fields_of(other))
+        self.merge_fields(fields_of(state), fields_of(other))
         return state
+
+    def merge_fields(self, fields: Fields, others: Fields) -> None:
+        kernels.merge(self.members, self.starts, *fields, *others)
 
     def count(self, state: State) -> int:
         return int(state["count"][0, 0])
@@ -80,7 +84,6 @@ class Layout:
         return upper + np.triu(upper, 1).T
 
 
-def fields_of(state: State) -> tuple[Ints, Floats, Floats, Floats]:
+def fields_of(state: State) -> Fields:
     """Return count, sums, carries and co-moments of a state, as arrays."""
-    record = state[0]
-    return record["count"], record["sums"], record["carries"], record["comoments"]
+    return state["count"][0], state["sums"][0], state["carries"][0], state["comoments"][0]

@@ -81,11 +81,13 @@ class Tally:
         self.totals.merge(later.totals)
         self.reduced += later.reduced
         self.mass += later.mass
-        self.even += later.even
+        if len(self.even):
+            self.even += later.even
         self.logged += later.logged
         self.calibration.merge(later.calibration)
         self.other_than_clicks += later.other_than_clicks
-        self.skipped.update(later.skipped)
+        if later.skipped:
+            self.skipped.update(later.skipped)
         self.lengths = self.lengths if later.lengths is None else later.lengths.merged(self.lengths)
         for key, found in later.outside.items():
             if key in self.outside:

@@ -20,7 +20,7 @@ from drstream.evaluation import octaves
 from drstream.intervals.statistic import Groups
 from drstream.kernels import groups as kernels
 from drstream.kernels import terms as weights
-from drstream.moments import Layout, State
+from drstream.moments import Fields, Layout, State, fields_of
 from drstream.types import Floats, Ints
 
 BUCKETS = 1024
@@ -92,14 +92,19 @@ class Totals:
         self._update(terms)
 
     @cached_property
+    def fields(self) -> Fields:
+        """The arrays of `moments`, found once: that takes longer than to merge them."""
+        return fields_of(self.moments)
+
+    @cached_property
     def _update(self) -> Callable[[Floats], None]:
         return self.shape.layout.updater(self.moments)
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_update"}
+        return {name: value for name, value in vars(self).items() if name not in ("_update", "fields")}
 
     def merge(self, other: Totals) -> None:
-        self.shape.layout.merge(self.moments, other.moments)
+        self.shape.layout.merge_fields(self.fields, other.fields)
         if self.inspected.size:
             largest = np.maximum(self.inspected[..., weights.LARGEST], other.inspected[..., weights.LARGEST])
             self.inspected += other.inspected

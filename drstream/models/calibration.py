@@ -45,8 +45,9 @@ class Calibration:
         kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
 
     def merge(self, other: Calibration) -> None:
-        self.table += other.table
-        self.sums += other.sums
+        if other.sums[0]:
+            self.table += other.table
+            self.sums += other.sums
         self.predictions += other.predictions
         self.clamped += other.clamped
         self.unpredicted += other.unpredicted
