@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from drstream.evaluation.fused import Fused
+from drstream.log.arrow import ArrowPart
 from drstream.log.parquet import RowGroup
 from drstream.log.reader import Reader
 from drstream.replaying.chunks import Preparation
@@ -52,8 +53,12 @@ def clocks(timer: Timer) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, step, make in (
             (RowGroup, "batches", DECODING, timer.iterator),
+            (RowGroup, "whole", DECODING, timer.function),
+            (ArrowPart, "whole", DECODING, timer.function),
             (Reader, "batches", VIEWS, timer.iterator),
+            (Reader, "whole", VIEWS, timer.function),
             (Fused, "add", EVENTS, timer.function),
+            (Fused, "add_rows", EVENTS, timer.function),
             (Preparation, "chunk", CHUNKS, timer.function),
             (CompiledLane, "_learn", LOOP, timer.function),
         ):

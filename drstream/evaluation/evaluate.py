@@ -334,6 +334,9 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     tallies = [plan.create() for plan in plans]
     skipped = tallies[0].skipped
     spaces = [_space(plan) for plan in plans]
+    if len(plans) == 1 and isinstance(fused := spaces[0], Fused) and (rows := reader.whole(part)) is not None:
+        fused.add_rows(rows, part, reader, tallies[0])
+        return tallies
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
@@ -353,7 +356,7 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
 
 def _space(plan: Plan) -> Fused | Workspace:
     if plan.fused:
-        return Fused(plan)
+        return Fused.of(plan)
     return space_for(plan.job, plan.block_rows)
 
 

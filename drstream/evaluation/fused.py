@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # loads the BLAS of the kernel before a pass limits its threads
+from numpy.typing import NDArray
 
 from drstream.buffers import read_only
 from drstream.evaluation.plan import Plan
@@ -19,9 +20,16 @@ from drstream.evaluation.terms import Job, Workspace, block_terms, prediction_li
 from drstream.evaluation.totals import THIN
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
-from drstream.log import Batch, Block
-from drstream.moments import fields_of
+from drstream.log import Batch, Block, Reader
+from drstream.log.memory import kept
+from drstream.log.numbers import Form, Numbers
+from drstream.log.source import Part
+from drstream.types import Ints
 
+CODES = {np.dtype(name): code for code, name in enumerate(kernels.KINDS)}  # of types of columns
+WHOLE = {np.dtype(np.int32), np.dtype(np.int64)}  # types of actions
+MOST_FORMS = 64  # of rows, that are kept: most parts of a log have one number of rows
+CHECKED = -1  # instead of a number of actions: the reader has looked at all events
 INTS, FLOATS = np.empty(0, np.int64), np.empty(0)
 NO_SETS = read_only(INTS), read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.uint64))
 NO_POLICIES = kernels.Linear(np.empty((0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, 0, np.zeros(2))
@@ -31,36 +39,102 @@ _made: WeakKeyDictionary[Plan, tuple[kernels.Weighing, list[kernels.Linear]]] = 
 
 
 class Fused:
-    """The constants of a pass, and memory for a tile."""
+    """The constants of a pass, and memory for a tile. A thread uses it for all parts of the pass."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Fused:
+        found = kept.work
+        if not isinstance(found, cls) or found.plan is not plan:
+            found = cls(plan)
+            kept.work = found if kept.allowed else None
+        return found
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         job, stack = plan.job, plan.job.stack
         kind = np.dtype(np.float64) if stack is None else stack.kind
         self.weighing, self.linear = _constants(plan)
+        self._columns: dict[tuple[Form, int], Ints | None] = {}  # what the kernel needs, by form and number of rows
         rows, features = self.linear[0].weights.shape
         policies = len(job.policies)
         numbers = (features, kind), (rows, kind), (job.variables + policies, float), (policies, float), (1, float)
         sizes = [kernels.TILE + kernels.PAD] * 2 + [kernels.TILE] * 3
         spaces: list[Any] = [np.empty(count * size, of) for (count, of), size in zip(numbers, sizes, strict=True)]
-        self.space = kernels.Space._make([*spaces, np.empty(job.words * kernels.TILE, np.uint32)])
+        spaces += [np.empty(job.words * kernels.TILE, np.uint32), np.empty(2 * kernels.TILE)]
+        self.space = kernels.Space._make([*spaces, np.empty(kernels.TILE, np.int32)])
 
     def add(self, batch: Batch, tally: Tally) -> None:
         """Add the events of a batch."""
         job, others = self.plan.job, np.zeros(2, np.int64)
-        events, found = _events(job, batch), _found(tally, others)
+        (events, _), found = _events(job, batch), _found(tally, others)  # the columns stay until the method ends
         bounds = [0, len(batch)] if batch.fold_starts is None else batch.fold_starts.tolist()
         for fold, (first, last) in enumerate(pairwise(bounds)):
             linear = self.linear[fold if len(self.linear) > 1 else 0]
             bad = kernels.add_events(events, first, last, linear, self.weighing, found, self.space)
             if bad >= 0:
                 self._explain(Block(batch, bad, min(bad + kernels.TILE, last)), tally)
-        tally.other_than_clicks += int(others[0])
-        if job.models.clamp is not None:
-            tally.calibration.predictions += job.n_predictions(batch)
-            tally.calibration.clamped += int(others[1])
-        tally.mass[self.weighing.given] = np.nan
+        self._note(others, job.n_predictions(batch), tally)
         job.spread(batch, tally)
+
+    def add_rows(self, rows: Numbers, part: Part, reader: Reader, tally: Tally) -> None:
+        """Add all rows of a part, which are not checked yet.
+
+        Python makes nothing of them, which would take the interpreter's lock, unless one of them is bad.
+        """
+        about = rows.form, rows.rows
+        if about not in self._columns:
+            if len(self._columns) >= MOST_FORMS:
+                self._columns.clear()
+            self._columns[about] = self._find_columns(rows, reader)
+        columns = self._columns[about]
+        if columns is None:
+            self.add(reader.events(rows, part), tally)
+            return
+        others, listed = np.zeros(2, np.int64), int(reader.roles.listed)
+        events = kernels.Events(rows.memory.address, columns, listed, len(reader.labels), *NO_SETS)
+        found = _found(tally, others)
+        bad = kernels.add_events(events, 0, rows.rows, self.linear[0], self.weighing, found, self.space)
+        if bad >= 0:
+            batch = reader.events(rows, part)  # raises an error if it is a row that is bad, and not a score
+            self._explain(Block(batch, bad, min(bad + kernels.TILE, len(batch))), tally)
+        self._note(others, rows.rows * self.plan.job.n_actions, tally)
+
+    def _find_columns(self, rows: Numbers, reader: Reader) -> Ints | None:
+        """Return the columns that the kernel needs, for `Events.columns`. None if it cannot take them as they are."""
+        roles, job = reader.roles, self.plan.job
+        given = [policy.given_by for policy in job.policies if policy.only_logged]
+        if None in given or len(self.linear) > 1 or roles.negated or reader.constant is not None:
+            return None
+        if reader.with_action and not isinstance(reader.labels, range):
+            return None
+        action, size = roles.action if reader.with_action else None, 0
+        needed: list[tuple[str | None, set[Any], int]]
+        needed = [(action, WHOLE, 0), (self.plan.reward, set(CODES), 0), (roles.propensity, set(CODES), 0)]
+        if job.stack is not None:
+            size = self.linear[0].weights.shape[1] if roles.listed else 0
+            needed += [(name, {job.stack.kind}, size) for name in roles.context]
+        needed += [(name, set(CODES), 0) for name in given]
+        found = []
+        for name, kinds, size in needed:
+            if name is None:
+                found.append((-1, 0))
+                continue
+            place = rows.form.places[name]
+            column = rows.form.columns[place]
+            if column.number not in kinds or column.size != size:
+                return None
+            found.append((rows.starts[place], CODES[column.number]))
+        return np.array(found)
+
+    def _note(self, others: Ints, predictions: int, tally: Tally) -> None:
+        """Add what the kernel has counted: rewards that are neither 0 nor 1, and predictions outside of the limits."""
+        rewards, clamped = others.tolist()
+        tally.other_than_clicks += rewards
+        if self.plan.job.models.clamp is not None:
+            tally.calibration.predictions += predictions
+            tally.calibration.clamped += clamped
+        if len(self.weighing.given):
+            tally.mass[self.weighing.given] = np.nan
 
     def _explain(self, block: Block, tally: Tally) -> None:
         """Raise the error about a tile with an invalid number: the slow way finds it, and names the event."""
@@ -112,24 +186,27 @@ def _weighing(plan: Plan) -> kernels.Weighing:
     )
 
 
-def _events(job: Job, batch: Batch) -> kernels.Events:
-    whole = Block(batch, 0, len(batch))
+def _events(job: Job, batch: Batch) -> tuple[kernels.Events, list[NDArray[Any]]]:
+    """Return what the kernel is told about a batch, and the columns, whose memory it reads."""
+    whole, context = Block(batch, 0, len(batch)), batch.context
     given = [policy.logged(whole) for policy in job.policies if policy.only_logged]
-    context = batch.context
     columns: list[Any] = [] if job.stack is None else context if isinstance(context, list) else [context]
-    addresses = np.array([column.__array_interface__["data"][0] for column in columns], np.int64)
-    assert all(column.flags.c_contiguous for column in columns)
-    rows = given[0][np.newaxis] if len(given) == 1 else np.array(given) if given else np.empty((0, 0))
-    logged: list[Any] = [batch.action, batch.reward, batch.propensity, rows]
-    action, reward, propensity, rows = map(read_only, logged)
+    used = [batch.action, batch.reward, batch.propensity, *columns, *given]
+    assert all(column.flags.c_contiguous for column in used)
+    about = np.array([(_address(column), CODES[column.dtype]) for column in used])
     found = batch.eligible
     arrays = () if found is None else (found.lists.starts, found.lists.values, found.words)
     sets = tuple(map(read_only, arrays)) or NO_SETS
-    return kernels.Events(action, reward, propensity, rows, addresses, int(not isinstance(context, list)), *sets)
+    listed = int(not isinstance(context, list))
+    return kernels.Events(0, about, listed, CHECKED, *sets), used
+
+
+def _address(column: NDArray[Any]) -> int:
+    return int(column.__array_interface__["data"][0]) if len(column) else -1
 
 
 def _found(tally: Tally, others: Any) -> kernels.Found:
     totals, calibration = tally.totals, tally.calibration
     inspected = totals.inspected.reshape(-1, terms.INSPECTED)
     about = inspected, tally.reduced, tally.mass, tally.logged, others, calibration.table, calibration.sums
-    return kernels.Found(*fields_of(totals.moments), *about)
+    return kernels.Found(*totals.fields, *about)

@@ -11,9 +11,9 @@ def usable(action, actions, reward, propensity):
     return abs(reward) < np.inf and propensity > 0.0 and propensity <= 1.0 and 0 <= action < actions
 
 
-@kernel(int64(I4_IN, int64, F8_IN, F8_IN))
-def first_bad(action, actions, reward, propensity):
-    """The first event that cannot be used, or -1. Empty arrays of actions or propensities are not checked."""
+@helper
+def all_usable(action, actions, reward, propensity):
+    """Whether all events can be used. Empty arrays of actions or propensities are not checked."""
     bad = 0
     for i in range(reward.shape[0]):
         bad |= not abs(reward[i]) < np.inf
@@ -21,7 +21,13 @@ def first_bad(action, actions, reward, propensity):
         bad |= not (propensity[i] > 0.0 and propensity[i] <= 1.0)
     for i in range(action.shape[0]):
         bad |= action[i] < 0 or action[i] >= actions
-    if bad == 0:
+    return bad == 0
+
+
+@kernel(int64(I4_IN, int64, F8_IN, F8_IN))
+def first_bad(action, actions, reward, propensity):
+    """The first event that cannot be used, or -1. Empty arrays of actions or propensities are not checked."""
+    if all_usable(action, actions, reward, propensity):
         return -1
     i = 0
     while usable(

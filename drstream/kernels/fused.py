@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drstream.kernels._jit import helper, kernel, memory
-from drstream.kernels._types import F4, F4_2, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
+from drstream.kernels._types import F4, F4_2, F8, F8_2, I4, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
 from drstream.kernels.calibration import add_to_table
+from drstream.kernels.checks import all_usable
 from drstream.kernels.moments import update_tile
 from drstream.kernels.order import transpose_rows
 from drstream.kernels.policies import observe_block, predict_block
@@ -19,18 +20,21 @@ from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, nu
 
 TILE = 1024  # events: with 20 features and 20 scores in float32 they take a sixth of the second-level cache
 SMALL = 1_000_000  # a product of three sizes: see `buffers.SMALL`
+ACTION, REWARD, PROPENSITY, CONTEXT = 0, 1, 2, 3  # columns; from the last one on those of contexts, or their matrix
+PLACE, KIND = 0, 1  # of a column: where it begins, after the base of all; -1 if nothing needs it
+KINDS = ("float32", "float64", "int32", "int64")  # types of columns, in the order of their codes
+SINGLE, DOUBLE, INT, LONG = 0, 1, 2, 3
+LARGEST = 2**31 - 1  # of int32
 PAD = 16  # columns of zeros: rows of scores at a distance of 4,096 bytes would have the same places in the cache
 
 
 class Events(NamedTuple):
-    """What the log says about a batch."""
+    """What the log says about a batch. Columns are given by their addresses, as an array takes longer to pass on."""
 
-    action: Any  # empty if nothing needs actions
-    reward: Any
-    propensity: Any  # empty if no term has a weight
-    given: Any  # ν(a_k|x_k) of the policies that tell no more than that, a row for each
-    addresses: Any  # of the context's columns, or of its matrix (n, d); none if no policy and no model reads contexts
-    listed: Any  # whether the context is a matrix
+    base: Any  # an address
+    columns: Any  # PLACE and KIND of each: see ACTION; and last ν(a_k|x_k) of policies that tell no more than that
+    listed: Any  # whether contexts are a matrix (n, d)
+    actions: Any  # number of actions, to check events with; -1 if they were checked before
     starts: Any  # of the eligible sets (see `sets.py`); empty if all events could choose any action
     eligible: Any
     words: Any  # the same as bits, if there are at most 64 actions
@@ -60,7 +64,7 @@ class Weighing(NamedTuple):
     places: Any
     reduced: Any  # whether weights of a kind can be smaller than ν / p
     predicted: Any
-    given: Any  # which policies have their row in `Events.given`
+    given: Any  # which policies have a column of their own
     inspected: Any  # rows of all weights
     members: Any
     starts: Any
@@ -92,12 +96,56 @@ class Space(NamedTuple):
     logged: Any
     rhat: Any
     bits: Any  # empty without eligible sets
+    columns: Any  # rewards and propensities
+    action: Any
+
+
+@helper
+def _part(events, column, first, last, like):
+    """Numbers of a column, which has the type of `like`."""
+    return memory(events.base + events.columns[column, PLACE] + first * like.itemsize, last - first, like)
+
+
+@helper
+def _copy(numbers, out):
+    for i in range(numbers.shape[0]):
+        out[i] = numbers[i]
+
+
+@helper
+def _floats(events, column, first, last, space):
+    """A column in float64, in `space` if it is stored in another type."""
+    if events.columns[column, PLACE] < 0:
+        return space[:0]
+    kind = events.columns[column, KIND]
+    if kind == DOUBLE:
+        return _part(events, column, first, last, space)
+    if kind == SINGLE:
+        _copy(_part(events, column, first, last, np.empty(0, np.float32)), space)
+    elif kind == INT:
+        _copy(_part(events, column, first, last, np.empty(0, np.int32)), space)
+    else:
+        _copy(_part(events, column, first, last, np.empty(0, np.int64)), space)
+    return space[: last - first]
+
+
+@helper
+def _actions(events, first, last, space):
+    """Actions in int32, in `space` if they are stored as int64. Those that are no int32 become -1."""
+    if events.columns[ACTION, PLACE] < 0:
+        return space[:0]
+    if events.columns[ACTION, KIND] == INT:
+        return _part(events, ACTION, first, last, space)
+    column = _part(events, ACTION, first, last, np.empty(0, np.int64))
+    for i in range(last - first):
+        space[i] = column[i] if 0 <= column[i] <= LARGEST else -1
+    return space[: last - first]
 
 
 @helper
 def _rows_of(events, first, last, features, like):
     """Contexts (m, d) of a log whose context is a matrix."""
-    start = events.addresses[0] + first * features * like.itemsize
+    start = events.base + events.columns[CONTEXT, PLACE] + first * features * like.itemsize
     return memory(start, (last - first) * features, like).reshape(last - first, features)
 
 
@@ -109,8 +157,7 @@ def _gather(events, first, last, out):
         transpose_rows(_rows_of(events, first, last, features, out), out)
     else:
         for j in range(features):
-            column = memory(events.addresses[j] + first * out.itemsize, m, out)
-            row = out[j]
+            column, row = _part(events, CONTEXT + j, first, last, out), out[j]
             for i in range(m):
                 row[i] = column[i]
     for j in range(features):
@@ -138,11 +185,10 @@ def _multiply(events, first, last, weights, space):
 
 
 @helper
-def _score(events, first, last, linear, found, space, logged, terms):
+def _score(events, first, last, action, linear, found, space, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) of linear policies, and r̂(x_k, a_k). Returns whether all numbers are valid."""
     scores = _multiply(events, first, last, linear.weights, space)
     (rows, width), split = scores.shape, linear.intercept.shape[0]
-    action = events.action[first:last]
     words = space.bits.shape[0] // TILE
     bits = space.bits[: words * (last - first)].reshape(words, last - first)
     if words > 0 and events.words.shape[0] > 0:
@@ -171,10 +217,9 @@ def _score(events, first, last, linear, found, space, logged, terms):
 
 
 @helper
-def _weigh(events, first, last, weighing, found, space, logged, terms):
+def _weigh(r, p, weighing, found, space, logged, terms):
     """Fill in the terms of all kinds of weights."""
-    r, p = events.reward[first:last], events.propensity[first:last]
-    rhat = space.rhat[: last - first]
+    rhat = space.rhat[: r.shape[0]]
     for k in range(weighing.kinds.shape[0]):
         places = weighing.places[k]
         fill_terms(
@@ -201,19 +246,28 @@ def _weigh(events, first, last, weighing, found, space, logged, terms):
 def _add_tile(events, first, last, linear, weighing, found, space):
     """Add the events first..last. Returns whether all numbers are valid."""
     m = last - first
+    action = _actions(events, first, last, space.action)
+    reward = _floats(events, REWARD, first, last, space.columns[:TILE])
+    p = _floats(events, PROPENSITY, first, last, space.columns[TILE:])
+    if events.actions >= 0 and not all_usable(action, events.actions, reward, p):
+        return False
     logged = space.logged[: space.logged.shape[0] // TILE * m].reshape(-1, m)
     terms = space.terms[: space.terms.shape[0] // TILE * m].reshape(-1, m)
-    reward, row = events.reward[first:last], terms[0]
+    row = terms[0]
     for i in range(m):
         row[i] = reward[i]
-    if linear.weights.shape[0] > 0 and not _score(events, first, last, linear, found, space, logged, terms):
+    if linear.weights.shape[0] > 0 and not _score(events, first, last, action, linear, found, space, logged, terms):
         return False
     for g in range(weighing.given.shape[0]):
-        row, given = logged[weighing.given[g]], events.given[g][first:last]
+        row, place = logged[weighing.given[g]], events.columns.shape[0] - weighing.given.shape[0] + g
+        given, bad = _floats(events, place, first, last, row), 0
         for i in range(m):
+            bad |= not (given[i] >= 0.0 and given[i] <= 1.0)
             row[i] = given[i]
-    _weigh(events, first, last, weighing, found, space, logged, terms)
-    note_rewards(reward, events.action[first : min(last, events.action.shape[0])], found.others, found.logged)
+        if bad != 0 and events.actions >= 0:
+            return False
+    _weigh(reward, p, weighing, found, space, logged, terms)
+    note_rewards(reward, action, found.others, found.logged)
     if linear.model_intercept.shape[0] > 0:
         add_to_table(space.rhat[:m], reward, weighing.constants[2], found.table, found.calibration)
     state = found.count, found.sums, found.carries, found.comoments
@@ -222,14 +276,14 @@ def _add_tile(events, first, last, linear, weighing, found, space):
 
 
 # Numba does not convert what is in a tuple
-_EVENTS = named(Events, I4_IN, F8_IN, F8_IN, F8_IN2, I8, int64, I8_IN, I4_IN, U8_IN)
+_EVENTS = named(Events, int64, I8_2, int64, int64, I8_IN, I4_IN, U8_IN)
 _WEIGHING = named(Weighing, I8, F8_2, I8_2, I8, I8_2, I8, I8, I8, I8, I8, I8, F8)
 _FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
 
 
 def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
     linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
-    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4)
+    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4, F8, I4)
 
 
 @kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)))

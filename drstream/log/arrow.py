@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
 from drstream.log.memory import kept
+from drstream.log.numbers import Form, Numbers, form_of
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -46,13 +48,21 @@ class ArrowSource(TableSource):
         super().__init__(layout, name, tuple(os.path.abspath(file.path) for file in files), place=name)
         self.opened = tuple(files)  # in the order given
         self.files = sorted(files, key=lambda file: file.base)
+        self.bases = [file.base for file in self.files]
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[Any]:  # an ArrowPart has all that a TablePart has
-        layout = self.table.select(list(columns))
+        layout, form = self.table.select(list(columns)), self._form(columns)
         for start in range(0, self.rows, PIECE):
-            yield ArrowPart(layout.slice(start, PIECE), self, start)
+            yield ArrowPart(layout.slice(start, PIECE), self, start, form)
+
+    def _form(self, columns: Sequence[str]) -> Form | None:
+        return form_of([self.schema.field(name) for name in columns])
+
+    def part(self, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
+        layout = self.table.select(list(columns)).slice(first_row, rows)
+        return ArrowPart(layout, self, first_row, self._form(columns))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (tuple((file.path, file.state) for file in self.opened), self.name)
@@ -65,6 +75,7 @@ class ArrowPart:
     layout: pa.Table
     source: ArrowSource
     first_row: int
+    form: Form | None  # of the rows, if they are nothing but numbers
 
     @property
     def name(self) -> str:
@@ -83,7 +94,7 @@ class ArrowPart:
         """The rows, read into memory and checked."""
         where = f"rows {self.first_row:,} to {self.first_row + self.rows - 1:,} of {self.name}"
         try:
-            with _Reads(self.source.files) as reads:
+            with _Reads(self.source) as reads:
                 columns = [
                     pa.chunked_array([reads.array(chunk) for chunk in column.chunks], column.type)
                     for column in self.layout.columns
@@ -97,59 +108,113 @@ class ArrowPart:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=rows)
 
+    def whole(self) -> Numbers | None:
+        """Return all rows at once; None if they are not nothing but numbers, or cannot be read so."""
+        form = self.form
+        if form is None:
+            return None
+        starts = form.starts(self.rows)
+        memory = kept.pool.lend(int(starts[-1]))
+        array = memory.array
+        try:
+            with _Reads(self.source) as reads:
+                for column, width, start in zip(self.layout.columns, form.row_bytes, starts.tolist(), strict=False):
+                    for chunk in column.chunks:
+                        *valid, numbers = chunk.buffers()
+                        stop = start + len(chunk) * width
+                        if any(bits is not None for bits in valid):
+                            return None
+                        if not reads.fill(numbers, chunk.offset * width, array[start:stop]):
+                            return None
+                        start = stop
+        except (pa.ArrowException, IndexError, OSError):
+            return None  # `table` says what is wrong
+        return Numbers(form, starts, memory, self.rows)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _part_of, (self.source, tuple(self.layout.column_names), self.first_row, self.rows)
 
 
 def _part_of(source: ArrowSource, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
-    return ArrowPart(source.table.select(list(columns)).slice(first_row, rows), source, first_row)
+    return source.part(columns, first_row, rows)
+
+
+class _Handles:
+    """Files of a source that are open, which can stay so for this thread's next part."""
+
+    def __init__(self, source: ArrowSource) -> None:
+        self.source = source
+        self.numbers: dict[str, int] = {}  # by path
+
+    def close(self, all_but: Container[str] = ()) -> None:
+        for path in [path for path in self.numbers if path not in all_but]:
+            os.close(self.numbers.pop(path))
+
+    __del__ = close
 
 
 class _Reads:
     """Copies arrays from files, given arrays whose buffers are in their mapped memory, which is not touched."""
 
-    def __init__(self, files: Sequence[ArrowFile]) -> None:
-        self.files = files
-        self.bases = [file.base for file in files]
-        self.handles: dict[str, int] = {}
+    def __init__(self, source: ArrowSource) -> None:
+        self.files, self.bases = source.files, source.bases
+        kept_ones, kept.opened = kept.opened, None  # another generator of this thread may need some of its own
+        self.handles = kept_ones if isinstance(kept_ones, _Handles) and kept_ones.source is source else _Handles(source)
+        self.used: dict[str, ArrowFile] = {}
 
     def __enter__(self) -> _Reads:
         return self
 
     def __exit__(self, *error: object) -> None:
-        used = [file for file in self.files if file.path in self.handles]
-        for handle in self.handles.values():
-            os.close(handle)
         if error[0] is None:
-            for file in used:
+            for file in self.used.values():
                 file.check_state()
+            if kept.allowed:
+                self.handles.close(all_but=self.used)
+                kept.opened = self.handles
 
     def bytes(self, buffer: pa.Buffer, start: int, stop: int) -> pa.Buffer:
         """Return bytes of a buffer. One that is not in a mapped file, e.g. decompressed, stays as it is."""
-        place = bisect_right(self.bases, buffer.address) - 1
-        if place < 0 or buffer.address >= self.files[place].base + self.files[place].state.size:
+        if self._file(buffer) is None:
             return buffer.slice(start, stop - start)
-        file = self.files[place]
         if start < 0 or stop < start or stop > buffer.size:
             raise IndexError(f"bytes {start:,} to {stop:,} of a buffer of {buffer.size:,}")
-        memory, out = kept.pool.lend(stop - start)
-        view, at = memoryview(memory.data), buffer.address - file.base + start
+        memory = kept.pool.lend(stop - start)
+        self.fill(buffer, start, memory.array)
+        return memory.buffer()
+
+    def fill(self, buffer: pa.Buffer, start: int, out: NDArray[np.uint8]) -> bool:
+        """out <- bytes of a buffer, from `start` on. Returns False if the buffer is not in a mapped file."""
+        file = self._file(buffer)
+        if file is None:
+            return False
+        if start < 0 or start + len(out) > buffer.size:
+            raise IndexError(f"bytes {start:,} to {start + len(out):,} of a buffer of {buffer.size:,}")
+        view, at = memoryview(out.data), buffer.address - file.base + start
         handle = self._handle(file)
         while len(view):
             count = os.preadv(handle, [view], at)
             if not count:
                 raise changed(file.path, file.state, State.of(file.path, LOCAL))
             view, at = view[count:], at + count
-        return out
+        return True
+
+    def _file(self, buffer: pa.Buffer) -> ArrowFile | None:
+        """Return the file that a buffer is mapped from; None if there is none."""
+        place = bisect_right(self.bases, buffer.address) - 1
+        if place < 0 or buffer.address >= self.files[place].base + self.files[place].state.size:
+            return None
+        return self.files[place]
 
     def _handle(self, file: ArrowFile) -> int:
-        if file.path not in self.handles:
+        self.used[file.path] = file
+        if file.path not in self.handles.numbers:
             try:
                 file.check_state()
-                self.handles[file.path] = os.open(file.path, os.O_RDONLY)
+                self.handles.numbers[file.path] = os.open(file.path, os.O_RDONLY)
             except OSError as error:
                 raise unreadable(file.path, error, "Arrow IPC") from None
-        return self.handles[file.path]
+        return self.handles.numbers[file.path]
 
     def _valid(self, array: pa.Array) -> pa.Buffer | None:
         """Return the bits that say which items are not null, from the first bit of a byte on."""

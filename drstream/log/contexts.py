@@ -143,7 +143,9 @@ class Contexts:
             for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
                 columns = [batch.column(name) for name in names]
                 flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
-                width = self.n_features if self.roles.listed else 1
+                if not self.roles.listed:
+                    return _near_zero(np.array(flat).T)
+                width = self.n_features
                 return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
         return True
 

@@ -1,4 +1,4 @@
-"""What a thread keeps from one part of a log to the next: memory for rows, and an open file.
+"""What a thread keeps from one part of a log to the next: memory for rows, an open file, and what its work needs.
 
 New memory for each part would take longer than reading its rows, and to open a file takes the interpreter's lock.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,36 +19,58 @@ PAGE = 4096  # bytes: sizes are multiples
 MOST = 1 << 26  # bytes that wait for their next use
 
 
+@dataclass(frozen=True)
+class Memory:
+    array: NDArray[np.uint8]
+    address: int
+
+    @classmethod
+    def new(cls, size: int) -> Memory:
+        array = np.empty(size, np.uint8)
+        return cls(array, array.ctypes.data)
+
+
 class Pool:
     """Memory that comes back when nothing refers to it any more, from whichever thread."""
 
     def __init__(self) -> None:
-        self.free: dict[int, list[NDArray[np.uint8]]] = {}  # by size
+        self.free: dict[int, list[Memory]] = {}  # by size
         self.waiting = 0  # bytes
 
-    def lend(self, size: int) -> tuple[NDArray[np.uint8], pa.Buffer]:
-        """Return memory of so many bytes, to write to and to pass on. What refers to the buffer owns the memory."""
+    def lend(self, size: int) -> Lent:
+        """Return memory of so many bytes, to write to. What refers to it, or to a buffer of it, owns it."""
         whole = -(-size // PAGE) * PAGE
         try:
             memory = self.free[whole].pop()
             self.waiting -= whole
         except (KeyError, IndexError):
-            memory = np.empty(whole, np.uint8)
-        return memory[:size], pa.foreign_buffer(memory.ctypes.data, size, Lent(memory, self))
+            memory = Memory.new(whole)
+        return Lent(memory, size, self)
 
-    def take_back(self, memory: NDArray[np.uint8]) -> None:
-        if self.waiting + len(memory) > MOST:
+    def take_back(self, memory: Memory) -> None:
+        size = len(memory.array)
+        if self.waiting + size > MOST:
             self.free.clear()  # of sizes that are not asked for any more
             self.waiting = 0
-        self.free.setdefault(len(memory), []).append(memory)
-        self.waiting += len(memory)
+        self.free.setdefault(size, []).append(memory)
+        self.waiting += size
 
 
 class Lent:
     """Owns memory, and gives it back."""
 
-    def __init__(self, memory: NDArray[np.uint8], pool: Pool) -> None:
-        self.memory, self.pool = memory, pool
+    def __init__(self, memory: Memory, size: int, pool: Pool) -> None:
+        self.memory, self.size, self.pool = memory, size, pool
+        self.address = memory.address
+
+    @property
+    def array(self) -> NDArray[np.uint8]:
+        """The memory, to write to while this object lives."""
+        return self.memory.array[: self.size]
+
+    def buffer(self) -> pa.Buffer:
+        """The memory, to pass on."""
+        return pa.foreign_buffer(self.address, self.size, self)
 
     def __del__(self) -> None:
         self.pool.take_back(self.memory)
@@ -58,6 +81,7 @@ class Kept(threading.local):
 
     allowed = False
     opened: Any = None  # the file of the last part; it has `close`
+    work: Any = None  # what a task has made for its parts
     _pool: Pool | None = None
 
     @property
@@ -71,7 +95,7 @@ class Kept(threading.local):
         return self._pool
 
     def forget(self) -> None:
-        opened, self.opened, self._pool = self.opened, None, None
+        opened, self.opened, self.work, self._pool = self.opened, None, None, None
         if opened is not None:
             opened.close()
 
@@ -80,13 +104,13 @@ kept = Kept()
 
 
 def keep() -> None:
-    """Let this thread keep memory and a file between two parts, until it ends."""
+    """Let this thread keep memory, a file and more between two parts, until it ends."""
     kept.allowed = True
 
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """Let this thread keep memory and a file between two parts, within this context."""
+    """Let this thread keep memory, a file and more between two parts, within this context."""
     before, kept.allowed = kept.allowed, True
     try:
         yield

@@ -6,11 +6,10 @@ then pyarrow reads the rows, or says what is wrong with them. So this module has
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -23,13 +22,13 @@ from drstream.kernels import pages as kernels
 from drstream.kernels.thrift import DEPTH
 from drstream.log.footers import Footer
 from drstream.log.memory import Pool
+from drstream.log.numbers import LINE, Column, Form, Numbers
 from drstream.log.schema import is_list
 
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
 ZSTD = 6  # number of the codec in Parquet
 OF_FOOTER = -1  # the length of lists: the number of numbers, divided by that of rows
-MOST_CHUNKS = 1 << 20  # columns times row groups: what footers say about more would take much memory
-LINE = 64  # bytes: columns begin at multiples
+MOST_CHUNKS = 1 << 18  # columns times row groups: what footers say about more would take much memory
 NOTHING = np.frombuffer(b"", np.uint8)
 
 
@@ -46,18 +45,14 @@ class Leaf:
     number: pa.DataType
     size: int  # 0 if it has no lists, OF_FOOTER if their length is not in the type
     level: int  # of definition that a number has that is there
-    width: int  # bytes of a number
 
-    def array(self, values: pa.Buffer, rows: int, size: int) -> pa.Array:
-        """Return an array of so many rows. If they are lists, each has `size` numbers."""
-        numbers = pa.Array.from_buffers(self.number, rows * (size or 1), [None, values], 0)
-        if self.size == 0:
-            return numbers
-        kind, buffers = self.field.type, [None]
-        if self.size == OF_FOOTER:
-            starts = np.arange(rows + 1, dtype=np.int64 if pa.types.is_large_list(kind) else np.int32) * size
-            buffers.append(pa.py_buffer(starts))
-        return pa.Array.from_buffers(kind, rows, buffers, 0, 0, [numbers])
+    @property
+    def width(self) -> int:
+        """Bytes of a number."""
+        return self.number.bit_width // 8
+
+    def column(self, size: int) -> Column:
+        return Column(self.field, np.dtype(self.number.to_pandas_dtype()), size)
 
 
 @dataclass(frozen=True)
@@ -65,29 +60,65 @@ class Known:
     """The columns of a file that can be decoded here."""
 
     leaves: dict[str, Leaf]
-    schema: pa.Schema
-    chunks: NDArray[np.int64]  # what the footer says about each of them, in each row group; 0 if it is damaged
-    form: NDArray[np.int64]  # rows for `kernels.decode`, with what is the same in all row groups
-    types: NDArray[np.int64]
+    tables: NDArray[np.int64]  # of `kernels.decode`, for each row group
+    usual: NDArray[np.bool_]  # whether a column of a row group can be decoded here
+    forms: dict[tuple[int, ...], Form] = field(default_factory=dict)  # by lengths of lists, -1 for columns that cannot
+
+    @cached_property
+    def regular(self) -> Form | None:
+        """The form of all row groups, if they are alike; else None."""
+        sizes = self.tables[:, :, kernels.SIZE]
+        alike = len(sizes) and self.usual.all() and (sizes == sizes[0]).all()
+        return self.form(tuple(sizes[0].tolist())) if alike else None
+
+    def form(self, sizes: tuple[int, ...]) -> Form:
+        found = self.forms.get(sizes)
+        if found is None:
+            columns = zip(self.leaves.values(), sizes, strict=True)
+            found = self.forms[sizes] = Form(tuple(leaf.column(size) for leaf, size in columns if size >= 0))
+        return found
 
 
 @lru_cache(maxsize=64)
 def known_columns(footer: Footer, columns: tuple[str, ...]) -> Known | None:
     """Return those of the columns that can be decoded here; None if there are none."""
-    leaves = _leaves(footer, columns)
+    found = _leaves(footer, columns)
+    leaves = list(found.values())
     if not leaves or len(leaves) * len(footer.rows) > MOST_CHUNKS:
         return None
-    form = np.zeros((len(leaves), kernels.FIELDS), np.int64)
-    form[:, kernels.KNOWN] = -1
     slots = np.full(footer.columns, -1, np.int64)
-    for slot, leaf in enumerate(leaves.values()):
-        slots[leaf.place] = slot
-        form[slot, [kernels.WIDTH, kernels.SIZE, kernels.LEVEL]] = leaf.width, leaf.size, leaf.level
+    slots[[leaf.place for leaf in leaves]] = np.arange(len(leaves))
     chunks = np.zeros((len(footer.rows), len(leaves), len(fields.NUMBERS)), np.int64)
     if fields.find_columns(footer.serialized, slots, np.zeros((3, DEPTH), np.int64), chunks) < 0:
         chunks[:] = 0
-    schema = pa.schema([leaf.field for leaf in leaves.values()])
-    return Known(leaves, schema, chunks, form, np.array([STORED_TYPES[leaf.number] for leaf in leaves.values()]))
+    tables, usual = _tables(footer, leaves, np.moveaxis(chunks, 2, 0))
+    return Known(found, tables, usual)
+
+
+def _tables(
+    footer: Footer, leaves: Sequence[Leaf], about: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return `Known.tables` and `Known.usual`, given what the footer says about each column of each row group."""
+    rows, end = np.array(footer.rows, np.int64)[:, np.newaxis], footer.state.size
+    start, size, codec = about[fields.DATA], about[fields.BYTES], about[fields.CODEC]
+    start = np.where(about[fields.DICTIONARY] > 0, np.minimum(start, about[fields.DICTIONARY]), start)
+    length = np.where(
+        np.array([leaf.size == OF_FOOTER for leaf in leaves]),
+        np.maximum(about[fields.VALUES] // np.maximum(rows, 1), 1),
+        np.array([leaf.size for leaf in leaves]),
+    )
+    tables = np.zeros((*start.shape, kernels.FIELDS), np.int64)
+    tables[..., kernels.KNOWN] = -1
+    tables[..., kernels.AT], tables[..., kernels.END] = start, start + size
+    tables[..., kernels.CODEC], tables[..., kernels.SIZE] = codec, length
+    tables[..., kernels.WIDTH] = [leaf.width for leaf in leaves]
+    tables[..., kernels.LEVEL] = [leaf.level for leaf in leaves]
+    tables[..., kernels.NUMBERS] = rows * np.maximum(length, 1)
+    usual = (about[fields.ELSEWHERE] == 0) & (about[fields.TYPE] == [STORED_TYPES[leaf.number] for leaf in leaves])
+    usual &= (codec == kernels.PLAIN_CODEC) | (codec == kernels.SNAPPY) | (codec == ZSTD)
+    usual &= about[fields.VALUES] == tables[..., kernels.NUMBERS]
+    usual &= (start > 0) & (start <= end) & (size > 0) & (size <= end - start)
+    return tables, usual
 
 
 def _leaves(footer: Footer, columns: tuple[str, ...]) -> dict[str, Leaf]:
@@ -111,7 +142,7 @@ def _leaf(column: Any, place: int, field: pa.Field) -> Leaf | None:
     if size is None or column.max_repetition_level != (size != 0) or column.max_definition_level > 3:
         return None
     number = field.type.value_type if size else field.type
-    return Leaf(place, field, number, size, column.max_definition_level, number.bit_width // 8)
+    return Leaf(place, field, number, size, column.max_definition_level)
 
 
 def list_size(kind: pa.DataType) -> int | None:
@@ -162,8 +193,7 @@ def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 class Columns:
     """Reads the columns of numbers of a row group, from their first rows to their last."""
 
-    leaves: dict[str, Leaf]
-    schema: pa.Schema
+    form: Form
     table: NDArray[np.int64]  # of `kernels.decode`, a row for each
     handle: int
     rows: int
@@ -172,27 +202,25 @@ class Columns:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
-        return sum(self._bytes)
+        return sum(self.form.row_bytes)
 
-    @cached_property
-    def _bytes(self) -> list[int]:
-        return list((self.table[:, kernels.WIDTH] * np.maximum(self.table[:, kernels.SIZE], 1)).tolist())
-
-    def batches(self, most: int) -> Iterator[list[pa.Array]]:
-        """Yield arrays of at most so many rows each, in the order of the leaves."""
-        table, bytes_ = self.table, self._bytes
-        self.space.fit(len(table), 1 if most >= self.rows else len(table))
-        sizes = table[:, kernels.SIZE].tolist()
+    def batches(self, most: int) -> Iterator[Numbers]:
+        """Yield at most so many rows at a time."""
+        self.space.fit(len(self.table), 1 if most >= self.rows else len(self.table))
         for first in range(0, self.rows, most):
-            some = min(most, self.rows - first)
-            starts = [0, *itertools.accumulate(-(-size * some // LINE) * LINE for size in bytes_)]
-            _, memory = self.space.pool.lend(starts[-1])
-            table[:, kernels.OUT] = starts[:-1]
-            table[:, kernels.OUT] += memory.address
-            table[:, kernels.FILLED] = 0
-            self._decode(some)
-            places = zip(self.leaves.values(), starts, bytes_, sizes, strict=False)
-            yield [leaf.array(memory.slice(start, width * some), some, size) for leaf, start, width, size in places]
+            yield self._next(min(most, self.rows - first))
+
+    def rows_at_once(self) -> Numbers:
+        self.space.fit(len(self.table), 1)
+        return self._next(self.rows)
+
+    def _next(self, rows: int) -> Numbers:
+        table, starts = self.table, self.form.starts(rows)
+        memory = self.space.pool.lend(int(starts[-1]))
+        table[:, kernels.OUT] = starts[:-1] + memory.address
+        self._decode(rows)
+        table[:, kernels.FILLED] = 0
+        return Numbers(self.form, starts, memory, rows)
 
     def _decode(self, rows: int) -> None:
         space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
@@ -220,28 +248,18 @@ class Columns:
         return np.frombuffer(found, np.uint8)
 
 
-def columns_of(footer: Footer, index: int, names: Sequence[str], handle: int, space: Space) -> Columns | None:
+def columns_of(known: Known | None, index: int, rows: int, handle: int, space: Space) -> Columns | None:
     """Return those columns of a row group that can be decoded here; None if there are none."""
-    known = known_columns(footer, tuple(names))
     if known is None:
         return None
-    rows, about, table = footer.rows[index], known.chunks[index].T, known.form.copy()
-    start, size, end = about[fields.DATA], about[fields.BYTES], footer.state.size
-    start = np.where(about[fields.DICTIONARY] > 0, np.minimum(start, about[fields.DICTIONARY]), start)
-    table[:, kernels.AT], table[:, kernels.END] = start, start + size
-    table[:, kernels.CODEC], sizes = about[fields.CODEC], table[:, kernels.SIZE]
-    sizes[:] = np.where(sizes == OF_FOOTER, np.maximum(about[fields.VALUES] // rows, 1), sizes)
-    table[:, kernels.NUMBERS] = rows * np.maximum(sizes, 1)
-    usual = (about[fields.ELSEWHERE] == 0) & (about[fields.TYPE] == known.types)
-    codec = about[fields.CODEC]
-    usual &= (codec == kernels.PLAIN_CODEC) | (codec == kernels.SNAPPY) | (codec == ZSTD)
-    usual &= about[fields.VALUES] == table[:, kernels.NUMBERS]
-    usual &= (start > 0) & (start <= end) & (size > 0) & (size <= end - start)
-    if usual.all():
-        return Columns(known.leaves, known.schema, table, handle, rows, space)
-    found = {name: leaf for (name, leaf), one in zip(known.leaves.items(), usual, strict=True) if one}
-    schema = pa.schema([leaf.field for leaf in found.values()])
-    return Columns(found, schema, table[usual], handle, rows, space) if found else None
+    table, usual = known.tables[index], known.usual[index]
+    if known.regular is not None:
+        return Columns(known.regular, table.copy(), handle, rows, space)
+    sizes = table[:, kernels.SIZE]
+    if not usual.all():
+        table, sizes = table[usual], np.where(usual, sizes, -1)
+    form = known.form(tuple(sizes.tolist()))
+    return Columns(form, table.copy(), handle, rows, space) if form.columns else None
 
 
 def opened(path: str) -> int:

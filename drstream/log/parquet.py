@@ -19,6 +19,7 @@ from drstream.log.chunks import exact
 from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
 from drstream.log.memory import kept
+from drstream.log.numbers import Numbers
 from drstream.log.pages import Columns, Unusual
 from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
@@ -67,14 +68,38 @@ class RowGroup:
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
 
+    def whole(self) -> Numbers | None:
+        """Return all rows at once; None if they are not few, or not on the disk, or not nothing but numbers."""
+        if self.constants or self.verify or not _on_disk(self.footer):
+            return None
+        try:
+            opened, keep = self._take_opened(), False
+        except OSError:
+            return None  # as below
+        try:
+            columns = opened.numbers(self.index, self.columns)
+            if columns is None or len(columns.form.columns) < len(self.columns):
+                return None
+            if columns.form.starts(self.rows)[-1] > DECODE_BYTES:
+                return None
+            found = columns.rows_at_once()
+            self._check_state(opened)
+            keep = True
+            return found
+        except (Unusual, OSError):
+            return None  # `batches` takes the rows in another way, or says what is wrong with them
+        finally:
+            self._put_back(opened, keep)
+
     def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""
         names = [name for name in self.columns if name not in self.constants]
         done = 0
-        columns = opened.numbers(self.footer, self.index, names)
+        columns = opened.numbers(self.index, tuple(names))
         if columns is not None:
-            rest = [name for name in names if name not in columns.leaves]
-            listed = not columns.leaves.keys() >= set(self.lists)
+            known = columns.form.places
+            rest = [name for name in names if name not in known]
+            listed = any(name not in known for name in self.lists)
             at_once = rows or self._rows(listed, max(self.row_bytes, columns.row_bytes))
             try:
                 for batch in self._together(opened, columns, names, rest, at_once):
@@ -96,7 +121,7 @@ class RowGroup:
     def _together(
         self, opened: Opened, columns: Columns, names: Sequence[str], rest: Sequence[str], rows: int
     ) -> Iterator[pa.RecordBatch]:
-        numbers = (pa.RecordBatch.from_arrays(arrays, schema=columns.schema) for arrays in columns.batches(rows))
+        numbers = (found.record_batch() for found in columns.batches(rows))
         if not rest:
             yield from numbers
             return
@@ -115,31 +140,40 @@ class RowGroup:
 
     @contextmanager
     def _open(self) -> Iterator[Opened]:
-        """The file, which can stay open for this thread's next row group.
-
-        Only a file on the disk does: elsewhere, a path and a size do not tell one file from another, and bytes that
-        were read ahead would stay in memory, too.
-        """
-        opened, kept.opened = kept.opened, None  # another generator of this thread may need one of its own
-        form = self.path, self.footer.state, self.dictionaries, self.verify
-        if opened is not None and opened.form != form:
-            opened.close()
-            opened = None
-        if opened is None:
-            opened = Opened(form, self.footer)
-        keep = False
+        opened, keep = self._take_opened(), False
         try:
             yield opened
-            last = self.index + 1 == len(self.footer.rows)
-            keep = kept.allowed and not last and opened.on_disk
+            keep = True
         finally:
-            if keep:
-                kept.opened = opened
-            else:
-                opened.close()
+            self._put_back(opened, keep)
+
+    def _take_opened(self) -> Opened:
+        """Return the file, which may be open from this thread's last row group."""
+        opened, kept.opened = kept.opened, None  # another generator of this thread may need one of its own
+        form = self.path, self.footer.state, self.dictionaries, self.verify
+        if opened is not None and (not isinstance(opened, Opened) or opened.form != form):
+            opened.close()
+            opened = None
+        return Opened(form, self.footer) if opened is None else opened
+
+    def _put_back(self, opened: Opened, keep: bool) -> None:
+        """Leave the file open for this thread's next row group, or close it.
+
+        Only a file on the disk stays open: elsewhere, a path and a size do not tell one file from another, and bytes
+        that were read ahead would stay in memory, too.
+        """
+        last = self.index + 1 == len(self.footer.rows)
+        if keep and kept.allowed and not last and opened.on_disk:
+            kept.opened = opened
+        else:
+            opened.close()
 
     def _check_state(self, opened: Opened) -> None:
-        source = None if opened.on_disk else opened.source  # on the disk, the name tells
+        if opened.on_disk:  # the name tells
+            found, state = os.stat(self.path), self.footer.state
+            if (found.st_size, found.st_mtime_ns, found.st_ino) == (state.size, state.changed, state.number):
+                return
+        source = None if opened.on_disk else opened.source
         self.footer.check_state(State.of(self.path, self.footer.filesystem, source))
 
     def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -154,16 +188,21 @@ class Opened:
     def __init__(self, form: tuple[Any, ...], footer: Footer) -> None:
         self.form = form
         self.footer = footer
-        self.on_disk = isinstance(footer.filesystem, pa.fs.LocalFileSystem)
+        self.on_disk = _on_disk(footer)
         verify = form[-1]  # pyarrow compares pages with their checksums
         self.handle = pages.opened(footer.path) if self.on_disk and not verify else -1
         self.space = pages.Space(kept.pool)
+        self.known: dict[tuple[str, ...], pages.Known | None] = {}  # by names; the last ones only
         if self.handle < 0:
             self.source  # noqa: B018  # raises an error if it cannot be opened
 
-    def numbers(self, footer: Footer, index: int, names: Sequence[str]) -> Columns | None:
-        """Return the columns that are decoded here; None if there are none."""
-        return None if self.handle < 0 else pages.columns_of(footer, index, names, self.handle, self.space)
+    def numbers(self, index: int, names: tuple[str, ...]) -> Columns | None:
+        """Return the columns of a row group that are decoded here; None if there are none."""
+        if self.handle < 0:
+            return None
+        if names not in self.known:
+            self.known = {names: pages.known_columns(self.footer, names)}
+        return pages.columns_of(self.known[names], index, self.footer.rows[index], self.handle, self.space)
 
     @cached_property
     def source(self) -> pa.NativeFile:
@@ -327,6 +366,10 @@ def schema_difference(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> tu
         if wanted.name not in constants and found != wanted.type:
             return wanted.name, wanted.type, found
     return None
+
+
+def _on_disk(footer: Footer) -> bool:
+    return isinstance(footer.filesystem, pa.fs.LocalFileSystem)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from drstream import sampling
 from drstream.errors import LogError, parameter
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
+from drstream.log.arrow import ArrowPart
 from drstream.log.batch import ROWS, Batch, Block, Context
 from drstream.log.chunks import exact, multiples
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
@@ -29,9 +31,11 @@ from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, 
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
+from drstream.log.numbers import Numbers
 from drstream.log.offered import Offered, Offers
 from drstream.log.offered_propensities import bad_lists, flat_propensities
 from drstream.log.pairs import Pairs
+from drstream.log.parquet import RowGroup
 from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities, refuse
 from drstream.log.ragged import Ragged
 from drstream.log.rankings import bad_rows as bad_rankings
@@ -135,6 +139,25 @@ class Reader:
         for batch in exact(kept, self.batch_rows) if self.unit is None else multiples(kept, self.unit):
             yield self._views(batch, part, first)
             first += batch.num_rows
+
+    @cached_property
+    def _bare(self) -> bool:
+        """Whether events are all rows, and need nothing but their columns, as they are."""
+        roles = self.roles
+        chosen = self.filter is not None or self.splits or self.skip_bad_rows or self.start or self.stop is not None
+        more = roles.ranking or roles.sample_rate is not None or self.all_propensities or self.with_sets
+        others = self.loggers or self.offers or self.pairs or self.folds or self.clusters
+        return not (chosen or more or others) and (self.plain_context or not self.with_context)
+
+    def whole(self, part: Part) -> Numbers | None:
+        """Return all rows of a part, not checked, if they are nothing but numbers, and all are events; else None."""
+        if self.unit is None or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
+            return None
+        return part.whole()
+
+    def events(self, rows: Numbers, part: Part) -> Batch:
+        """Return the events of a part, given all of its rows."""
+        return self._views(rows.record_batch(), part, 0)
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the part's rows, also those with bad values, in batches of one size.
@@ -465,6 +488,8 @@ class Reader:
 
     def check_finite(self, block: Block) -> None:
         """Raise an error if a number of the block's contexts is not finite, for a pass that does not check them all."""
+        if not self.with_context:
+            return
         context = block.batch.context
         columns = [context] if isinstance(context, np.ndarray) else context
         assert isinstance(columns, list)

@@ -33,6 +33,7 @@ class FixedPolicy:
     uses_context = True
     columns: tuple[str, ...] = ()  # columns of the log that the policy reads
     only_logged = False  # whether it knows ν(a_k|x_k) for logged actions only: see `logged`
+    given_by: str | None = None  # the column of floating-point numbers that these are, as they are, if they are that
     uses_candidates = True  # whether it looks at features of candidates, on a log that has them
     direct = False  # whether `logged` needs no probabilities of all actions, although `fill` knows them
     command = "optimize"  # the command that learns such a policy, or its model

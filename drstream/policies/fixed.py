@@ -410,6 +410,7 @@ class Column(FixedPolicy):
         else:
             bound = copy.copy(self)
             bound.name, bound.only_logged = name, True
+            bound.given_by = self.column if type(self).logged is Column.logged else None
         return bound
 
     def fill(self, block: Block, out: Floats) -> None:

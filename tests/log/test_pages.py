@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from drstream.kernels.thrift import DEPTH
 from drstream.log import pages
 from drstream.log.footers import Footer
 from drstream.log.memory import Pool
+from drstream.log.numbers import Column, Form
 from drstream.log.opening import open_source
 from drstream.log.parquet import ParquetSource, RowGroup
 
@@ -171,14 +171,14 @@ def test_checksums_are_left_to_pyarrow(tmp_path: Path, by_pyarrow: list[list[str
 def test_memory_is_used_again_when_nothing_refers_to_it(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=1_000)
     pool = Pool()
-    first = pool.lend(800)[1]
+    first = pool.lend(800).buffer()
     view = np.frombuffer(first.slice(100, 50), np.uint8)
     address = first.address
     del first
-    other = pool.lend(800)[1]
+    other = pool.lend(800).buffer()
     assert other.address != address  # an array still has it
     del view
-    again = pool.lend(700)[1]
+    again = pool.lend(700).buffer()
     assert again.address == address
     assert again.size == 700
     kept = [rows_of(row_group(tmp_path / "log.parquet", index=i), 300) for i in range(3)]
@@ -295,17 +295,15 @@ def decoded(path: Path, *parts: bytes, count: int, level: int = 0, size: int = 0
     """The numbers of a column of float32, or of lists of them; None if it is unusual."""
     path.write_bytes(b"".join(parts))
     kind = pa.list_(pa.float32(), size) if size else pa.float32()
-    leaf = pages.Leaf(0, pa.field("x", kind), pa.float32(), size, level, 4)
     table = np.zeros((1, kernels.FIELDS), np.int64)
     form = 0, path.stat().st_size, kernels.PLAIN_CODEC, 4, size, level, count
     table[0, : len(form)] = form
     table[0, kernels.KNOWN] = -1
     handle = pages.opened(str(path))
-    columns = pages.Columns(
-        {"x": leaf}, pa.schema([leaf.field]), table, handle, count // max(size, 1), pages.Space(Pool())
-    )
+    column = Column(pa.field("x", kind), np.dtype(np.float32), size)
+    columns = pages.Columns(Form((column,)), table, handle, count // max(size, 1), pages.Space(Pool()))
     try:
-        ((found,),) = columns.batches(10**6)
+        found = columns.rows_at_once().record_batch().column("x")
     except pages.Unusual:
         return None
     finally:
@@ -486,14 +484,16 @@ def test_footers_say_where_columns_are(tmp_path: Path) -> None:
     metadata = pq.read_metadata(path)
     known = pages.known_columns(row_group(path).footer, ("some", "lists", "float32", "few"))
     assert known is not None
+    assert known.usual.all()
+    codecs = {"UNCOMPRESSED": kernels.PLAIN_CODEC, "SNAPPY": kernels.SNAPPY, "ZSTD": pages.ZSTD}
     for i, (slot, leaf) in itertools.product(range(metadata.num_row_groups), enumerate(known.leaves.values())):
-        column, found = metadata.row_group(i).column(leaf.place), known.chunks[i, slot]
+        column, found = metadata.row_group(i).column(leaf.place), known.tables[i, slot]
         assert column.path_in_schema.partition(".")[0] == leaf.field.name
-        assert found[fields.DATA] == column.data_page_offset
-        assert found[fields.DICTIONARY] == (column.dictionary_page_offset or 0)
-        assert found[fields.BYTES] == column.total_compressed_size
-        assert found[fields.VALUES] == column.num_values
-        assert found[fields.ELSEWHERE] == 0
+        start = column.dictionary_page_offset or column.data_page_offset
+        assert found[kernels.AT] == start
+        assert found[kernels.END] == start + column.total_compressed_size
+        assert found[kernels.NUMBERS] == column.num_values
+        assert found[kernels.CODEC] == codecs[column.compression]
 
 
 def test_columns_of_another_file_are_noted() -> None:
@@ -527,13 +527,18 @@ def test_a_column_that_is_not_as_the_footer_says_is_read_by_pyarrow(
 ) -> None:
     pq.write_table(TABLE, tmp_path / "log.parquet", use_dictionary=False)
     part = row_group(tmp_path / "log.parquet", ["float32", "few"])
-    known = pages.known_columns(part.footer, ("float32", "few"))
-    assert known is not None
+    find = fields.find_columns
     for field, value in ((fields.BYTES, 10**9), (fields.DATA, 2**62), (fields.TYPE, 5), (fields.CODEC, 2)):
-        chunks = known.chunks.copy()
-        chunks[0, 0, field] = value
-        monkeypatch.setattr(pages, "known_columns", lambda *_, c=chunks: replace(known, chunks=c))
+
+        def other(*args: Any, field: int = field, value: int = value) -> int:
+            found = find(*args)
+            args[-1][0, 0, field] = value
+            return int(found)
+
+        monkeypatch.setattr(fields, "find_columns", other)
+        pages.known_columns.cache_clear()
         assert rows_of(part, None).equals(TABLE.select(["float32", "few"]))
+    pages.known_columns.cache_clear()
     assert by_pyarrow == [["float32"]] * 4
 
 
@@ -541,7 +546,8 @@ def test_a_file_that_ends_early_is_left_to_pyarrow(tmp_path: Path, by_pyarrow: l
     path = tmp_path / "log.parquet"
     pq.write_table(TABLE, path)
     part = row_group(path, ["float32"])
-    columns = pages.columns_of(part.footer, 0, ["float32"], pages.opened(str(path)), pages.Space(Pool()))
+    known = pages.known_columns(part.footer, ("float32",))
+    columns = pages.columns_of(known, 0, part.rows, pages.opened(str(path)), pages.Space(Pool()))
     assert columns is not None
     columns.table[:, kernels.AT] += 10**7
     columns.table[:, kernels.END] += 10**7
