@@ -8,7 +8,8 @@ from bench.common.logs import MAPPED_LIST, WIDE, LogFile
 from bench.common.selecting import main_names
 from bench.evaluation import cases as evaluation
 
-ROUNDS = 5
+ROUNDS = 15
+SHARE = 5  # the large log has so many times the rows of the small one
 LEAST_RATE = 0.5  # minimum of the samples per second, as a share of those beside a loop in Python
 REST = "rest"  # what is in no step
 HELD = 2.0  # maximum, in ns for each event
@@ -23,6 +24,11 @@ class Case:
 
     def __str__(self) -> str:
         return f"the interpreter's lock: {self.task.name}, {self.log}, one thread"
+
+    @property
+    def small(self) -> LogFile:
+        """The same log with fewer rows, for what a call costs however many there are."""
+        return replace(self.log, rows=self.log.rows // SHARE)
 
     @property
     def alone(self) -> evaluation.Task:
