@@ -15,7 +15,18 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from bench.common import logs, racing
-from bench.common.baselines import PARITY, PARITY_ROWS, SCAN, Estimates, agree, contexts, estimates, scan, textbook
+from bench.common.baselines import (
+    PARITY,
+    PARITY_ROWS,
+    SCAN,
+    Estimates,
+    agree,
+    contexts,
+    estimates,
+    exactly,
+    scan,
+    textbook,
+)
 from bench.evaluation import cases as evaluation
 from bench.optimize import cases
 from drstream.kernels.learners import HEADER
@@ -211,7 +222,7 @@ def check_parity(case: cases.Case, baseline: Run) -> None:
         assert ours.n == theirs.n == case.log.rows
     else:
         assert ours.n == case.log.rows
-        agree(estimates(cases.TASKS[case.task](first_events(case))), theirs)
+        agree(estimates(cases.TASKS[case.task](first_events(case), **exactly())), theirs)
 
 
 def check_losses(log: logs.LogFile) -> None:

@@ -88,17 +88,17 @@ def filter_tree() -> FilterTree:
     return FilterTree().fit(drs.Log(logs.world.table(10_000, seed=98)), logs.model())
 
 
-def evaluate(policy: Any, source: Any) -> drs.Evaluation:
-    return evaluation.Task("", {"learned": policy}).run(source)
+def evaluate(policy: Any, source: Any, **options: Any) -> drs.Evaluation:
+    return evaluation.Task("", {"learned": policy}).run(source, **options)
 
 
 IMPUTE = "completed DR losses of all actions, streamed"
 PROGRESSIVE = f"dm, ips, snips, dr of a ProgressivePolicy, {SNAPSHOTS} snapshots of an ε-greedy learner"
 FILTER_TREE = "dm, ips, snips, dr of a FilterTree, scikit-learn's decision trees"
-TASKS: dict[str, Callable[[Any], Any]] = {
+TASKS: dict[str, Callable[..., Any]] = {
     IMPUTE: complete,
-    PROGRESSIVE: lambda source: evaluate(progressive(), source),
-    FILTER_TREE: lambda source: evaluate(filter_tree(), source),
+    PROGRESSIVE: lambda source, **options: evaluate(progressive(), source, **options),
+    FILTER_TREE: lambda source, **options: evaluate(filter_tree(), source, **options),
 }
 NUMPY_SCAN = "NumPy over a pyarrow scan"
 BY_HAND = "scikit-learn and NumPy in memory"
