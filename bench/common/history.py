@@ -31,8 +31,9 @@ def read(path: Path) -> Run:
 
 
 def merged(runs: list[Run]) -> Run:
-    """The latest run's results, and what only earlier runs have measured; the page names these."""
+    """The latest run's results, and what only earlier runs have measured; the page names those of other commits."""
     latest, *others = sorted(runs, key=lambda run: run["datetime"], reverse=True)
+    earlier: dict[str, set[str]] = {}  # files, by when they were measured
     known = {benchmark["fullname"] for benchmark in latest["benchmarks"]}
     for run in others:
         more = [benchmark for benchmark in run["benchmarks"] if benchmark["fullname"] not in known]
@@ -40,9 +41,13 @@ def merged(runs: list[Run]) -> Run:
             continue
         latest["benchmarks"] += more
         known |= {benchmark["fullname"] for benchmark in more}
-        files = sorted({benchmark["fullname"].partition("::")[0] for benchmark in more})
+        if commit(run) == commit(latest):
+            continue
         about = f"{run['datetime'][:10]}, commit {commit(run)}"
-        latest.setdefault("earlier", []).append(f"- measured earlier ({about}): {', '.join(files)}")
+        earlier.setdefault(about, set()).update(benchmark["fullname"].partition("::")[0] for benchmark in more)
+    lines = [f"- measured earlier ({about}): {', '.join(sorted(files))}" for about, files in earlier.items()]
+    if lines:
+        latest["earlier"] = [*latest.get("earlier", []), *lines]
     return latest
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.common.logs import LIST, MAPPED_LIST, WIDE, LogFile
 from bench.common.markdown import Info
+from bench.eligible import cases as eligible
 from bench.evaluation import cases as evaluation
 from bench.lock import cases as lock
 from bench.profile import cases as profile
@@ -43,9 +44,9 @@ def mapped(info: Info, found: Found) -> str:
     decoding = wide[DECODING]
     return (
         f"On one thread, wide snappy takes {whole:.0f} ns an event, {decoding:.0f} of them for decoding. An Arrow file "
-        f"needs {own[VIEWS]:.0f} ns to be read and checked instead. From scores to sums, it is {wide[EVENTS]:.0f} ns "
-        f"for columns, and {own[EVENTS]:.0f} ns for lists, which are transposed. A file that took no time to read "
-        f"would be {whole / (whole - decoding):.2f} times as fast."
+        f"needs {own[DECODING] + own[VIEWS]:.0f} ns to be read instead. From scores to sums, it is "
+        f"{wide[EVENTS]:.0f} ns for columns, and {own[EVENTS]:.0f} ns for lists, which are transposed. A file that "
+        f"took no time to read would be {whole / (whole - decoding):.2f} times as fast."
     )
 
 
@@ -76,6 +77,21 @@ def against_vowpal(info: Info, found: Found) -> str:
     )
 
 
+def against_a_loop(info: Info, found: Found) -> str:
+    _, parts = steps(found, replaying.GREEDY, MAPPED_LIST)
+    return (
+        f"The loop of Algorithm 1 takes {parts[LOOP]:.0f} ns an event. Another thread reads ({parts[VIEWS]:.0f}) and "
+        f"prepares chunks ({parts[CHUNKS]:.0f}) meanwhile."
+    )
+
+
+def with_sets(info: Info, found: Found) -> str:
+    return (
+        "Without sets, rows go from the file to the kernel as they are. Sets are lists of many lengths, so their log "
+        "goes by batches, as all logs did when this was required."
+    )
+
+
 def held(info: Info, found: Found) -> str:
     parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
     groups = -(-info["rows"] // WIDE.row_group_rows)
@@ -91,5 +107,7 @@ REASONS: dict[str, Reason] = {
     **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
+    **_names([str(c) for c in replaying.CASES if c.baseline == replaying.HAND], against_a_loop),
+    **_names([str(c) for c in eligible.CASES], with_sets),
     **_names([str(c) for c in lock.CASES], held),
 }

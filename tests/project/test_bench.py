@@ -105,6 +105,8 @@ def test_later_results_replace_earlier_ones_and_the_page_says_what_is_earlier():
     assert both["datetime"] == again["datetime"]
     assert comparing.ratios(both) == {"one": PAIRS, "two": times(PAIRS, 2)}
     assert "measured earlier (2026-01-01, commit aaaaaaaaaa): bench_evaluation.py" in report.page(both, [])
+    same = run(("two", times(PAIRS, 2)), date="2026-01-02")
+    assert "measured earlier" not in report.page(history.merged([first, same]), [])
 
 
 # Comparing
