@@ -61,7 +61,8 @@ class Fused:
         sizes = [kernels.TILE + kernels.PAD] * 2 + [kernels.TILE] * 3
         spaces: list[Any] = [np.empty(count * size, of) for (count, of), size in zip(numbers, sizes, strict=True)]
         spaces += [np.empty(job.words * kernels.TILE, np.uint32), np.empty(2 * kernels.TILE)]
-        self.space = kernels.Space._make([*spaces, np.empty(kernels.TILE, np.int32)])
+        spaces += [np.empty(kernels.TILE, np.int32), np.empty(job.variables)]
+        self.space = kernels.Space._make(spaces)
 
     def add(self, batch: Batch, tally: Tally) -> None:
         """Add the events of a batch."""

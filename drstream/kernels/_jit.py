@@ -4,8 +4,10 @@
 code on disk. So importing a kernel costs nothing, and a run compiles what it uses.
 `@helper` marks a function that only kernels call. It is compiled into its callers.
 `@inlined` marks a helper on the hot path. It saves the counting of references to arrays, 10 ns for each array.
-`@unordered_helper` marks a helper that may sum in any order, so that its sums vectorise. `unordered=True` does the same
-for a kernel.
+`@uncounted` marks a helper that saves this, too, because it neither makes an array nor returns one. `@counted` marks one
+that needs it, whoever calls it. Another helper does as the kernel that is first compiled with it.
+`@unordered_helper` marks one of these that may sum in any order, so that its sums vectorise. `unordered=True` does the
+same for a kernel.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ FLAGS: dict[str, Any] = {
     "boundscheck": bool(config.BOUNDSCHECK),
 }
 UNORDERED: dict[str, Any] = {**FLAGS, "fastmath": {"contract", "reassoc", "nsz"}}
+COUNTED: dict[str, Any] = {"_nrt": True}
 UNCOUNTED: dict[str, Any] = {"_nrt": False}
 
 COMPILED: list[Any] = []  # every kernel that this process has called, for tests that count cache hits
@@ -55,7 +58,7 @@ def _digest() -> str:
     """Hash of all kernel sources and flags: Numba's own key sees neither a helper's file nor a flag."""
     flags = [
         (name, sorted(value) if isinstance(value, set) else value)
-        for f in (FLAGS, UNORDERED, UNCOUNTED)
+        for f in (FLAGS, UNORDERED, COUNTED, UNCOUNTED)
         for name, value in f.items()
     ]
     digest = hashlib.sha256(repr(flags).encode())  # sorted: a set's order changes with the process
@@ -193,13 +196,21 @@ def inlined(function: Function) -> Function:
     return numba.njit(inline="always", **FLAGS)(function)
 
 
+def counted(function: Function) -> Function:
+    return numba.njit(**FLAGS, **COUNTED)(function)
+
+
+def uncounted(function: Function) -> Function:
+    return numba.njit(**FLAGS, **UNCOUNTED)(function)
+
+
 def unordered_helper(function: Function) -> Function:
-    return numba.njit(**UNORDERED)(function)
+    return numba.njit(**UNORDERED, **UNCOUNTED)(function)
 
 
 def memory(address: int, size: int, like: Any) -> Any:
-    """So many numbers that begin at an address, as an array of the type of `like`. Who calls it keeps them alive."""
-    kind = like.dtype
+    """So many numbers that begin at an address, in the type of `like`, an array or a type. Who calls keeps them."""
+    kind = like.dtype if isinstance(like, np.ndarray) else np.dtype(like)
     return np.frombuffer((ctypes.c_char * (size * kind.itemsize)).from_address(int(address)), kind)
 
 
@@ -211,10 +222,24 @@ def _pointer(context: Any, address: Any) -> Any:
     return types.voidptr(address), convert
 
 
-@overload(memory)
-def _compiled_memory(address, size, like):  # no annotations: Numba compares them with the next line's
-    kind = like.dtype
-    return lambda address, size, like: numba.carray(_pointer(address), (size,), kind)
+@intrinsic
+def _memory(context: Any, address: Any, size: Any, like: Any) -> Any:
+    kind = types.Array(like.dtype, 1, "C")
+
+    def make(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        start = builder.inttoptr(values[0], context.get_data_type(like.dtype).as_pointer())
+        return _array(context, builder, kind, start, values[1])
+
+    return kind(types.int64, types.int64, like), make
+
+
+def _array(context: Any, builder: Any, kind: Any, start: Any, size: Any) -> Any:
+    """An array of numbers that it does not own, from a pointer on."""
+    array = make_array(kind)(context, builder)
+    width = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    shape, strides = cgutils.pack_array(builder, [size]), cgutils.pack_array(builder, [width])
+    populate_array(array, data=start, shape=shape, strides=strides, itemsize=width, meminfo=None)
+    return array._getvalue()
 
 
 def read_file(handle: int, place: int, address: int, size: int) -> int:
@@ -256,21 +281,11 @@ def _on_the_stack(context: Any, size: Any, like: Any) -> Any:
     kind = types.Array(like.dtype, 1, "C")
 
     def make(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        array = make_array(kind)(context, builder)
-        number = context.get_data_type(like.dtype)
-        width = context.get_constant(types.intp, context.get_abi_sizeof(number))
         with builder.goto_entry_block():  # once for each call, also in a loop
-            room = builder.alloca(ir.ArrayType(number, size.literal_value))
+            room = builder.alloca(ir.ArrayType(context.get_data_type(like.dtype), size.literal_value))
         room.align = 64
-        populate_array(
-            array,
-            data=builder.bitcast(room, array.data.type),
-            shape=cgutils.pack_array(builder, [context.get_constant(types.intp, size.literal_value)]),
-            strides=cgutils.pack_array(builder, [width]),
-            itemsize=width,
-            meminfo=None,
-        )
-        return array._getvalue()
+        start = builder.bitcast(room, context.get_data_type(like.dtype).as_pointer())
+        return _array(context, builder, kind, start, context.get_constant(types.intp, size.literal_value))
 
     return kind(size, like), make
 
@@ -302,7 +317,7 @@ def prefetch(array: Any, offset: int) -> None:
 
 
 if not config.DISABLE_JIT:
-    scratch, prefetch = _on_the_stack, _prefetch
+    memory, scratch, prefetch = _memory, _on_the_stack, _prefetch
 
 
 @cache

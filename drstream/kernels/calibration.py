@@ -6,36 +6,46 @@ not be known in advance, and buckets near the pivot are as fine, relative to the
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import kernel, scratch, uncounted
 from drstream.kernels._types import F8, F8_2, F8_IN, float64, void
 
 OCTAVES, TO_OCTAVE, LEAST = 80, 32, -50  # powers of two from 2^LEAST on
 HALF = OCTAVES * TO_OCTAVE
 BUCKETS = 2 * HALF
 EVENTS, PREDICTED, REWARD = 0, 1, 2  # rows of the table
+PIECE = 256  # events whose buckets are found at a time
 
 
-@helper
-def add_to_table(prediction, reward, pivot, table, sums):
-    distance = np.empty(prediction.shape[0])
-    for i in range(distance.shape[0]):
+@uncounted
+def _find_buckets(prediction, pivot, distance):
+    """Leave the buckets' distances from the middle of the table in the bits of `distance`."""
+    for i in range(prediction.shape[0]):
         distance[i] = abs(prediction[i] - pivot)
     bits = distance.view(np.int64)
-    for i in range(distance.shape[0]):  # the exponent, and the first five digits after it, are the bucket
+    for i in range(prediction.shape[0]):  # the exponent, and the first five digits after it, are the bucket
         bits[i] = min(max((bits[i] >> 47) - ((1023 + LEAST) << 5), 0), HALF - 1)
+
+
+@uncounted
+def add_to_table(prediction, reward, pivot, table, sums):
+    distance = scratch(PIECE, prediction)
+    bits = distance.view(np.int64)
     first = 0.0
     second = 0.0
     misses = 0.0
-    for i in range(prediction.shape[0]):
-        bucket = HALF + bits[i] if prediction[i] >= pivot else HALF - 1 - bits[i]
-        table[EVENTS, bucket] += 1.0
-        table[PREDICTED, bucket] += prediction[i]
-        table[REWARD, bucket] += reward[i]
-        above = reward[i] - pivot
-        first += above
-        second += above * above
-        miss = reward[i] - prediction[i]
-        misses += miss * miss
+    for start in range(0, prediction.shape[0], PIECE):
+        rhat, r = prediction[start : start + PIECE], reward[start : start + PIECE]
+        _find_buckets(rhat, pivot, distance)
+        for i in range(rhat.shape[0]):
+            bucket = HALF + bits[i] if rhat[i] >= pivot else HALF - 1 - bits[i]
+            table[EVENTS, bucket] += 1.0
+            table[PREDICTED, bucket] += rhat[i]
+            table[REWARD, bucket] += r[i]
+            above = r[i] - pivot
+            first += above
+            second += above * above
+            miss = r[i] - rhat[i]
+            misses += miss * miss
     sums[0] += prediction.shape[0]
     sums[1] += first
     sums[2] += second

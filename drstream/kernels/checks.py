@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import helper, kernel, uncounted
 from drstream.kernels._types import F4_IN, F8_IN, I4_IN, int64
 
 
@@ -11,7 +11,7 @@ def usable(action, actions, reward, propensity):
     return abs(reward) < np.inf and propensity > 0.0 and propensity <= 1.0 and 0 <= action < actions
 
 
-@helper
+@uncounted
 def all_usable(action, actions, reward, propensity):
     """Whether all events can be used. Empty arrays of actions or propensities are not checked."""
     bad = 0

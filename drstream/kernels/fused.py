@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel, memory
+from drstream.kernels._jit import counted, inlined, kernel, memory, uncounted
 from drstream.kernels._types import F4, F4_2, F8, F8_2, I4, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
 from drstream.kernels.calibration import add_to_table
 from drstream.kernels.checks import all_usable
@@ -98,58 +98,59 @@ class Space(NamedTuple):
     bits: Any  # empty without eligible sets
     columns: Any  # rewards and propensities
     action: Any
+    shift: Any  # a number for each variable
 
 
-@helper
-def _part(events, column, first, last, like):
-    """Numbers of a column, which has the type of `like`."""
-    return memory(events.base + events.columns[column, PLACE] + first * like.itemsize, last - first, like)
+@inlined
+def _part(events, column, first, last, width, like):
+    """Numbers of a column, which has the type of `like`, of so many bytes."""
+    return memory(events.base + events.columns[column, PLACE] + first * width, last - first, like)
 
 
-@helper
+@uncounted
 def _copy(numbers, out):
     for i in range(numbers.shape[0]):
         out[i] = numbers[i]
 
 
-@helper
+@inlined
 def _floats(events, column, first, last, space):
     """A column in float64, in `space` if it is stored in another type."""
     if events.columns[column, PLACE] < 0:
         return space[:0]
     kind = events.columns[column, KIND]
     if kind == DOUBLE:
-        return _part(events, column, first, last, space)
+        return _part(events, column, first, last, 8, np.float64)
     if kind == SINGLE:
-        _copy(_part(events, column, first, last, np.empty(0, np.float32)), space)
+        _copy(_part(events, column, first, last, 4, np.float32), space)
     elif kind == INT:
-        _copy(_part(events, column, first, last, np.empty(0, np.int32)), space)
+        _copy(_part(events, column, first, last, 4, np.int32), space)
     else:
-        _copy(_part(events, column, first, last, np.empty(0, np.int64)), space)
+        _copy(_part(events, column, first, last, 8, np.int64), space)
     return space[: last - first]
 
 
-@helper
+@inlined
 def _actions(events, first, last, space):
     """Actions in int32, in `space` if they are stored as int64. Those that are no int32 become -1."""
     if events.columns[ACTION, PLACE] < 0:
         return space[:0]
     if events.columns[ACTION, KIND] == INT:
-        return _part(events, ACTION, first, last, space)
-    column = _part(events, ACTION, first, last, np.empty(0, np.int64))
+        return _part(events, ACTION, first, last, 4, np.int32)
+    column = _part(events, ACTION, first, last, 8, np.int64)
     for i in range(last - first):
         space[i] = column[i] if 0 <= column[i] <= LARGEST else -1
     return space[: last - first]
 
 
-@helper
+@inlined
 def _rows_of(events, first, last, features, like):
     """Contexts (m, d) of a log whose context is a matrix."""
     start = events.base + events.columns[CONTEXT, PLACE] + first * features * like.itemsize
     return memory(start, (last - first) * features, like).reshape(last - first, features)
 
 
-@helper
+@uncounted
 def _gather(events, first, last, out):
     """out (d, m + PAD) <- contexts, feature by feature, and zeros."""
     features, m = out.shape[0], last - first
@@ -157,7 +158,7 @@ def _gather(events, first, last, out):
         transpose_rows(_rows_of(events, first, last, features, out), out)
     else:
         for j in range(features):
-            column, row = _part(events, CONTEXT + j, first, last, out), out[j]
+            column, row = _part(events, CONTEXT + j, first, last, out.itemsize, out), out[j]
             for i in range(m):
                 row[i] = column[i]
     for j in range(features):
@@ -165,7 +166,13 @@ def _gather(events, first, last, out):
             out[j, i] = 0
 
 
-@helper
+@counted
+def _dot(a, b, out):
+    """out <- a @ b. Numba calls BLAS only where references to arrays are counted."""
+    np.dot(a, b, out)
+
+
+@inlined
 def _multiply(events, first, last, weights, space):
     """Scores without intercepts (rows, m), perhaps with PAD more columns.
 
@@ -174,17 +181,17 @@ def _multiply(events, first, last, weights, space):
     (rows, features), m = weights.shape, last - first
     if events.listed != 0 and rows * features * m > SMALL:
         scores = space.scores[: rows * m].reshape(rows, m)
-        np.dot(weights, _rows_of(events, first, last, features, scores).T, scores)
+        _dot(weights, _rows_of(events, first, last, features, scores).T, scores)
         return scores
     width = m + PAD
     scores = space.scores[: rows * width].reshape(rows, width)
     x = space.features[: features * width].reshape(features, width)
     _gather(events, first, last, x)
-    np.dot(weights, x, scores)
+    _dot(weights, x, scores)
     return scores
 
 
-@helper
+@uncounted
 def _score(events, first, last, action, linear, found, space, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) of linear policies, and r̂(x_k, a_k). Returns whether all numbers are valid."""
     scores = _multiply(events, first, last, linear.weights, space)
@@ -216,7 +223,7 @@ def _score(events, first, last, action, linear, found, space, logged, terms):
     return observe_block(policies, linear.intercept, *places, rhat, bits, action, found.mass, logged, terms) < 0
 
 
-@helper
+@uncounted
 def _weigh(r, p, weighing, found, space, logged, terms):
     """Fill in the terms of all kinds of weights."""
     rhat = space.rhat[: r.shape[0]]
@@ -242,7 +249,7 @@ def _weigh(r, p, weighing, found, space, logged, terms):
         inspect_weights(terms, weighing.inspected, p, weighing.constants[1], found.inspected)
 
 
-@helper
+@uncounted
 def _add_tile(events, first, last, linear, weighing, found, space):
     """Add the events first..last. Returns whether all numbers are valid."""
     m = last - first
@@ -271,7 +278,7 @@ def _add_tile(events, first, last, linear, weighing, found, space):
     if linear.model_intercept.shape[0] > 0:
         add_to_table(space.rhat[:m], reward, weighing.constants[2], found.table, found.calibration)
     state = found.count, found.sums, found.carries, found.comoments
-    update_tile(terms, 0, m, weighing.members, weighing.starts, *state)
+    update_tile(terms, 0, m, weighing.members, weighing.starts, *state, space.shift)
     return True
 
 
@@ -283,10 +290,10 @@ _FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
 
 def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
     linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
-    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4, F8, I4)
+    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4, F8, I4, F8)
 
 
-@kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)))
+@kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)), counted=False)
 def add_events(events, first, last, linear, weighing, found, space):
     """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1."""
     for start in range(first, last, TILE):

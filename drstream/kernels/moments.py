@@ -6,9 +6,9 @@ Variables are the rows of `terms`. A group is a set of variables whose covarianc
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel, unordered_helper
+from drstream.kernels._jit import kernel, uncounted, unordered_helper
 from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
-from drstream.kernels.sums import ACCUMULATORS, compensated_sum, two_sum
+from drstream.kernels.sums import compensated_sum, two_sum
 
 TILE = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
 
@@ -36,7 +36,7 @@ def _dot2x4(x, y, a, b, c, d):
     return xa, xb, xc, xd, ya, yb, yc, yd
 
 
-@helper
+@uncounted
 def add_products(terms, first, last, members, out):
     """Add the products of the members' rows to the upper triangle of their matrix, which is flat in `out`.
 
@@ -61,7 +61,7 @@ def add_products(terms, first, last, members, out):
                     out[(i + 1) * size + j + k] += products[4 + k]
 
 
-@helper
+@uncounted
 def _add_shift(shift, factor, members, out):
     """Chan's cross term: factor * shift shift' on the upper triangle."""
     size = members.shape[0]
@@ -71,22 +71,22 @@ def _add_shift(shift, factor, members, out):
             out[i * size + j] += scaled * shift[members[j]]
 
 
-@helper
+@uncounted
 def _chan_factor(n, m):
     return n * m / (n + m) if n > 0 else 0.0
 
 
-@helper
-def update_tile(terms, first, last, members, starts, count, sums, carries, comoments):
-    """Add the columns first..last, at most TILE, of the first rows of `terms`; they are left centred."""
-    high = np.empty(ACCUMULATORS)
-    low = np.empty(ACCUMULATORS)
-    shift = np.empty(sums.shape[0])
+@uncounted
+def update_tile(terms, first, last, members, starts, count, sums, carries, comoments, shift):
+    """Add the columns first..last, at most TILE, of the first rows of `terms`; they are left centred.
+
+    `shift` is scratch, a number for each of these rows.
+    """
     m = last - first
     n = count[0]
     for v in range(sums.shape[0]):
         x = terms[v][first:last]
-        total, lost = compensated_sum(x, high, low)
+        total, lost = compensated_sum(x)
         mean = (total + lost) / m
         for i in range(m):
             x[i] -= mean
@@ -107,9 +107,10 @@ def update_tile(terms, first, last, members, starts, count, sums, carries, comom
 @kernel(void(F8_2, I8_IN, I8_IN, I8, F8, F8, F8))
 def update(terms, members, starts, count, sums, carries, comoments):
     """Add the columns of `terms` (variables x rows) to a state; `terms` is left centred."""
+    shift = np.empty(sums.shape[0])
     for first in range(0, terms.shape[1], TILE):
         last = min(first + TILE, terms.shape[1])
-        update_tile(terms, first, last, members, starts, count, sums, carries, comoments)
+        update_tile(terms, first, last, members, starts, count, sums, carries, comoments, shift)
 
 
 @kernel(void(I8_IN, I8_IN, I8, F8, F8, F8, I8_IN, F8_IN, F8_IN, F8_IN))

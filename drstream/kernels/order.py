@@ -1,6 +1,6 @@
 """The order of events by group, and arrays in that order."""
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import kernel, uncounted
 from drstream.kernels._types import (
     F4,
     F4_2,
@@ -65,7 +65,7 @@ def gather_columns(matrix, order, out):
 ROWS = 16  # rows transposed at a time: their numbers fill a cache line of each column
 
 
-@helper
+@uncounted
 def transpose_rows(x, out):
     """out (d, n) <- x (n, d)."""
     rows, columns = x.shape

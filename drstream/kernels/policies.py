@@ -11,7 +11,7 @@ act on these actions only, and predictions for others do not matter.
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel, unordered_helper
+from drstream.kernels._jit import kernel, scratch, uncounted, unordered_helper
 from drstream.kernels._types import (
     F4_2,
     F4_IN,
@@ -28,7 +28,7 @@ from drstream.kernels._types import (
     int64,
     void,
 )
-from drstream.kernels.scores import TILE, choose_tile, exp_tile, logistic_row, word_of
+from drstream.kernels.scores import THREE, TILE, choose_tile, exp_tile, logistic_row, word_of
 from drstream.kernels.sets import BIT
 from drstream.kernels.sums import plain_sum
 
@@ -38,7 +38,7 @@ FEW = 32  # actions: for more, it takes longer to look for each
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
 
 
-@helper
+@uncounted
 def _first_invalid(pi, base, actions, bits, first, last, total, mass):
     """The first of the columns first..last whose numbers are no probabilities, or -1. `mass` gains the sums of rows."""
     sums = total[: last - first]
@@ -64,7 +64,7 @@ def _first_invalid(pi, base, actions, bits, first, last, total, mass):
     return first + i
 
 
-@helper
+@uncounted
 def _any_wrong(pi, base, actions, bits, i):
     """Whether a probability of event i is negative, or is not 0 although the action is not eligible."""
     wrong = False
@@ -76,7 +76,7 @@ def _any_wrong(pi, base, actions, bits, i):
     return wrong
 
 
-@helper
+@uncounted
 def _expect(pi, base, rhat, first, last, out):
     """out = r̂(x, ν) = sum over a of ν(a|x) r̂(x, a), for the columns first..last."""
     b = out[first:last]
@@ -88,20 +88,20 @@ def _expect(pi, base, rhat, first, last, out):
             b[i] += probability[i] * prediction[i]
 
 
-@helper
+@uncounted
 def _expect_of_choice(choice, rhat, first, last, out):
     chosen, b = choice[: last - first], out[first:last]
     for i in range(b.shape[0]):
         b[i] = rhat[chosen[i], first + i]
 
 
-@helper
+@uncounted
 def _take_logged(pi, base, action, first, last, out):
     for i in range(first, last):
         out[i] = pi[base + action[i], i]
 
 
-@helper
+@uncounted
 def _first_poisoned(poison, first, last):
     bad = 0
     for i in range(last - first):
@@ -114,7 +114,7 @@ def _first_poisoned(poison, first, last):
     return first + i
 
 
-@helper
+@uncounted
 def _follow_choice(choice, action, first, last, mass, out):
     """ν(a|x) of a policy that takes one action for sure."""
     chosen, logged, found = choice[: last - first], action[first:last], out[first:last]
@@ -128,7 +128,7 @@ def _follow_choice(choice, action, first, last, mass, out):
         mass[k] += _count(chosen, np.int32(k))
 
 
-@helper
+@uncounted
 def _count(chosen, action):
     count = np.int32(0)
     for i in range(chosen.shape[0]):
@@ -136,7 +136,7 @@ def _count(chosen, action):
     return count
 
 
-@helper
+@uncounted
 def _count_eligible(bits, actions, first, last, out):
     """out = the number of actions that an event could choose."""
     count = out[: last - first]
@@ -147,7 +147,7 @@ def _count_eligible(bits, actions, first, last, out):
             count[i] += np.float64((words[i] >> place) & BIT)
 
 
-@helper
+@uncounted
 def _mean_prediction(rhat, bits, first, last, count, out):
     """r̂(x, ν) of the uniform policy."""
     b = out[: last - first]
@@ -165,14 +165,14 @@ def _mean_prediction(rhat, bits, first, last, count, out):
         b[i] /= count[i]
 
 
-@helper
+@uncounted
 def _mix(x, first, last, epsilon, uniform):
     """x <- (1 - ε) x + ε times what the uniform policy has."""
     for i in range(first, last):
         x[i] = (1.0 - epsilon) * x[i] + epsilon * uniform[i - first]
 
 
-@helper
+@uncounted
 def _mix_even(x, first, last, epsilon, count):
     """The same for probabilities."""
     for i in range(first, last):
@@ -201,28 +201,28 @@ def _scale_eligible(row, factor, words, place):
     return total
 
 
-@helper
-def _softmax(scores, base, intercept, bits, first, last, scratch, mass):
+@uncounted
+def _softmax(scores, base, intercept, bits, first, last, space, mass):
     """Softmax of a tile. Returns the first event with a score that is not finite, or -1."""
-    exp_tile(scores, base, intercept, bits, first, last, scratch)
-    factor = scratch[1][: last - first]
+    exp_tile(scores, base, intercept, bits, first, last, space)
+    factor = space[1][: last - first]
     for k in range(mass.shape[0]):
         row = scores[base + k][first:last]
         if bits.shape[0] > 0:
             mass[k] += _scale_eligible(row, factor, *word_of(bits, k, first, last))
         else:
             mass[k] += _scale(row, factor)
-    poison = scratch[0][: last - first]
+    poison = space[0][: last - first]
     for i in range(factor.shape[0]):
         poison[i] = factor[i] - factor[i]
     return _first_poisoned(poison, first, last)
 
 
-@helper
-def _observe_scores(scores, base, intercept, softmax, bits, action, first, last, scratch, sums, mass, logged):
+@uncounted
+def _observe_scores(scores, base, intercept, softmax, bits, action, first, last, space, sums, mass, logged):
     """Softmax, or probabilities as they are. Returns the first invalid event, or -1."""
     if softmax:
-        bad = _softmax(scores, base, intercept, bits, first, last, scratch, mass)
+        bad = _softmax(scores, base, intercept, bits, first, last, space, mass)
     else:
         bad = _first_invalid(scores, base, mass.shape[0], bits, first, last, sums, mass)
     if bad < 0:
@@ -230,11 +230,11 @@ def _observe_scores(scores, base, intercept, softmax, bits, action, first, last,
     return bad
 
 
-@helper
-def _observe_choice(scores, base, intercept, bits, action, first, last, scratch, choice, mass, logged):
+@uncounted
+def _observe_choice(scores, base, intercept, bits, action, first, last, space, choice, mass, logged):
     """Argmax. Returns the first invalid event, or -1."""
-    choose_tile(scores, base, intercept, bits, first, last, scratch, choice)
-    bad = _first_poisoned(scratch[1], first, last)
+    choose_tile(scores, base, intercept, bits, first, last, space, choice)
+    bad = _first_poisoned(space[1], first, last)
     if bad < 0:
         _follow_choice(choice, action, first, last, mass, logged)
     return bad
@@ -263,7 +263,15 @@ def logged_probability(pi, action, out):
 _PAIRS = [(p, i, r) for p, i in ((F4_2, F4_IN), (F8_2, F8_IN)) for r in (F4_IN2, F8_IN2)]
 
 
-@helper
+@uncounted
+def _any_positive(x):
+    found = False
+    for i in range(x.shape[0]):
+        found = found or x[i] > 0.0
+    return found
+
+
+@uncounted
 def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits, action, mass, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) for policies whose rows are in `scores`; `mass` gains ν(a|x_k).
 
@@ -272,10 +280,11 @@ def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits,
     are invalid, or -1.
     """
     rows, actions = logged.shape[1], mass.shape[1]
-    scratch = np.empty((3, TILE), scores.dtype)
-    sums, count, average = np.empty(TILE), np.full(TILE, np.float64(actions)), np.empty(TILE)
-    choice = np.empty(TILE, np.int32)
-    with_model, with_epsilon = rhat.shape[0] > 0, epsilons.max() > 0.0
+    space = scratch(THREE, scores).reshape(3, TILE)
+    sums, count, average = scratch(TILE, mass), scratch(TILE, mass), scratch(TILE, mass)
+    choice = scratch(TILE, action)
+    count[:] = actions
+    with_model, with_epsilon = rhat.shape[0] > 0, _any_positive(epsilons)
     for first in range(0, rows, TILE):
         last = min(first + TILE, rows)
         if with_epsilon and bits.shape[0] > 0:
@@ -287,12 +296,12 @@ def observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits,
             shift = intercept[base : base + actions]
             if kinds[j] == ARGMAX:
                 bad = _observe_choice(
-                    scores, base, shift, bits, action, first, last, scratch, choice, mass[slot], logged[slot]
+                    scores, base, shift, bits, action, first, last, space, choice, mass[slot], logged[slot]
                 )
             else:
                 softmax = kinds[j] == SOFTMAX
                 bad = _observe_scores(
-                    scores, base, shift, softmax, bits, action, first, last, scratch, sums, mass[slot], logged[slot]
+                    scores, base, shift, softmax, bits, action, first, last, space, sums, mass[slot], logged[slot]
                 )
             if bad >= 0:
                 return j * rows + bad
@@ -314,7 +323,7 @@ def observe(scores, intercept, kinds, epsilons, slots, places, rhat, bits, actio
     return observe_block(scores, intercept, kinds, epsilons, slots, places, rhat, bits, action, mass, logged, terms)
 
 
-@helper
+@uncounted
 def _clip(row, low, high):
     """Clip to [low, high], and return how many numbers changed."""
     count = 0
@@ -326,7 +335,7 @@ def _clip(row, low, high):
     return count
 
 
-@helper
+@uncounted
 def _clip_eligible(row, low, high, words, place):
     """The same for an action. Events that could not choose it do not count."""
     count = 0
@@ -336,7 +345,7 @@ def _clip_eligible(row, low, high, words, place):
     return count
 
 
-@helper
+@uncounted
 def _shift_eligible(row, intercept, words, place):
     """Add an intercept to the scores of one action. For events that could not choose it, they become 0."""
     zero = row.dtype.type(0)
@@ -344,7 +353,7 @@ def _shift_eligible(row, intercept, words, place):
         row[i] = row[i] + intercept if (words[i] >> place) & BIT != 0 else zero
 
 
-@helper
+@uncounted
 def _first_not_finite(rhat):
     place = 0
     while abs(rhat[place // rhat.shape[1], place % rhat.shape[1]]) < np.inf:
@@ -352,7 +361,7 @@ def _first_not_finite(rhat):
     return place
 
 
-@helper
+@uncounted
 def predict_block(rhat, intercept, link, low, high, bits, action, out, clipped):
     """Turn the scores of a model into predictions, in place, within [low, high]; out = r̂(x_k, a_k).
 
@@ -361,7 +370,7 @@ def predict_block(rhat, intercept, link, low, high, bits, action, out, clipped):
     Returns the flat index (action, event) of the first score that is not finite, or -1.
     """
     rows = out.shape[0]
-    scratch = np.empty((3, TILE), rhat.dtype)
+    space = scratch(THREE, rhat).reshape(3, TILE)
     bad = 0
     for k in range(rhat.shape[0]):
         row = rhat[k][:rows]
@@ -379,7 +388,7 @@ def predict_block(rhat, intercept, link, low, high, bits, action, out, clipped):
         row = rhat[k][:rows]
         if link == LOGISTIC:
             for first in range(0, rows, TILE):
-                logistic_row(row[first : min(first + TILE, rows)], scratch)
+                logistic_row(row[first : min(first + TILE, rows)], space)
         if low > -np.inf or high < np.inf:
             if bits.shape[0] > 0:
                 clipped[0] += _clip_eligible(row, low, high, *word_of(bits, k, 0, rows))

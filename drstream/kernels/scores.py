@@ -8,11 +8,12 @@ import math
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import inlined, kernel, uncounted
 from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, void
 from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
+THREE = 3 * TILE
 # exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
 LOG2_E = math.log2(math.e)
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact
@@ -26,7 +27,7 @@ SIXTH, FIFTH, FOURTH, THIRD = np.float32(1 / 720), np.float32(1 / 120), np.float
 HALF, ONE = np.float32(1 / 2), np.float32(1)
 
 
-@helper
+@uncounted
 def _exp_parts(x, shift, scale):
     """exp(x - shift) for x <= shift, in two parts: x <- a polynomial's value, scale <- bits that make the power of two.
 
@@ -52,7 +53,7 @@ def _exp_parts(x, shift, scale):
         scale[i] = shifted
 
 
-@helper
+@uncounted
 def _single_exp_parts(x, shift, scale):
     """The same in float32, right to two units in the last place."""
     for i in range(x.shape[0]):
@@ -69,7 +70,7 @@ def _single_exp_parts(x, shift, scale):
         scale[i] = shifted
 
 
-@helper
+@uncounted
 def exp_row(x, shift, scale):
     """x <- exp(x - shift) but for a factor, the power of two that `scale` receives."""
     if x.itemsize == 4:
@@ -84,14 +85,14 @@ def exp_row(x, shift, scale):
             wide[i] = wide[i] << 52
 
 
-@helper
+@inlined
 def word_of(bits, k, first, last):
     """The words of the columns first..last that have action k, and its place in them."""
     a = np.uint32(k)
     return bits[a >> FIVE][first:last], a & THIRTY_ONE
 
 
-@helper
+@uncounted
 def _add_intercepts(scores, base, intercept, bits, first, last, largest, poison):
     """Add intercepts to the columns first..last of a policy's rows, and find their largest score.
 
@@ -116,7 +117,7 @@ def _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
             largest[i] = max(largest[i], row[i])
 
 
-@helper
+@uncounted
 def _add_two(one, two, of_one, of_two, largest, poison):
     """The same for two actions."""
     for i in range(one.shape[0]):
@@ -126,7 +127,7 @@ def _add_two(one, two, of_one, of_two, largest, poison):
         largest[i] = max(largest[i], max(a, b))
 
 
-@helper
+@uncounted
 def _add_intercept(row, intercept, words, place, largest, poison):
     """The same for one action. Scores of events that could not choose it become -inf."""
     zero, hidden = row.dtype.type(0), row.dtype.type(-np.inf)
@@ -139,7 +140,7 @@ def _add_intercept(row, intercept, words, place, largest, poison):
         largest[i] = max(largest[i], row[i])
 
 
-@helper
+@uncounted
 def exp_tile(scores, base, intercept, bits, first, last, scratch):
     """Softmax of the columns first..last of the rows from `base` on, but for a factor, which scratch[1] receives.
 
@@ -161,7 +162,7 @@ def exp_tile(scores, base, intercept, bits, first, last, scratch):
         total[i] = one / total[i]
 
 
-@helper
+@uncounted
 def logistic_row(row, scratch):
     """row <- 1 / (1 + exp(-row)), for at most TILE numbers; scratch is 3 rows of TILE numbers."""
     small = scratch[0][: row.shape[0]]
@@ -191,7 +192,7 @@ def softmax(scores, intercept, bits):
     hide_block(scores, bits)
 
 
-@helper
+@uncounted
 def hide_block(matrix, bits):
     """matrix (K, n) <- 0 where the action is not eligible."""
     for k in range(matrix.shape[0] if bits.shape[0] > 0 else 0):
@@ -207,7 +208,7 @@ def hide(matrix, bits):
     hide_block(matrix, bits)
 
 
-@helper
+@uncounted
 def choose_tile(scores, base, intercept, bits, first, last, scratch, choice):
     """The first of the largest scores of the columns first..last; scratch is 2 rows of TILE numbers.
 

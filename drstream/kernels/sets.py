@@ -6,7 +6,7 @@ Words are (W, n), so that loops over events vectorise: words of 32 bits, as wide
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel
+from drstream.kernels._jit import helper, kernel, uncounted
 from drstream.kernels._types import F8, I4, I4_IN, I8, I8_IN, U1, U4_2, U8, U8_IN, int64, void
 
 GOOD, WITHOUT, TWICE, UNKNOWN, NULL, EMPTY = range(6)  # what can be wrong with a set; the largest is said
@@ -79,7 +79,7 @@ def judge(starts, actions, n_actions, logged, seen, wrong, words):
     return bad
 
 
-@helper
+@uncounted
 def split_words(words, first, last, out):
     """out (W, last - first): sets of at most 64 actions, whose bits are in one word each, as fill_words does it."""
     for i in range(first, last):
@@ -89,7 +89,7 @@ def split_words(words, first, last, out):
             out[1, i - first] = np.uint32(words[i] >> WIDTH)
 
 
-@helper
+@uncounted
 def fill_words(starts, actions, first, last, out):
     """out (W, last - first): the sets of the events first..last as bits. They are usable."""
     for i in range(first, last):

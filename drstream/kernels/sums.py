@@ -3,12 +3,12 @@
 64 independent accumulators keep the processor's vector units busy and fix the order of addition.
 """
 
-from drstream.kernels._jit import helper, unordered_helper
+from drstream.kernels._jit import scratch, uncounted, unordered_helper
 
 ACCUMULATORS = 64
 
 
-@helper
+@uncounted
 def two_sum(a, b):
     """Knuth: a + b = total + error, exactly."""
     total = a + b
@@ -32,9 +32,10 @@ def plain_sum(x):
     return total
 
 
-@helper
-def compensated_sum(x, high, low):
-    """The sum of x, and what rounding took from it. `high` and `low` are scratch of ACCUMULATORS numbers."""
+@uncounted
+def compensated_sum(x):
+    """The sum of x, and what rounding took from it."""
+    high, low = scratch(ACCUMULATORS, x), scratch(ACCUMULATORS, x)
     for k in range(ACCUMULATORS):
         high[k] = 0.0
         low[k] = 0.0

@@ -5,7 +5,7 @@ Terms are rows, and events are columns. `policies.py` has what comes before: ν(
 
 import numpy as np
 
-from drstream.kernels._jit import helper, kernel, unordered_helper
+from drstream.kernels._jit import kernel, scratch, uncounted, unordered_helper
 from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
 from drstream.kernels.sums import ACCUMULATORS
 
@@ -29,21 +29,21 @@ ABSOLUTE_REWARD, SQUARED_REWARD = 12, 13  # w |r|, w r²
 GIVEN = -1  # the weights are there already
 
 
-@helper
+@uncounted
 def _importance(pi, p, out):
     """ν(a_k|x_k) / p_k"""
     for i in range(out.shape[0]):
         out[i] = pi[i] / p[i]
 
 
-@helper
+@uncounted
 def _capped(pi, p, floor, cap, inflation, out):
     """min(cap, ν / max(floor, c p)), c the inflation, as section 3.4's footnote inflates p."""
     for i in range(out.shape[0]):
         out[i] = min(pi[i] / max(p[i] * inflation, floor), cap)
 
 
-@helper
+@uncounted
 def _shrunk(pi, p, lambda_, out):
     """λ w / (w² + λ), the optimistic shrinkage of Su et al. (2020)."""
     for i in range(out.shape[0]):
@@ -51,7 +51,7 @@ def _shrunk(pi, p, lambda_, out):
         out[i] = lambda_ * w / (w * w + lambda_)
 
 
-@helper
+@uncounted
 def _switched(pi, p, lambda_, out):
     """w where w <= λ, else 0: there the model alone counts (Wang et al. 2017)."""
     for i in range(out.shape[0]):
@@ -63,7 +63,7 @@ WEIGHTS = ("importance", "capped", "shrunk", "switched")  # in the order of thei
 PARAMETERS = 3  # at most
 
 
-@helper
+@uncounted
 def _fill_weights(code, parameters, pi, p, out):
     if code == 0:
         _importance(pi, p, out)
@@ -107,10 +107,12 @@ REWARDED, REWARDED_SQUARES = 2, 3  # sums of w and w² over events with a reward
 INSPECTED = 4  # number of fields
 
 
-@helper
+@uncounted
 def _largest(x):
     """The largest of x and 0. It takes 64 values at a time, so that it vectorises."""
-    found = np.zeros(ACCUMULATORS)
+    found = scratch(ACCUMULATORS, x)
+    for k in range(ACCUMULATORS):
+        found[k] = 0.0
     whole = x.shape[0] // ACCUMULATORS * ACCUMULATORS
     for start in range(0, whole, ACCUMULATORS):
         for k in range(ACCUMULATORS):
@@ -136,7 +138,7 @@ def _sums_of_weights(w, p, r, thin):
     return small, rewarded, squares
 
 
-@helper
+@uncounted
 def inspect_weights(terms, rows, p, thin, inspected):
     """Add weights, some rows of the terms, to what is known about them. A propensity below `thin` is small."""
     for j in range(rows.shape[0]):
@@ -154,7 +156,7 @@ def inspect(terms, rows, p, thin, inspected):
     inspect_weights(terms, rows, p, thin, inspected)
 
 
-@helper
+@uncounted
 def note_rewards(r, action, others, counts):
     """others[0] gains the number of rewards that are neither 0 nor 1, and `counts` the actions."""
     count = 0
@@ -186,7 +188,7 @@ def count_outside(x, low, high, first):
     return count
 
 
-@helper
+@uncounted
 def number_reduced(w, pi, p):
     """How many weights are smaller than ν / p."""
     count = 0
@@ -204,7 +206,7 @@ def count_reduced(w, pi, p):
 # Terms
 
 
-@helper
+@uncounted
 def _fill_term(code, w, b, r, rhat, pivot, out):
     if code == WEIGHTED_REWARD:
         for i in range(out.shape[0]):
@@ -223,7 +225,7 @@ def _fill_term(code, w, b, r, rhat, pivot, out):
             out[i] = 1.0
 
 
-@helper
+@uncounted
 def fill_terms(code, parameters, codes, places, predicted, logged, p, r, logged_rhat, pivot, terms):
     """Fill in the terms of one kind of weight, for all policies: codes[t] says what row places[j] + t is for policy j.
 
