@@ -21,7 +21,7 @@ from drstream.evaluation.totals import THIN
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
 from drstream.log import Batch, Block, Reader
-from drstream.log.memory import kept
+from drstream.log.memory import aligned, kept
 from drstream.log.numbers import Form, Numbers
 from drstream.log.source import Part
 from drstream.types import Ints
@@ -57,12 +57,19 @@ class Fused:
         self._columns: dict[tuple[Form, int], Ints | None] = {}  # what the kernel needs, by form and number of rows
         rows, features = self.linear[0].weights.shape
         policies = len(job.policies)
-        numbers = (features, kind), (rows, kind), (job.variables + policies, float), (policies, float), (1, float)
-        sizes = [kernels.TILE + kernels.PAD] * 2 + [kernels.TILE] * 3
-        spaces: list[Any] = [np.empty(count * size, of) for (count, of), size in zip(numbers, sizes, strict=True)]
-        spaces += [np.empty(job.words * kernels.TILE, np.uint32), np.empty(2 * kernels.TILE)]
-        spaces += [np.empty(kernels.TILE, np.int32), np.empty(job.variables)]
-        self.space = kernels.Space._make(spaces)
+        tile = kernels.TILE
+        padded = tile + kernels.PAD
+        self.space = kernels.Space(
+            features=_numbers(features * padded, kind),
+            scores=_numbers(rows * padded, kind),
+            terms=_numbers((job.variables + policies) * tile),
+            logged=_numbers(policies * tile),
+            rhat=_numbers(tile),
+            bits=_numbers(job.words * tile, np.uint32),
+            columns=_numbers(2 * tile),
+            action=_numbers(tile, np.int32),
+            shift=_numbers(job.variables),
+        )
 
     def add(self, batch: Batch, tally: Tally) -> None:
         """Add the events of a batch."""
@@ -142,6 +149,10 @@ class Fused:
         self.plan.reader.check_finite(block)
         block_terms(self.plan.job, block, Workspace(self.plan.job, len(block)), tally)
         raise AssertionError(f"the events from {block.where(0)} on have an invalid number, and then have none")
+
+
+def _numbers(count: int, kind: Any = np.float64) -> NDArray[Any]:
+    return aligned(count * np.dtype(kind).itemsize).view(kind)
 
 
 def _constants(plan: Plan) -> tuple[kernels.Weighing, list[kernels.Linear]]:

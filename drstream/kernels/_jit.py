@@ -4,10 +4,10 @@
 code on disk. So importing a kernel costs nothing, and a run compiles what it uses.
 `@helper` marks a function that only kernels call. It is compiled into its callers.
 `@inlined` marks a helper on the hot path. It saves the counting of references to arrays, 10 ns for each array.
-`@uncounted` marks a helper that saves this, too, because it neither makes an array nor returns one. `@counted` marks one
-that needs it, whoever calls it. Another helper does as the kernel that is first compiled with it.
-`@unordered_helper` marks one of these that may sum in any order, so that its sums vectorise. `unordered=True` does the
-same for a kernel.
+`@uncounted` marks a helper that saves this, too, because it neither makes an array nor returns one. `@counted` marks
+one that needs it, whoever calls it. Other helpers do as the first kernel that is compiled with them.
+`@unordered_helper` marks one without counting that may sum in any order, so that its sums vectorise. `unordered=True`
+does the same for a kernel.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ FLAGS: dict[str, Any] = {
 UNORDERED: dict[str, Any] = {**FLAGS, "fastmath": {"contract", "reassoc", "nsz"}}
 COUNTED: dict[str, Any] = {"_nrt": True}
 UNCOUNTED: dict[str, Any] = {"_nrt": False}
+
+MANTISSA = {32: 23, 64: 52}  # bits after the exponent, by width of a number
 
 COMPILED: list[Any] = []  # every kernel that this process has called, for tests that count cache hits
 _one_compiler = threading.RLock()
@@ -304,6 +306,23 @@ def _prefetch(context: Any, array: Any, offset: Any) -> Any:
     return types.void(array, types.int64), fetch
 
 
+@intrinsic
+def _as_exponent(context: Any, x: Any) -> Any:
+    def move(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        number, width = values[0].type, x.bitwidth
+        whole = ir.IntType(width)
+        bits = builder.shl(builder.bitcast(values[0], whole), ir.Constant(whole, MANTISSA[width]))
+        return builder.bitcast(bits, number)
+
+    return x(x), move
+
+
+def as_exponent(x: Any) -> Any:
+    """The number whose exponent is the lowest bits of x, a floating-point number, and whose other bits are 0."""
+    width = 8 * x.dtype.itemsize
+    return (x.view(f"i{width // 8}") << MANTISSA[width]).view(x.dtype)
+
+
 def scratch(size: int, like: Any) -> Any:
     """An array of so many numbers, a constant, for the time of a call of a kernel. `like` has numbers of that type.
 
@@ -317,7 +336,7 @@ def prefetch(array: Any, offset: int) -> None:
 
 
 if not config.DISABLE_JIT:
-    memory, scratch, prefetch = _memory, _on_the_stack, _prefetch
+    memory, scratch, prefetch, as_exponent = _memory, _on_the_stack, _prefetch, _as_exponent
 
 
 @cache

@@ -159,8 +159,7 @@ def _largest(x, first, last):
 @kernel(int64(I8_IN, F8))
 def softmax(starts, scores):
     """scores <- exp(scores) / their sum over the candidates of an event. Returns the first event without it, or -1."""
-    scratch = np.empty((2, TILE))
-    scratch[0] = 0.0
+    scratch = np.zeros((2, TILE))  # the second row receives sums that nothing needs
     bad = -1
     for i in range(starts.shape[0] - 1):
         largest, poison = _largest(scores, starts[i], starts[i + 1])
@@ -173,8 +172,6 @@ def softmax(starts, scores):
     for first in range(0, scores.shape[0], TILE):
         part = scores[first : min(first + TILE, scores.shape[0])]
         exp_row(part, scratch[0], scratch[1])
-        for c in range(part.shape[0]):
-            part[c] *= scratch[1, c]
     for i in range(starts.shape[0] - 1):
         total = 0.0
         for c in range(starts[i], starts[i + 1]):

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from drstream.kernels._jit import inlined, kernel, uncounted
+from drstream.kernels._jit import as_exponent, inlined, kernel, uncounted
 from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, void
 from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
@@ -19,7 +19,7 @@ LOG2_E = math.log2(math.e)
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact
 LN2_LOW = 1.90821492927058770002e-10
 SHIFT = 1.5 * 2.0**52 + 1023  # added to k, it leaves k + 1023, the exponent bits of 2^k, in the lowest bits
-SMALLEST = -700.0  # exp of a smaller number is negligible beside the largest score's exp(0) = 1
+SMALLEST = np.float64(-700)  # exp of a smaller number is negligible beside the largest score's exp(0) = 1
 SINGLE_LOG2_E = np.float32(math.log2(math.e))
 SINGLE_LN2_HIGH, SINGLE_LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 SINGLE_SHIFT, SINGLE_SMALLEST = np.float32(1.5 * 2.0**23 + 127), np.float32(-87)
@@ -27,62 +27,53 @@ SIXTH, FIFTH, FOURTH, THIRD = np.float32(1 / 720), np.float32(1 / 120), np.float
 HALF, ONE = np.float32(1 / 2), np.float32(1)
 
 
-@uncounted
-def _exp_parts(x, shift, scale):
-    """exp(x - shift) for x <= shift, in two parts: x <- a polynomial's value, scale <- bits that make the power of two.
-
-    It is right to one unit in the last place. Unlike a call of the library's exp, the loop vectorises.
-    """
-    for i in range(x.shape[0]):
-        v = max(x[i] - shift[i], SMALLEST)
-        shifted = v * LOG2_E + SHIFT
-        k = shifted - SHIFT
-        f = (v - k * LN2_HIGH) - k * LN2_LOW
-        p = f * (1 / 479001600) + 1 / 39916800
-        p = p * f + 1 / 3628800
-        p = p * f + 1 / 362880
-        p = p * f + 1 / 40320
-        p = p * f + 1 / 5040
-        p = p * f + 1 / 720
-        p = p * f + 1 / 120
-        p = p * f + 1 / 24
-        p = p * f + 1 / 6
-        p = p * f + 1 / 2
-        p = p * f + 1.0
-        x[i] = p * f + 1.0
-        scale[i] = shifted
+@inlined
+def _exp(x):
+    """exp(x) for x <= 0, right to one unit in the last place. Unlike a call of the library's exp, it vectorises."""
+    v = max(x, SMALLEST)
+    shifted = v * LOG2_E + SHIFT
+    k = shifted - SHIFT
+    f = (v - k * LN2_HIGH) - k * LN2_LOW
+    p = f * (1 / 479001600) + 1 / 39916800
+    p = p * f + 1 / 3628800
+    p = p * f + 1 / 362880
+    p = p * f + 1 / 40320
+    p = p * f + 1 / 5040
+    p = p * f + 1 / 720
+    p = p * f + 1 / 120
+    p = p * f + 1 / 24
+    p = p * f + 1 / 6
+    p = p * f + 1 / 2
+    p = p * f + 1.0
+    return (p * f + 1.0) * as_exponent(shifted)
 
 
-@uncounted
-def _single_exp_parts(x, shift, scale):
+@inlined
+def _single_exp(x):
     """The same in float32, right to two units in the last place."""
-    for i in range(x.shape[0]):
-        v = max(x[i] - shift[i], SINGLE_SMALLEST)
-        shifted = v * SINGLE_LOG2_E + SINGLE_SHIFT
-        k = shifted - SINGLE_SHIFT
-        f = (v - k * SINGLE_LN2_HIGH) - k * SINGLE_LN2_LOW
-        p = f * SIXTH + FIFTH
-        p = p * f + FOURTH
-        p = p * f + THIRD
-        p = p * f + HALF
-        p = p * f + ONE
-        x[i] = p * f + ONE
-        scale[i] = shifted
+    v = max(x, SINGLE_SMALLEST)
+    shifted = v * SINGLE_LOG2_E + SINGLE_SHIFT
+    k = shifted - SINGLE_SHIFT
+    f = (v - k * SINGLE_LN2_HIGH) - k * SINGLE_LN2_LOW
+    p = f * SIXTH + FIFTH
+    p = p * f + FOURTH
+    p = p * f + THIRD
+    p = p * f + HALF
+    p = p * f + ONE
+    return (p * f + ONE) * as_exponent(shifted)
 
 
 @uncounted
-def exp_row(x, shift, scale):
-    """x <- exp(x - shift) but for a factor, the power of two that `scale` receives."""
+def exp_row(x, shift, total):
+    """x <- exp(x - shift), for x <= shift; total gains it."""
     if x.itemsize == 4:
-        _single_exp_parts(x, shift, scale)
-        bits = scale.view(np.int32)
         for i in range(x.shape[0]):
-            bits[i] = bits[i] << 23
+            x[i] = _single_exp(x[i] - shift[i])
+            total[i] += x[i]
     else:
-        _exp_parts(x, shift, scale)
-        wide = scale.view(np.int64)
         for i in range(x.shape[0]):
-            wide[i] = wide[i] << 52
+            x[i] = _exp(x[i] - shift[i])
+            total[i] += x[i]
 
 
 @inlined
@@ -144,20 +135,15 @@ def _add_intercept(row, intercept, words, place, largest, poison):
 def exp_tile(scores, base, intercept, bits, first, last, scratch):
     """Softmax of the columns first..last of the rows from `base` on, but for a factor, which scratch[1] receives.
 
-    scratch is 3 rows of TILE numbers. The factor is NaN if a score is NaN or infinite. Where the action is not
+    scratch is 2 rows of TILE numbers. The factor is NaN if a score is NaN or infinite. Where the action is not
     eligible, a number is left that is negligible, and that the caller must set to 0.
     """
     largest = scratch[0][: last - first]
     total = scratch[1][: last - first]
-    scale = scratch[2]
     one = scores.dtype.type(1)
     _add_intercepts(scores, base, intercept, bits, first, last, largest, total)
     for k in range(intercept.shape[0]):
-        row = scores[base + k][first:last]
-        exp_row(row, largest, scale)
-        for i in range(row.shape[0]):
-            row[i] *= scale[i]
-            total[i] += row[i]
+        exp_row(scores[base + k][first:last], largest, total)
     for i in range(total.shape[0]):
         total[i] = one / total[i]
 
@@ -167,15 +153,15 @@ def logistic_row(row, scratch):
     """row <- 1 / (1 + exp(-row)), for at most TILE numbers; scratch is 3 rows of TILE numbers."""
     small = scratch[0][: row.shape[0]]
     zero = scratch[1][: row.shape[0]]
-    scale = scratch[2]
+    total = scratch[2][: row.shape[0]]
     one = row.dtype.type(1)
     for i in range(row.shape[0]):
         small[i] = -abs(row[i])
         zero[i] = 0
-    exp_row(small, zero, scale)
+        total[i] = 1
+    exp_row(small, zero, total)
     for i in range(row.shape[0]):
-        small[i] *= scale[i]
-        row[i] = (one if row[i] >= 0 else small[i]) / (one + small[i])
+        row[i] = (one if row[i] >= 0 else small[i]) / total[i]
 
 
 @kernel(void(F8_2, F8_IN, U4_IN2))
@@ -209,26 +195,52 @@ def hide(matrix, bits):
 
 
 @uncounted
+def _choose_between(one, two, of_one, of_two, k, largest, poison, choice):
+    """Look at actions k and k + 1, after all actions before them. Scores become larger by an intercept."""
+    later = np.int32(k + 1)
+    for i in range(one.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
+        a, b, top = one[i] + of_one, two[i] + of_two, largest[i]
+        poison[i] += (a - a) + (b - b)
+        chosen = np.int32(k) if a > top else choice[i]
+        top = max(top, a)
+        choice[i] = later if b > top else chosen
+        largest[i] = max(top, b)
+
+
+@uncounted
+def _choose_or_not(row, intercept, words, place, k, largest, poison, choice):
+    """Look at action k, after all actions before it, for the events that could choose it."""
+    zero, hidden, action = row.dtype.type(0), row.dtype.type(-np.inf), np.int32(k)
+    for i in range(row.shape[0]):
+        eligible = (words[i] >> place) & BIT != 0
+        score = row[i] + intercept
+        seen = score if eligible else zero
+        poison[i] += seen - seen
+        a = score if eligible else hidden
+        choice[i] = action if a > largest[i] else choice[i]
+        largest[i] = max(largest[i], a)
+
+
+@uncounted
 def choose_tile(scores, base, intercept, bits, first, last, scratch, choice):
     """The first of the largest scores of the columns first..last; scratch is 2 rows of TILE numbers.
 
     Where a score is NaN or infinite, scratch[1] is NaN, and 0 otherwise.
     """
-    largest = scratch[0][: last - first]
-    poison = scratch[1][: last - first]
-    _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
-    for i in range(largest.shape[0]):
-        choice[i] = 0
-    actions, chosen = intercept.shape[0], choice[: last - first]
-    if actions % 2 == 1:
-        row = scores[base + actions - 1][first:last]
-        for i in range(row.shape[0]):
-            chosen[i] = actions - 1 if row[i] == largest[i] else chosen[i]
-    for k in range(actions // 2 * 2 - 2, -1, -2):  # from the last two on, so that the first one stays
-        one, two, of_one, of_two = scores[base + k][first:last], scores[base + k + 1][first:last], k, k + 1
-        for i in range(one.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
-            later = of_two if two[i] == largest[i] else chosen[i]
-            chosen[i] = of_one if one[i] == largest[i] else later
+    largest, poison, chosen = scratch[0][: last - first], scratch[1][: last - first], choice[: last - first]
+    hidden = scores.dtype.type(-np.inf)
+    for i in range(chosen.shape[0]):
+        largest[i], poison[i], chosen[i] = hidden, 0, 0
+    actions = intercept.shape[0]
+    if bits.shape[0] > 0:
+        for k in range(actions):
+            words, place = word_of(bits, k, first, last)
+            _choose_or_not(scores[base + k][first:last], intercept[k], words, place, k, largest, poison, chosen)
+        return
+    for k in range(0, actions, 2):  # two rows at a time; a last one stands beside itself, and comes first
+        other = min(k + 1, actions - 1)
+        one, two = scores[base + k][first:last], scores[base + other][first:last]
+        _choose_between(one, two, intercept[k], intercept[other], k, largest, poison, chosen)
 
 
 @kernel(void(F8_2, F8_IN, U4_IN2))

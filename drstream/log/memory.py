@@ -15,8 +15,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+LINE = 64  # bytes of a line of the processor's cache
 PAGE = 4096  # bytes: sizes are multiples
 MOST = 1 << 26  # bytes that wait for their next use
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Return so many bytes, from the start of a cache line on: a vector in two lines takes twice the time.
+
+    NumPy's own arrays begin 16 bytes later, if they are large.
+    """
+    array = np.empty(size + LINE, np.uint8)
+    start = -array.ctypes.data % LINE
+    return array[start : start + size]
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class Memory:
 
     @classmethod
     def new(cls, size: int) -> Memory:
-        array = np.empty(size, np.uint8)
+        array = aligned(size)
         return cls(array, array.ctypes.data)
 
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drstream.log.memory import Lent
+from drstream.log.memory import LINE, Lent
 from drstream.types import Ints
 
 KINDS = frozenset({pa.int32(), pa.int64(), pa.float32(), pa.float64()})  # of numbers
-LINE = 64  # bytes: columns begin at multiples
 MOST_STARTS = 16  # that are kept: most parts of a log have one number of rows
 
 

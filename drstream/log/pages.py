@@ -21,8 +21,8 @@ from drstream.kernels import footer as fields
 from drstream.kernels import pages as kernels
 from drstream.kernels.thrift import DEPTH
 from drstream.log.footers import Footer
-from drstream.log.memory import Pool
-from drstream.log.numbers import LINE, Column, Form, Numbers
+from drstream.log.memory import LINE, Pool
+from drstream.log.numbers import Column, Form, Numbers
 from drstream.log.schema import is_list
 
 STORED_TYPES = {pa.int32(): 1, pa.int64(): 2, pa.float32(): 4, pa.float64(): 5}  # numbers of the types in Parquet
