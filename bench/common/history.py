@@ -31,7 +31,7 @@ def read(path: Path) -> Run:
 
 
 def merged(runs: list[Run]) -> Run:
-    """The latest run's results, and what only earlier runs have measured; the page names those of other commits."""
+    """The latest run's results, and what only earlier runs have measured. The page names other commits and machines."""
     latest, *others = sorted(runs, key=lambda run: run["datetime"], reverse=True)
     earlier: dict[str, set[str]] = {}  # files, by when they were measured
     known = {benchmark["fullname"] for benchmark in latest["benchmarks"]}
@@ -41,9 +41,10 @@ def merged(runs: list[Run]) -> Run:
             continue
         latest["benchmarks"] += more
         known |= {benchmark["fullname"] for benchmark in more}
-        if commit(run) == commit(latest):
+        if (commit(run), machine(run)) == (commit(latest), machine(latest)):
             continue
-        about = f"{run['datetime'][:10]}, commit {commit(run)}"
+        elsewhere = "" if machine(run) == machine(latest) else f", on another machine, {machine(run)}"
+        about = f"{run['datetime'][:10]}, commit {commit(run)}{elsewhere}"
         earlier.setdefault(about, set()).update(benchmark["fullname"].partition("::")[0] for benchmark in more)
     lines = [f"- measured earlier ({about}): {', '.join(sorted(files))}" for about, files in earlier.items()]
     if lines:
@@ -102,10 +103,14 @@ def _form(run: Run) -> tuple[Any, ...]:
     return run["machine_info"]["rows"], bool(run["machine_info"]["quick"])
 
 
+def processor(run: Run) -> str:
+    info = run["machine_info"]
+    return str(info["cpu"].get("brand_raw", info["machine"]))
+
+
 def machine(run: Run) -> str:
     info = run["machine_info"]
-    brand = info["cpu"].get("brand_raw", info["machine"])
-    return f"{brand}, {info['usable_cores']} cores, {info['system']} {info['release']}"
+    return f"{processor(run)}, {info['usable_cores']} cores, {info['system']} {info['release']}"
 
 
 def commit(run: Run) -> str:

@@ -71,7 +71,8 @@ def course(topics: Topics, runs: list[history.Run]) -> list[str]:
         for measured in course_rows(topics, runs).values()
         for label, row in measured.items()
     ]
-    head = ("ratio", *(f"{run['datetime'][:10]}, {history.commit(run)[:7]}" for run in runs[-SHOWN:]))
+    about = ((run["datetime"][:10], history.commit(run)[:7], history.processor(run)) for run in runs[-SHOWN:])
+    head = ("ratio", *map(", ".join, about))
     image = f"![Main ratios over their requirements, commit by commit]({plots.FOLDER}/{PLOT})"
     return ["### The course of the main ratios", COURSE, image, table(head, rows)]
 
