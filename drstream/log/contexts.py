@@ -139,6 +139,8 @@ class Contexts:
     @property
     def _features_are_near_zero(self) -> bool:
         names = self._number_columns
+        if not names:
+            return True
         for part in self.source.peek(PEEK_ROWS).parts(names):
             for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
                 columns = [batch.column(name) for name in names]

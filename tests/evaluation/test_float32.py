@@ -176,3 +176,10 @@ def test_weights_of_ones_own_name_kernels_that_are_there():
         Weight("mine", "caped")
     with pytest.raises(drs.DrstreamError, match="takes 3 parameters, and it has 2"):
         Weight("mine", "capped", fixed=(0.0, 5.0))
+
+
+def test_categories_alone_are_scored_in_float32():
+    table = WORLD.table(500, seed=2)
+    places = pa.array(np.random.default_rng(1).choice(["north", "south", "west"], 500))
+    log = drs.Log(table.append_column("place", places), context="place")
+    assert drs.evaluate(log, drs.policies.Linear(np.eye(4, 3))).precision == "float32"
