@@ -33,7 +33,12 @@ class ArrowFile:
 
     path: str
     state: State
-    base: int  # address of its first byte
+    start: pa.Buffer  # its first bytes. It stays mapped with them, so that its addresses are those of nothing else
+
+    @property
+    def base(self) -> int:
+        """The address of its first byte."""
+        return int(self.start.address)
 
     def check_state(self) -> None:
         found = State.of(self.path, LOCAL)
@@ -202,7 +207,7 @@ class _Reads:
     def _file(self, buffer: pa.Buffer) -> ArrowFile | None:
         """Return the file that a buffer is mapped from; None if there is none."""
         place = bisect_right(self.bases, buffer.address) - 1
-        if place < 0 or buffer.address >= self.files[place].base + self.files[place].state.size:
+        if place < 0 or buffer.address >= self.bases[place] + self.files[place].state.size:
             return None
         return self.files[place]
 
@@ -307,7 +312,7 @@ def open_arrow(paths: Sequence[str], name: str) -> Source:
             tables.append(pa.ipc.open_file(mapped if simple else pa.OSFile(path)).read_all())
             if simple:
                 mapped.seek(0)
-                files.append(ArrowFile(path, state, mapped.read_buffer(8).address))
+                files.append(ArrowFile(path, state, mapped.read_buffer(8)))
                 tables[-1].validate()  # sizes of buffers; rows are checked when they are read
             else:
                 tables[-1].validate(full=True)  # Arrow trusts offsets and indices in a file, and so do kernels
