@@ -73,23 +73,20 @@ class RowGroup:
         if self.constants or self.verify or not _on_disk(self.footer):
             return None
         try:
-            opened, keep = self._take_opened(), False
-        except OSError:
-            return None  # as below
-        try:
-            columns = opened.numbers(self.index, self.columns)
-            if columns is None or len(columns.form.columns) < len(self.columns):
-                return None
-            if columns.form.starts(self.rows)[-1] > DECODE_BYTES:
-                return None
-            found = columns.rows_at_once()
-            self._check_state(opened)
-            keep = True
-            return found
-        except (Unusual, OSError):
-            return None  # `batches` takes the rows in another way, or says what is wrong with them
-        finally:
-            self._put_back(opened, keep)
+            with self._open() as opened, suppress(Unusual):
+                columns = opened.numbers(self.index, self.columns)
+                if columns is None or len(columns.form.columns) < len(self.columns):
+                    return None
+                if columns.form.starts(self.rows)[-1] > DECODE_BYTES:
+                    return None
+                found = columns.rows_at_once()
+                self._check_state(opened)
+                return found
+        except DrstreamError:
+            raise
+        except Exception:
+            return None  # `batches` says what is wrong
+        return None  # `batches` takes the rows in another way
 
     def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""
@@ -140,33 +137,28 @@ class RowGroup:
 
     @contextmanager
     def _open(self) -> Iterator[Opened]:
-        opened, keep = self._take_opened(), False
-        try:
-            yield opened
-            keep = True
-        finally:
-            self._put_back(opened, keep)
+        """The file, which can stay open for this thread's next row group.
 
-    def _take_opened(self) -> Opened:
-        """Return the file, which may be open from this thread's last row group."""
+        Only a file on the disk does: elsewhere, a path and a size do not tell one file from another, and bytes that
+        were read ahead would stay in memory, too.
+        """
         opened, kept.opened = kept.opened, None  # another generator of this thread may need one of its own
         form = self.path, self.footer.state, self.dictionaries, self.verify
         if opened is not None and (not isinstance(opened, Opened) or opened.form != form):
             opened.close()
             opened = None
-        return Opened(form, self.footer) if opened is None else opened
-
-    def _put_back(self, opened: Opened, keep: bool) -> None:
-        """Leave the file open for this thread's next row group, or close it.
-
-        Only a file on the disk stays open: elsewhere, a path and a size do not tell one file from another, and bytes
-        that were read ahead would stay in memory, too.
-        """
-        last = self.index + 1 == len(self.footer.rows)
-        if keep and kept.allowed and not last and opened.on_disk:
-            kept.opened = opened
-        else:
-            opened.close()
+        if opened is None:
+            opened = Opened(form, self.footer)
+        keep = False
+        try:
+            yield opened
+            last = self.index + 1 == len(self.footer.rows)
+            keep = kept.allowed and not last and opened.on_disk
+        finally:
+            if keep:
+                kept.opened = opened
+            else:
+                opened.close()
 
     def _check_state(self, opened: Opened) -> None:
         if opened.on_disk:  # the name tells
