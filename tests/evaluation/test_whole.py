@@ -10,6 +10,7 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError, PolicyError
+from drstream.evaluation import evaluate as evaluate_module
 from drstream.evaluation import fused
 from drstream.log import Reader, arrow, pages
 from drstream.log import parquet as parquet_files
@@ -229,6 +230,52 @@ def test_arrow_files_are_read_at_once(tmp_path, whole, listed, monkeypatch):
     os.truncate(path, os.stat(path).st_size // 2)
     with pytest.raises(LogError, match="changed while it was read"):
         drs.evaluate(log, MIXED, None, ["ips"], threads=1)
+
+
+def test_a_file_stays_open_where_rows_are_not_numbers_alone(tmp_path, whole, monkeypatch):
+    """However many row groups it has."""
+    table, context = table_of("float64", False, ROWS)
+    labels = pa.array([f"item {action}" for action in table["action"].to_pylist()])
+    opened, counts = [], []
+    real = pages.opened
+    monkeypatch.setattr(pages, "opened", lambda path: opened.append(path) or real(path))
+    for groups in (2, 8):
+        path = tmp_path / f"{groups}.parquet"
+        pq.write_table(table.set_column(0, "action", labels), path, row_group_size=-(-ROWS // groups))
+        log = drs.Log(path, context=context, actions=sorted(set(labels.to_pylist())))
+        opened.clear()
+        drs.evaluate(log, MIXED, None, ["ips"], threads=1)
+        counts.append(len(opened))
+    assert not whole
+    assert counts[0] == counts[1]
+
+
+def test_a_pass_that_was_stopped_adds_no_more_rows(tmp_path, whole, monkeypatch):
+    table, context = table_of("float64", False, ROWS)
+    log = drs.Log(write(tmp_path, table), context=context)
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate_module.execution, "raise_if_stopped", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        drs.evaluate(log, MIXED, None, ["ips"], threads=1)
+    assert not whole
+
+
+@pytest.mark.skipif(not os.path.isfile("/proc/self/maps"), reason="nothing tells which files are mapped")
+def test_compressed_arrow_files_stay_mapped(tmp_path):
+    """Otherwise what takes their place in memory would be read from them."""
+    table, context = table_of("float64", False, 100)
+    for i in range(2):
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(tmp_path / f"{i}.arrow", table.schema, options=options) as file:
+            file.write_table(table)
+    log = drs.Log(tmp_path, context=context)
+    with open("/proc/self/maps") as file:
+        maps = file.read()
+    assert all(str(tmp_path / f"{i}.arrow") in maps for i in range(2))
+    assert drs.evaluate(log, MIXED, None, ["ips"]).n == 200
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing tells which files are open")
