@@ -319,8 +319,8 @@ def _as_exponent(context: Any, x: Any) -> Any:
 
 def as_exponent(x: Any) -> Any:
     """The number whose exponent is the lowest bits of x, a floating-point number, and whose other bits are 0."""
-    width = 8 * x.dtype.itemsize
-    return (x.view(f"i{width // 8}") << MANTISSA[width]).view(x.dtype)
+    whole = np.dtype(f"i{x.dtype.itemsize}").type
+    return (x.view(whole) << whole(MANTISSA[8 * x.dtype.itemsize])).view(x.dtype)
 
 
 def scratch(size: int, like: Any) -> Any:
