@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -12,6 +14,17 @@ from bench.common import logs
 from bench.common.selecting import params
 from bench.lock import cases, sampler
 from bench.profile.steps import steps
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Without this, the collector looks through all that tests and libraries have made, with the lock held."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("case", params(cases.CASES))
@@ -29,19 +42,17 @@ def bench_lock(benchmark: Any, case: cases.Case) -> None:
         fewer.append(sampler.held(lambda: case.alone.run(small)))
         found.append(sampler.held(lambda: case.alone.run(path)))
 
-    gc.collect()
-    gc.freeze()  # else the collector looks through all that tests and libraries have made, with the lock held
-    benchmark.pedantic(both, rounds=cases.ROUNDS)
-    if median(held.rate for held in found) < cases.LEAST_RATE * rate:
-        pytest.skip("the machine is busy: the sampling thread has no core of its own")
-    parts: list[dict[str, float]] = []
-    for _ in range(cases.ROUNDS):
-        samples: list[tuple[float, dict[str, float]]] = []
-        rate = sampler.held(lambda: samples.append(steps(lambda: case.alone.run(path), sampler.clock))).rate  # noqa: B023
-        whole, found_steps = samples[0]
-        found_steps[cases.REST] = whole - sum(found_steps.values())
-        parts.append({step: 1e9 * count / rate / case.log.rows for step, count in found_steps.items()})
-    gc.unfreeze()
+    with frozen():
+        benchmark.pedantic(both, rounds=cases.ROUNDS)
+        if median(held.rate for held in found) < cases.LEAST_RATE * rate:
+            pytest.skip("the machine is busy: the sampling thread has no core of its own")
+        parts: list[dict[str, float]] = []
+        for _ in range(cases.ROUNDS):
+            samples: list[tuple[float, dict[str, float]]] = []
+            rate = sampler.held(lambda: samples.append(steps(lambda: case.alone.run(path), sampler.clock))).rate  # noqa: B023
+            whole, found_steps = samples[0]
+            found_steps[cases.REST] = whole - sum(found_steps.values())
+            parts.append({step: 1e9 * count / rate / case.log.rows for step, count in found_steps.items()})
     more = case.log.rows - case.small.rows
     seconds = [(one.seconds * one.share, two.seconds * two.share) for one, two in zip(fewer, found, strict=True)]
     all_ns = [1e9 * (large - few) / more for few, large in seconds]

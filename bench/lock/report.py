@@ -16,8 +16,8 @@ LOCK = (
     "same samples must find a loop in Python above 98% and a sleep below 1%. The last columns are 15 more runs, in "
     "which samples are counted by step, as in the section before; the rest has the cost of the call in it. For each "
     "row group, Python makes two compiled calls and merges one state. So the time for each event is that of a row "
-    "group, divided by its rows, and files with fewer rows in each have more of it. Runs before commit 95eec05 counted "
-    "the cost of the call as one of events."
+    "group, divided by its rows, and files with fewer rows in each have more of it. Runs without a figure for each "
+    "call counted its cost as one of events."
 )
 STEPS = (DECODING, VIEWS, EVENTS, cases.REST)
 
