@@ -9,6 +9,7 @@ from bench.common.markdown import Info
 from bench.eligible import cases as eligible
 from bench.evaluation import cases as evaluation
 from bench.lock import cases as lock
+from bench.models import cases as models
 from bench.profile import cases as profile
 from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
 from bench.replaying import cases as replaying
@@ -92,10 +93,22 @@ def with_sets(info: Info, found: Found) -> str:
     )
 
 
+def in_folds(info: Info, found: Found) -> str:
+    whole, parts = steps(found, evaluation.FOUR, WIDE)
+    return (
+        f"One evaluation has become faster than the fit that it follows: {whole:.0f} ns an event on one thread, "
+        f"{parts[DECODING]:.0f} of them for decoding, as rows go from the file to the kernel as they are. With folds, "
+        "they go by batches, which are put in the order of their folds."
+    )
+
+
 def held(info: Info, found: Found) -> str:
     parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
     groups = -(-info["rows"] // WIDE.row_group_rows)
-    return f"By step: {parts} ns. There are {groups} row groups, and each call has a fixed cost on top."
+    return (
+        f"By step, with the fixed cost of a call: {parts} ns. There are {groups} row groups, and each has two compiled "
+        "calls, with Python code before and after them."
+    )
 
 
 def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
@@ -109,5 +122,6 @@ REASONS: dict[str, Reason] = {
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.HAND], against_a_loop),
     **_names([str(c) for c in eligible.CASES], with_sets),
+    **_names([str(c) for c in models.CROSSFITS], in_folds),
     **_names([str(c) for c in lock.CASES], held),
 }
