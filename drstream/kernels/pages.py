@@ -7,7 +7,7 @@ could be wrong: then another decoder reads the rows.
 import numpy as np
 
 from drstream.kernels import snappy
-from drstream.kernels._jit import copy_bytes, helper, inlined, kernel, memory, read_file
+from drstream.kernels._jit import copy_bytes, helper, inlined, kernel, memory, read_file, scratch
 from drstream.kernels._types import I8, I8_2, U1, U1_2, U1_IN, int64
 from drstream.kernels.thrift import DAMAGED, FIELD, INTEGER, begin, step
 
@@ -35,6 +35,7 @@ MOST_BITS = 32  # of an index
 MOST_BYTES = 1 << 26  # of a page; writers make pages of 1 MB
 SLACK = 1 << 16  # bytes that are read after those that are expected
 WINDOW = 1 << 19  # bytes that are read at a time, unless a page has more: they stay in the second-level cache
+BEFORE = 64  # bytes before the first number of any column: they can be overwritten for a while
 
 # state of a pass
 COLUMN = 0  # under way
@@ -364,6 +365,32 @@ def _decompress(column, window, head, start, out):
     return UNUSUAL
 
 
+@inlined
+def _stands_alone(column, head, wanted):
+    """Whether all numbers of a page are wanted, and are plain, so that it can be decompressed to where they belong."""
+    known = column[CODEC] == PLAIN_CODEC or column[CODEC] == SNAPPY
+    if not known or head[KIND] != DATA_PAGE or head[FORM] != PLAIN or head[COUNT] < 1 or head[COUNT] > wanted:
+        return False
+    return 0 <= head[BYTES] - head[COUNT] * column[WIDTH] <= BEFORE
+
+
+@helper
+def _take_whole(column, window, head, start):
+    """Decompress a page to where its numbers belong. Its levels, before them, overwrite what is there for a while."""
+    levels, size = head[BYTES] - head[COUNT] * column[WIDTH], head[BYTES]
+    page = memory(column[OUT] + column[FILLED] * column[WIDTH] - levels, size, window)
+    saved = scratch(BEFORE, window)
+    copy_bytes(page, 0, saved, 0, levels)
+    found = _decompress(column, window, head, start, page)
+    if found == DONE and not _begin_page(page, column, head):
+        found = UNUSUAL
+    copy_bytes(saved, 0, page, 0, levels)
+    if found == DONE:
+        column[FILLED] += column[LEFT]
+        column[LEFT] = 0
+    return found
+
+
 @helper
 def _open_page(page, column, head, dictionary):
     """Take a new page: keep it if it is a dictionary. Returns DONE, UNUSUAL or MORE_DICTIONARY."""
@@ -406,6 +433,12 @@ def decode(handle, columns, rows, window, pages, dictionaries, given, levels, st
             found = _find_page(handle, column, wanted, window, levels, state)
             if found != DONE:
                 return found
+            if _stands_alone(column, head, wanted):
+                found = _take_whole(column, window, head, state[START])
+                if found != DONE:
+                    return found
+                column[AT] = state[FIRST] + state[START] + head[STORED]
+                continue
         size = head[BYTES]
         if size > own.shape[0]:
             state[NEEDED] = size

@@ -23,10 +23,11 @@ MOST = 1 << 26  # bytes that wait for their next use
 def aligned(size: int) -> NDArray[np.uint8]:
     """Return so many bytes, from the start of a cache line on: a vector in two lines takes twice the time.
 
-    NumPy's own arrays begin 16 bytes later, if they are large.
+    NumPy's own arrays begin 16 bytes later, if they are large. A line before these bytes is free, too, for a while
+    (`kernels.pages.BEFORE`).
     """
-    array = np.empty(size + LINE, np.uint8)
-    start = -array.ctypes.data % LINE
+    array = np.empty(size + 2 * LINE, np.uint8)
+    start = LINE + -array.ctypes.data % LINE
     return array[start : start + size]
 
 
