@@ -334,9 +334,8 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     tallies = [plan.create() for plan in plans]
     skipped = tallies[0].skipped
     spaces = [_space(plan) for plan in plans]
-    if len(plans) == 1 and isinstance(fused := spaces[0], Fused) and (rows := reader.whole(part)) is not None:
-        execution.raise_if_stopped()
-        fused.add_rows(rows, part, reader, tallies[0])
+    execution.raise_if_stopped()
+    if len(plans) == 1 and isinstance(fused := spaces[0], Fused) and fused.add_part(part, reader, tallies[0]):
         return tallies
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):

@@ -20,9 +20,12 @@ from drstream.evaluation.terms import Job, Workspace, block_terms, prediction_li
 from drstream.evaluation.totals import THIN
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
+from drstream.kernels._jit import address_of
+from drstream.kernels.pages import DONE, RESULT, Pages, decode
 from drstream.log import Batch, Block, Reader
 from drstream.log.memory import aligned, kept
 from drstream.log.numbers import Form, Numbers
+from drstream.log.pages import NO_PAGES, decoded
 from drstream.log.source import Part
 from drstream.types import Ints
 
@@ -54,6 +57,7 @@ class Fused:
         job, stack = plan.job, plan.job.stack
         kind = np.dtype(np.float64) if stack is None else stack.kind
         self.weighing, self.linear = _constants(plan)
+        self.decode = address_of(decode)
         self._columns: dict[tuple[Form, int], Ints | None] = {}  # what the kernel needs, by form and number of rows
         rows, features = self.linear[0].weights.shape
         policies = len(job.policies)
@@ -78,37 +82,56 @@ class Fused:
         bounds = [0, len(batch)] if batch.fold_starts is None else batch.fold_starts.tolist()
         for fold, (first, last) in enumerate(pairwise(bounds)):
             linear = self.linear[fold if len(self.linear) > 1 else 0]
-            bad = kernels.add_events(events, first, last, linear, self.weighing, found, self.space)
+            about = events, first, last, linear, self.weighing, found, self.space
+            bad = kernels.add_events(self.decode, NO_PAGES, *about)
             if bad >= 0:
                 self._explain(Block(batch, bad, min(bad + kernels.TILE, last)), tally)
         self._note(others, job.n_predictions(batch), tally)
         job.spread(batch, tally)
 
-    def add_rows(self, rows: Numbers, part: Part, reader: Reader, tally: Tally) -> None:
-        """Add all rows of a part, which are not checked yet.
+    def add_part(self, part: Part, reader: Reader, tally: Tally) -> bool:
+        """Add all rows of a part, if they are nothing but numbers. Return whether they are.
 
-        Python makes nothing of them, which would take the interpreter's lock, unless one of them is bad.
+        One compiled call decodes, checks and adds them. Python makes nothing of them, which would take the
+        interpreter's lock, unless one of them is bad.
         """
+        others, bad, added = np.zeros(2, np.int64), -1, False
+        listed, actions, found = int(reader.roles.listed), len(reader.labels), _found(tally, others)
+
+        def decode_and_add(rows: Numbers, pages: Pages) -> int:
+            nonlocal bad, added
+            columns = self._columns_of(rows, reader)
+            if columns is None:
+                return decoded(rows, pages)
+            events = kernels.Events(rows.memory.address, columns, listed, actions, *NO_SETS)
+            about = events, 0, rows.rows, self.linear[0], self.weighing, found, self.space
+            bad = kernels.add_events(self.decode, pages, *about)
+            result = int(pages.state[RESULT]) if len(pages.columns) else DONE
+            added = result == DONE
+            return result
+
+        rows = reader.whole(part, decode_and_add)
+        if rows is None:
+            return False
+        if not added:
+            self.add(reader.events(rows, part), tally)
+            return True
+        if bad >= 0:
+            batch = reader.events(rows, part)  # raises an error if it is a row that is bad, and not a score
+            self._explain(Block(batch, bad, min(bad + kernels.TILE, len(batch))), tally)
+        self._note(others, rows.rows * self.plan.job.n_actions, tally)
+        return True
+
+    def _columns_of(self, rows: Numbers, reader: Reader) -> Ints | None:
+        """Return the columns that the kernel needs, for `Events.columns`. None if it cannot take them as they are."""
         about = rows.form, rows.rows
         if about not in self._columns:
             if len(self._columns) >= MOST_FORMS:
                 self._columns.clear()
             self._columns[about] = self._find_columns(rows, reader)
-        columns = self._columns[about]
-        if columns is None:
-            self.add(reader.events(rows, part), tally)
-            return
-        others, listed = np.zeros(2, np.int64), int(reader.roles.listed)
-        events = kernels.Events(rows.memory.address, columns, listed, len(reader.labels), *NO_SETS)
-        found = _found(tally, others)
-        bad = kernels.add_events(events, 0, rows.rows, self.linear[0], self.weighing, found, self.space)
-        if bad >= 0:
-            batch = reader.events(rows, part)  # raises an error if it is a row that is bad, and not a score
-            self._explain(Block(batch, bad, min(bad + kernels.TILE, len(batch))), tally)
-        self._note(others, rows.rows * self.plan.job.n_actions, tally)
+        return self._columns[about]
 
     def _find_columns(self, rows: Numbers, reader: Reader) -> Ints | None:
-        """Return the columns that the kernel needs, for `Events.columns`. None if it cannot take them as they are."""
         roles, job = reader.roles, self.plan.job
         given = [policy.given_by for policy in job.policies if policy.only_logged]
         if None in given or len(self.linear) > 1 or roles.negated or reader.constant is not None:

@@ -335,8 +335,39 @@ def prefetch(array: Any, offset: int) -> None:
     """Bring the cache line at this offset in bytes into the cache. It may be after the end of the array."""
 
 
+@intrinsic
+def _call(context: Any, address: Any, arguments: Any) -> Any:
+    def call(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        convention, given = context.call_conv, cgutils.unpack_tuple(builder, values[1])
+        function = builder.inttoptr(values[0], convention.get_function_type(types.int64, arguments.types).as_pointer())
+        status, found = convention.call_function(builder, function, types.int64, arguments.types, given)
+        with cgutils.if_unlikely(builder, status.is_error):  # with bounds checks, an index outside of an array
+            convention.return_status_propagate(builder, status)
+        return found
+
+    return types.int64(address, arguments), call
+
+
+def call(function: Any, arguments: Any) -> Any:
+    """Call a kernel that returns an int64, given what `address_of` returns. Its code is not compiled into the caller.
+
+    The arguments are a tuple, and have the types of the kernel's signature: nothing is converted.
+    """
+    return function(*arguments)
+
+
+def address_of(dispatcher: Any) -> Any:
+    """Return where the compiled code of a kernel with one signature is; without a compiler, the function itself."""
+    if config.DISABLE_JIT:
+        return dispatcher
+    (signature,) = dispatcher.declared.values()
+    compile_signature(dispatcher, signature)
+    found = dispatcher.overloads[signature.args]
+    return found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+
+
 if not config.DISABLE_JIT:
-    memory, scratch, prefetch, as_exponent = _memory, _on_the_stack, _prefetch, _as_exponent
+    memory, scratch, prefetch, as_exponent, call = _memory, _on_the_stack, _prefetch, _as_exponent, _call
 
 
 @cache

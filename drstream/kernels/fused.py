@@ -1,19 +1,22 @@
 """From contexts to sums in one call: products, probabilities, terms and moments, a tile of events after the other.
 
 A tile is so small that its numbers stay in cache. One call does a whole batch, so that the interpreter's lock is free
-in the meantime. The steps are helpers of the other kernels.
+in the meantime. If columns are still to be decoded, the same call begins with that. The steps are helpers of the other
+kernels.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import counted, inlined, kernel, memory, uncounted
+from drstream.kernels._jit import call, counted, inlined, kernel, memory, uncounted
 from drstream.kernels._types import F4, F4_2, F8, F8_2, I4, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
 from drstream.kernels.calibration import add_to_table
 from drstream.kernels.checks import all_usable
 from drstream.kernels.moments import update_tile
 from drstream.kernels.order import transpose_rows
+from drstream.kernels.pages import DONE, RESULT, Pages
+from drstream.kernels.pages import TYPES as PAGES
 from drstream.kernels.policies import observe_block, predict_block
 from drstream.kernels.sets import fill_words, split_words
 from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, number_reduced
@@ -290,12 +293,21 @@ _FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
 
 def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
     linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
-    return _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, named(Space, vector, vector, F8, F8, F8, U4, F8, I4, F8)
+    space = named(Space, vector, vector, F8, F8, F8, U4, F8, I4, F8)
+    return int64, named(Pages, *PAGES), _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, space
 
 
 @kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)), counted=False)
-def add_events(events, first, last, linear, weighing, found, space):
-    """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1."""
+def add_events(decode, pages, events, first, last, linear, weighing, found, space):
+    """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1.
+
+    If pages have columns, the kernel at the address `decode` decodes them first. If it cannot, nothing is added, and
+    pages.state[RESULT] is not DONE. Only a call makes both: compiled into this kernel, it would be compiled twice more.
+    """
+    if pages.columns.shape[0] > 0:
+        pages.state[RESULT] = call(decode, pages)
+        if pages.state[RESULT] != DONE:
+            return -1
     for start in range(first, last, TILE):
         if not _add_tile(events, start, min(start + TILE, last), linear, weighing, found, space):
             return start

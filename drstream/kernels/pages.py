@@ -4,6 +4,8 @@ Pages may be damaged, and may have what is not known here. So nothing trusts a l
 could be wrong: then another decoder reads the rows.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from drstream.kernels import snappy
@@ -44,7 +46,22 @@ START = 3  # in the window, of the page under way
 NEEDED = 4  # bytes
 GIVEN = 5  # whether the caller gives the page under way, decompressed
 HEAD = 6  # of the page under way
-STATE = 13
+RESULT = 13  # what was returned, for whoever did not call `decode` itself
+STATE = 14
+
+class Pages(NamedTuple):
+    """What `decode` is told."""
+
+    handle: Any  # of the file
+    columns: Any  # FIELDS numbers for each
+    rows: Any
+    window: Any  # memory for bytes of the file
+    pages: Any  # memory for a page: for each column, or for all if they are read to their ends
+    dictionaries: Any  # memory for a dictionary, for each column
+    given: Any  # a decompressed page
+    levels: Any  # space, (3, DEPTH)
+    state: Any  # STATE numbers
+
 
 # what is returned
 DONE, UNUSUAL = 0, -1
@@ -406,16 +423,14 @@ def _open_page(page, column, head, dictionary):
     return DONE
 
 
-@kernel(int64(int64, I8_2, int64, U1, U1_2, U1_2, U1_IN, I8_2, I8))
+TYPES = int64, I8_2, int64, U1, U1_2, U1_2, U1_IN, I8_2, I8  # of the fields of `Pages`
+
+
+@kernel(int64(*TYPES))
 def decode(handle, columns, rows, window, pages, dictionaries, given, levels, state):
     """Decode the next rows of all columns to their addresses. Returns DONE, or what it takes to go on.
 
-    columns       FIELDS numbers for each.
-    window        Memory for bytes of the file.
-    pages         Memory for a page: for each column, or for all if they are read to their ends.
-    dictionaries  Memory for a dictionary, for each column.
-    given         A decompressed page.
-    levels        Space, (3, DEPTH).
+    `Pages` says what the arguments are.
     """
     head = state[HEAD : HEAD + 7]
     while state[COLUMN] < columns.shape[0]:

@@ -22,6 +22,7 @@ from drstream.errors import DrstreamError, LogError
 from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
 from drstream.log.memory import kept
 from drstream.log.numbers import Form, Numbers, form_of
+from drstream.log.pages import NO_PAGES, Decode, decoded
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -113,8 +114,11 @@ class ArrowPart:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=rows)
 
-    def whole(self) -> Numbers | None:
-        """Return all rows at once; None if they are not nothing but numbers, or cannot be read so."""
+    def whole(self, decode: Decode = decoded) -> Numbers | None:
+        """Return all rows at once; None if they are not nothing but numbers, or cannot be read so.
+
+        decode  Is told about rows that have no pages: they are read before.
+        """
         form = self.form
         if form is None:
             return None
@@ -134,7 +138,9 @@ class ArrowPart:
                         start = stop
         except (pa.ArrowException, IndexError, OSError):
             return None  # `table` says what is wrong
-        return Numbers(form, starts, memory, self.rows)
+        found = Numbers(form, starts, memory, self.rows)
+        decode(found, NO_PAGES)
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _part_of, (self.source, tuple(self.layout.column_names), self.first_row, self.rows)

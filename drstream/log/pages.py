@@ -7,7 +7,7 @@ then pyarrow reads the rows, or says what is wrong with them. So this module has
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -30,6 +30,17 @@ ZSTD = 6  # number of the codec in Parquet
 OF_FOOTER = -1  # the length of lists: the number of numbers, divided by that of rows
 MOST_CHUNKS = 1 << 18  # columns times row groups: what footers say about more would take much memory
 NOTHING = np.frombuffer(b"", np.uint8)
+NO_PAGES = kernels.Pages(  # of rows that are decoded
+    -1,
+    np.empty((0, kernels.FIELDS), np.int64),
+    0,
+    np.empty(0, np.uint8),
+    np.empty((0, 0), np.uint8),
+    np.empty((0, 0), np.uint8),
+    NOTHING,
+    np.empty((3, 0), np.int64),
+    np.empty(0, np.int64),
+)
 
 
 class Unusual(Exception):  # noqa: N818  # not an error: another decoder takes over
@@ -189,6 +200,14 @@ def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return found
 
 
+Decode = Callable[[Numbers, kernels.Pages], int]  # decodes the rows, and returns what `kernels.decode` does
+
+
+def decoded(rows: Numbers, pages: kernels.Pages) -> int:
+    """Decode the rows, and nothing more."""
+    return int(kernels.decode(*pages))
+
+
 @dataclass
 class Columns:
     """Reads the columns of numbers of a row group, from their first rows to their last."""
@@ -210,23 +229,23 @@ class Columns:
         for first in range(0, self.rows, most):
             yield self._next(min(most, self.rows - first))
 
-    def rows_at_once(self) -> Numbers:
+    def rows_at_once(self, decode: Decode = decoded) -> Numbers:
         self.space.fit(len(self.table), 1)
-        return self._next(self.rows)
+        return self._next(self.rows, decode)
 
-    def _next(self, rows: int) -> Numbers:
+    def _next(self, rows: int, decode: Decode = decoded) -> Numbers:
         table, starts = self.table, self.form.starts(rows)
-        memory = self.space.pool.lend(int(starts[-1]))
-        table[:, kernels.OUT] = starts[:-1] + memory.address
-        self._decode(rows)
+        found = Numbers(self.form, starts, self.space.pool.lend(int(starts[-1])), rows)
+        table[:, kernels.OUT] = starts[:-1] + found.memory.address
+        self._decode(found, decode)
         table[:, kernels.FILLED] = 0
-        return Numbers(self.form, starts, memory, rows)
+        return found
 
-    def _decode(self, rows: int) -> None:
+    def _decode(self, rows: Numbers, decode: Decode) -> None:
         space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
         while True:
             memory = space.window, space.pages, space.dictionaries, given, space.levels
-            found = kernels.decode(self.handle, self.table, rows, *memory, state)
+            found = decode(rows, kernels.Pages(self.handle, self.table, rows.rows, *memory, state))
             if found == kernels.DONE:
                 return
             if found == kernels.UNUSUAL:

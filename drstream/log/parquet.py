@@ -20,7 +20,7 @@ from drstream.log.files import State, check_names, checked, unreadable, unreadab
 from drstream.log.footers import Footer
 from drstream.log.memory import kept
 from drstream.log.numbers import Numbers
-from drstream.log.pages import Columns, Unusual
+from drstream.log.pages import Columns, Decode, Unusual, decoded
 from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source, without_views
@@ -68,10 +68,14 @@ class RowGroup:
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
 
-    def whole(self) -> Numbers | None:
-        """Return all rows at once; None if they are not few, or not on the disk, or not nothing but numbers."""
+    def whole(self, decode: Decode = decoded) -> Numbers | None:
+        """Return all rows at once; None if they are not few, or not on the disk, or not nothing but numbers.
+
+        decode  May use the rows as soon as they are decoded. Then it must not raise an error: rows would be used twice.
+        """
         if self.constants or self.verify or not _on_disk(self.footer):
             return None
+        found = None
         try:
             with self._open() as opened, suppress(Unusual):
                 columns = opened.numbers(self.index, self.columns)
@@ -79,12 +83,14 @@ class RowGroup:
                     return None
                 if columns.form.starts(self.rows)[-1] > DECODE_BYTES:
                     return None
-                found = columns.rows_at_once()
+                found = columns.rows_at_once(decode)
                 self._check_state(opened)
                 return found
         except DrstreamError:
             raise
-        except Exception:
+        except Exception as error:
+            if found is not None:  # the file is gone, and its rows may be in use already
+                raise unreadable_part(self.place, error) from None
             return None  # `batches` says what is wrong
         return None  # `batches` takes the rows in another way
 

@@ -34,6 +34,7 @@ from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.numbers import Numbers
 from drstream.log.offered import Offered, Offers
 from drstream.log.offered_propensities import bad_lists, flat_propensities
+from drstream.log.pages import Decode, decoded
 from drstream.log.pairs import Pairs
 from drstream.log.parquet import RowGroup
 from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities, refuse
@@ -149,11 +150,14 @@ class Reader:
         others = self.loggers or self.offers or self.pairs or self.folds or self.clusters
         return not (chosen or more or others) and (self.plain_context or not self.with_context)
 
-    def whole(self, part: Part) -> Numbers | None:
-        """Return all rows of a part, not checked, if they are nothing but numbers, and all are events; else None."""
+    def whole(self, part: Part, decode: Decode = decoded) -> Numbers | None:
+        """Return all rows of a part, not checked, if they are nothing but numbers, and all are events; else None.
+
+        decode  See `RowGroup.whole`.
+        """
         if self.unit is None or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
             return None
-        return part.whole()
+        return part.whole(decode)
 
     def events(self, rows: Numbers, part: Part) -> Batch:
         """Return the events of a part, given all of its rows."""
