@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.common.markdown import Info, millions, table, verdict
 from bench.lock import cases
-from bench.profile.steps import DECODING, EVENTS, VIEWS
+from bench.profile.steps import CALL, DECODING, EVENTS
 
 LOCK = (
     "While `evaluate` holds the interpreter's lock, no other Python thread of the program runs. `evaluate` has one "
@@ -14,12 +14,12 @@ LOCK = (
     "numbers of events, is the time for each event. What is left is the cost of each call, however many events there "
     "are: opening the log, the plan, and the result. Figures are medians of 15 pairs of runs. Before each case, the "
     "same samples must find a loop in Python above 98% and a sleep below 1%. The last columns are 15 more runs, in "
-    "which samples are counted by step, as in the section before; the rest has the cost of the call in it. For each "
-    "row group, Python makes two compiled calls and merges one state. So the time for each event is that of a row "
-    "group, divided by its rows, and files with fewer rows in each have more of it. Runs without a figure for each "
-    "call counted its cost as one of events."
+    "which samples are counted by step; the rest has the cost of the call in it. For each row group, Python makes one "
+    "compiled call and merges one state. So the time for each event is that of a row group, divided by its rows, and "
+    "files with fewer rows in each have more of it. Runs without a figure for each call counted its cost as one of "
+    "events."
 )
-STEPS = (DECODING, VIEWS, EVENTS, cases.REST)
+STEPS = {DECODING: "files and pages", CALL: CALL, EVENTS: "around it", cases.REST: cases.REST}
 
 
 def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
@@ -41,7 +41,7 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
         for info in found
     )
     head = ("what", "log", "events/s", "share of the time", "for each event", "required", "met")
-    head += ("for each call", "both", *STEPS)
+    head += ("for each call", "both", *STEPS.values())
     return ["## The interpreter's lock", LOCK, table(head, rows)]
 
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 from drstream.evaluation.fused import Fused
 from drstream.kernels import fused as kernels
-from drstream.kernels.pages import DONE, RESULT, decode
+from drstream.kernels import pages
 from drstream.log.arrow import ArrowPart
 from drstream.log.pages import NO_PAGES
 from drstream.log.parquet import RowGroup
@@ -23,6 +23,7 @@ from drstream.replaying.lanes import CompiledLane
 
 Clock = Callable[[], float]
 DECODING, VIEWS, EVENTS, CHUNKS, LOOP = "decoding", "views and checks", "scores to sums", "chunks", "loop"
+CALL = "the compiled call"
 
 
 class Timer:
@@ -55,31 +56,46 @@ class Timer:
         return measured
 
 
-def apart(add: Callable[..., int]) -> Callable[..., int]:
-    """The same as the kernel `add_events`, in two calls: one that decodes, and one that adds."""
+def apart(add: Callable[..., int], timer: Timer) -> Callable[..., int]:
+    """The same as the kernel `add_events`, in two calls for each chunk of rows: one that decodes, and one that adds."""
+    decode, adding = timer.function(pages.decode, DECODING), timer.function(add, EVENTS)
 
-    def in_two_calls(address: Any, pages: Any, *about: Any) -> int:
-        if len(pages.columns):
-            pages.state[RESULT] = decode(*pages)
-            if pages.state[RESULT] != DONE:
+    def in_two_calls(address: Any, found: Any, events: Any, first: int, last: int, *about: Any) -> int:
+        if not len(found.columns):
+            return adding(address, found, events, first, last, *about)
+        state = found.state
+        while state[pages.ADDED] < last:
+            shift = pages.turn(found.columns, state)
+            some = min(state[pages.CHUNK], last - state[pages.ADDED])
+            state[pages.RESULT] = decode(*found._replace(rows=some))
+            if state[pages.RESULT] != pages.DONE:
                 return -1
-        return add(address, NO_PAGES, *about)
+            moved = events._replace(base=events.base + shift)
+            bad = adding(address, NO_PAGES, moved, 0, some, *about)
+            if bad >= 0:
+                return int(state[pages.ADDED] + bad)
+            state[pages.ADDED] += some
+        return -1
 
     return in_two_calls
 
 
 @contextmanager
-def clocks(timer: Timer) -> Iterator[None]:
-    """Add up each step while it is open."""
+def clocks(timer: Timer, divided: bool) -> Iterator[None]:
+    """Add up each step while it is open.
+
+    divided  Makes calls of their own of decoding and adding, which the kernel does in one call.
+    """
     add = kernels.add_events
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(kernels, "add_events", apart(timer.function(add, EVENTS))))
+        kernel = apart(add, timer) if divided else timer.function(add, CALL)
+        stack.enter_context(mock.patch.object(kernels, "add_events", kernel))
         for owner, name, step, make in (
             (RowGroup, "batches", DECODING, timer.iterator),
-            (RowGroup, "whole", DECODING, timer.function),
-            (ArrowPart, "whole", DECODING, timer.function),
+            (RowGroup, "hand_to", DECODING, timer.function),
+            (ArrowPart, "hand_to", DECODING, timer.function),
             (Reader, "batches", VIEWS, timer.iterator),
-            (Reader, "whole", VIEWS, timer.function),
+            (Reader, "hand_to", VIEWS, timer.function),
             (Fused, "add", EVENTS, timer.function),
             (Fused, "add_part", EVENTS, timer.function),
             (Preparation, "chunk", CHUNKS, timer.function),
@@ -89,10 +105,12 @@ def clocks(timer: Timer) -> Iterator[None]:
         yield
 
 
-def steps(work: Callable[[], Any], clock: Clock = time.perf_counter) -> tuple[float, dict[str, float]]:
+def steps(
+    work: Callable[[], Any], clock: Clock = time.perf_counter, divided: bool = True
+) -> tuple[float, dict[str, float]]:
     """What the clock shows for all, and for each step alone."""
     timer = Timer(clock)
-    with clocks(timer):
+    with clocks(timer, divided):
         start = clock()
         work()
         whole = clock() - start

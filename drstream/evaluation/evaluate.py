@@ -332,11 +332,13 @@ def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
 def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
     """Read one part and return its state, for each reward."""
     tallies = [plan.create() for plan in plans]
-    skipped = tallies[0].skipped
     spaces = [_space(plan) for plan in plans]
     execution.raise_if_stopped()
-    if len(plans) == 1 and isinstance(fused := spaces[0], Fused) and fused.add_part(part, reader, tallies[0]):
-        return tallies
+    if len(plans) == 1 and isinstance(fused := spaces[0], Fused):
+        if fused.add_part(part, reader, tallies[0]):
+            return tallies
+        tallies = [plans[0].create()]
+    skipped = tallies[0].skipped
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()

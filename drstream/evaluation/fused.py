@@ -21,11 +21,11 @@ from drstream.evaluation.totals import THIN
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
 from drstream.kernels._jit import address_of
-from drstream.kernels.pages import DONE, RESULT, Pages, decode
+from drstream.kernels.pages import RESULT, UNUSUAL, Pages, decode
 from drstream.log import Batch, Block, Reader
 from drstream.log.memory import aligned, kept
 from drstream.log.numbers import Form, Numbers
-from drstream.log.pages import NO_PAGES, decoded
+from drstream.log.pages import NO_PAGES
 from drstream.log.source import Part
 from drstream.types import Ints
 
@@ -90,36 +90,26 @@ class Fused:
         job.spread(batch, tally)
 
     def add_part(self, part: Part, reader: Reader, tally: Tally) -> bool:
-        """Add all rows of a part, if they are nothing but numbers. Return whether they are.
+        """Add all rows of a part, if they are nothing but numbers, and good. Return whether they are.
 
         One compiled call decodes, checks and adds them. Python makes nothing of them, which would take the
-        interpreter's lock, unless one of them is bad.
+        interpreter's lock. If it returns False, the tally is useless. Then batches name what is bad.
         """
-        others, bad, added = np.zeros(2, np.int64), -1, False
-        listed, actions, found = int(reader.roles.listed), len(reader.labels), _found(tally, others)
+        others = np.zeros(2, np.int64)
+        about = int(reader.roles.listed), len(reader.labels), *NO_SETS
+        constants = self.linear[0], self.weighing, _found(tally, others), self.space
 
-        def decode_and_add(rows: Numbers, pages: Pages) -> int:
-            nonlocal bad, added
+        def use(rows: Numbers, pages: Pages) -> int:
             columns = self._columns_of(rows, reader)
             if columns is None:
-                return decoded(rows, pages)
-            events = kernels.Events(rows.memory.address, columns, listed, actions, *NO_SETS)
-            about = events, 0, rows.rows, self.linear[0], self.weighing, found, self.space
-            bad = kernels.add_events(self.decode, pages, *about)
-            result = int(pages.state[RESULT]) if len(pages.columns) else DONE
-            added = result == DONE
-            return result
+                return UNUSUAL
+            events = kernels.Events(rows.memory.address, columns, *about)
+            bad = kernels.add_events(self.decode, pages, events, 0, part.rows, *constants)
+            return UNUSUAL if bad >= 0 else int(pages.state[RESULT])
 
-        rows = reader.whole(part, decode_and_add)
-        if rows is None:
+        if not reader.hand_to(part, use):
             return False
-        if not added:
-            self.add(reader.events(rows, part), tally)
-            return True
-        if bad >= 0:
-            batch = reader.events(rows, part)  # raises an error if it is a row that is bad, and not a score
-            self._explain(Block(batch, bad, min(bad + kernels.TILE, len(batch))), tally)
-        self._note(others, rows.rows * self.plan.job.n_actions, tally)
+        self._note(others, part.rows * self.plan.job.n_actions, tally)
         return True
 
     def _columns_of(self, rows: Numbers, reader: Reader) -> Ints | None:

@@ -79,11 +79,10 @@ class Tally:
 
     def merge(self, later: Tally) -> None:
         self.totals.merge(later.totals)
-        self.reduced += later.reduced
-        self.mass += later.mass
+        mine, others = (self.reduced, self.mass, self.logged), (later.reduced, later.mass, later.logged)
+        kernels.merge_counts(*mine, *others)
         if len(self.even):
             self.even += later.even
-        self.logged += later.logged
         self.calibration.merge(later.calibration)
         self.other_than_clicks += later.other_than_clicks
         if later.skipped:

@@ -106,9 +106,8 @@ class Totals:
     def merge(self, other: Totals) -> None:
         self.shape.layout.merge_fields(self.fields, other.fields)
         if self.inspected.size:
-            largest = np.maximum(self.inspected[..., weights.LARGEST], other.inspected[..., weights.LARGEST])
-            self.inspected += other.inspected
-            self.inspected[..., weights.LARGEST] = largest
+            both = self.inspected, other.inspected
+            weights.merge_inspected(*(found.reshape(-1, weights.INSPECTED) for found in both))
         if self.shape.buckets:
             self.bucket_counts += other.bucket_counts
             self.bucket_sums += other.bucket_sums

@@ -52,6 +52,17 @@ def add_to_table(prediction, reward, pivot, table, sums):
     sums[3] += misses
 
 
+@kernel(void(F8_2, F8, F8_2, F8))
+def merge_tables(table, sums, other_table, other_sums):
+    """Add a second table, and its sums. Most of its buckets are empty."""
+    for bucket in range(BUCKETS if other_sums[0] > 0.0 else 0):
+        if other_table[EVENTS, bucket] > 0.0:
+            for k in range(3):
+                table[k, bucket] += other_table[k, bucket]
+    for k in range(sums.shape[0]):
+        sums[k] += other_sums[k]
+
+
 @kernel(void(F8_IN, F8_IN, float64, F8_2, F8))
 def tally(prediction, reward, pivot, table, sums):
     """Add events to the table (3, BUCKETS), and to sums of 1, r - pivot, its square, and (r - r̂)²."""

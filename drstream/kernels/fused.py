@@ -15,7 +15,7 @@ from drstream.kernels.calibration import add_to_table
 from drstream.kernels.checks import all_usable
 from drstream.kernels.moments import update_tile
 from drstream.kernels.order import transpose_rows
-from drstream.kernels.pages import DONE, RESULT, Pages
+from drstream.kernels.pages import ADDED, CHUNK, DONE, RESULT, Pages, turn
 from drstream.kernels.pages import TYPES as PAGES
 from drstream.kernels.policies import observe_block, predict_block
 from drstream.kernels.sets import fill_words, split_words
@@ -285,6 +285,29 @@ def _add_tile(events, first, last, linear, weighing, found, space):
     return True
 
 
+@uncounted
+def _add_tiles(events, first, last, linear, weighing, found, space):
+    """Add the events first..last. Returns where the first tile with an invalid number begins, or -1."""
+    for start in range(first, last, TILE):
+        if not _add_tile(events, start, min(start + TILE, last), linear, weighing, found, space):
+            return start
+    return -1
+
+
+@inlined
+def _with_rows(pages, rows):
+    """The same pages, for so many rows."""
+    memory_of = pages.window, pages.pages, pages.dictionaries, pages.given, pages.levels, pages.state
+    return Pages(pages.handle, pages.columns, rows, *memory_of)
+
+
+@inlined
+def _moved(events, shift):
+    """The same, so many bytes later."""
+    sets = events.starts, events.eligible, events.words
+    return Events(events.base + shift, events.columns, events.listed, events.actions, *sets)
+
+
 # Numba does not convert what is in a tuple
 _EVENTS = named(Events, int64, I8_2, int64, int64, I8_IN, I4_IN, U8_IN)
 _WEIGHING = named(Weighing, I8, F8_2, I8_2, I8, I8_2, I8, I8, I8, I8, I8, I8, F8)
@@ -301,14 +324,18 @@ def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
 def add_events(decode, pages, events, first, last, linear, weighing, found, space):
     """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1.
 
-    If pages have columns, the kernel at the address `decode` decodes them first. If it cannot, nothing is added, and
-    pages.state[RESULT] is not DONE. Only a call makes both: compiled into this kernel, it would be compiled twice more.
+    If pages have columns, the kernel at the address `decode` decodes them, a chunk after the other, to the same memory,
+    which stays in cache. The first event is 0. If `decode` needs something to go on, pages.state[RESULT] is not DONE,
+    and the next call with these pages goes on from there. Its code is called, because it would be compiled twice more.
     """
-    if pages.columns.shape[0] > 0:
-        pages.state[RESULT] = call(decode, pages)
-        if pages.state[RESULT] != DONE:
+    state = pages.state
+    while pages.columns.shape[0] > 0 and state[ADDED] < last:
+        shift, some = turn(pages.columns, state), min(state[CHUNK], last - state[ADDED])
+        state[RESULT] = call(decode, _with_rows(pages, some))
+        if state[RESULT] != DONE:
             return -1
-    for start in range(first, last, TILE):
-        if not _add_tile(events, start, min(start + TILE, last), linear, weighing, found, space):
-            return start
-    return -1
+        bad = _add_tiles(_moved(events, shift), 0, some, linear, weighing, found, space)
+        if bad >= 0:
+            return state[ADDED] + bad
+        state[ADDED] += some
+    return -1 if pages.columns.shape[0] > 0 else _add_tiles(events, first, last, linear, weighing, found, space)

@@ -2,13 +2,16 @@
 
 Pages may be damaged, and may have what is not known here. So nothing trusts a length, and nothing is returned that
 could be wrong: then another decoder reads the rows.
+
+A page can have a million bytes. If rows are wanted in smaller chunks, a plain page is not kept, but flows: each chunk
+takes the next bytes of it (`flows.py`).
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels import snappy
+from drstream.kernels import flows, snappy
 from drstream.kernels._jit import copy_bytes, helper, inlined, kernel, memory, read_file, scratch
 from drstream.kernels._types import I8, I8_2, U1, U1_2, U1_IN, int64
 from drstream.kernels.thrift import DAMAGED, FIELD, INTEGER, begin, step
@@ -23,7 +26,9 @@ ENCODING, LEFT, PLACE = 10, 11, 12  # of the page under way: numbers that are le
 RUN, USED, INDEX, BITS = 13, 14, 15, 16  # of indices: left in the run, used of it, the only one or -1, and their size
 KNOWN = 17  # numbers of the dictionary; -1 if there was none
 PAGE = 18  # bytes of the page under way
-FIELDS = 19
+OTHER, HALF = 19, 20  # address of the chunk before this one; bytes of a chunk, 0 if rows are not wanted in chunks
+FLOW = 21  # of a page that flows: see `flows.py`
+FIELDS = FLOW + flows.FIELDS
 
 PLAIN_CODEC, SNAPPY = 0, 1  # others are for the caller
 
@@ -32,10 +37,12 @@ KIND, BYTES, STORED, COUNT, FORM, DEFINITIONS, REPETITIONS = 0, 1, 2, 3, 4, 5, 6
 DATA_PAGE, DICTIONARY_PAGE = 0, 2  # kinds of pages; others are not known here
 IN_DATA, IN_DICTIONARY = 5, 7  # fields
 PLAIN, OLD_DICTIONARY, RUNS, DICTIONARY = 0, 2, 3, 8  # encodings
+FLOWS = -1  # instead of an encoding: the page is plain, and flows
 LENGTH_BYTES = 4  # of the length of levels
 MOST_BITS = 32  # of an index
 MOST_BYTES = 1 << 26  # of a page; writers make pages of 1 MB
 SLACK = 1 << 16  # bytes that are read after those that are expected
+HEAD_BYTES = 1 << 12  # that are read if pages may flow: then only heads and levels are needed
 WINDOW = 1 << 19  # bytes that are read at a time, unless a page has more: they stay in the second-level cache
 BEFORE = 64  # bytes before the first number of any column: they can be overwritten for a while
 
@@ -47,7 +54,11 @@ NEEDED = 4  # bytes
 GIVEN = 5  # whether the caller gives the page under way, decompressed
 HEAD = 6  # of the page under way
 RESULT = 13  # what was returned, for whoever did not call `decode` itself
-STATE = 14
+CHUNK, APART = 14, 15  # for `turn`: rows of a chunk, and bytes from one to the next, 0 if there is one
+ADDED, TURNED = 16, 17  # rows of the chunks before this one; one more if `turn` has begun with it
+BASE = 18  # address of the first column
+STATE = 19
+LINE = 64  # bytes: columns begin at multiples
 
 class Pages(NamedTuple):
     """What `decode` is told."""
@@ -342,7 +353,7 @@ def _find_page(handle, column, wanted, window, levels, state):
     """
     left = column[END] - column[AT]
     expected = np.int64(np.float64(left) * wanted / max(column[NUMBERS] - column[TAKEN], 1))
-    size = min(left, expected + SLACK, max(WINDOW, window.shape[0]))
+    size = min(left, expected + SLACK, max(WINDOW, window.shape[0])) if column[HALF] == 0 else min(left, HEAD_BYTES)
     head = state[HEAD : HEAD + 7]
     for again in range(3):  # what the window has may end in the head, and then what was expected before the page's end
         if again > 0 or column[AT] < state[FIRST] or column[AT] >= state[LAST]:
@@ -361,7 +372,7 @@ def _find_page(handle, column, wanted, window, levels, state):
         if head[BYTES] < 1 or head[BYTES] > MOST_BYTES or stored < 0 or stored > left - (start - first):
             return UNUSUAL
         state[START] = start
-        if start + stored <= state[LAST] - state[FIRST]:
+        if start + stored <= state[LAST] - state[FIRST] or _can_flow(column, head):
             return DONE
         size = max(size, start - first + stored)
     return UNUSUAL
@@ -383,12 +394,82 @@ def _decompress(column, window, head, start, out):
 
 
 @inlined
-def _stands_alone(column, head, wanted):
+def _stands_alone(column, head, wanted, state):
     """Whether all numbers of a page are wanted, and are plain, so that it can be decompressed to where they belong."""
+    if state[START] + head[STORED] > state[LAST] - state[FIRST]:
+        return False
     known = column[CODEC] == PLAIN_CODEC or column[CODEC] == SNAPPY
     if not known or head[KIND] != DATA_PAGE or head[FORM] != PLAIN or head[COUNT] < 1 or head[COUNT] > wanted:
         return False
     return 0 <= head[BYTES] - head[COUNT] * column[WIDTH] <= BEFORE
+
+
+@inlined
+def _can_flow(column, head):
+    """Whether a page can flow: it is plain, and rows are wanted in chunks."""
+    known = column[CODEC] == PLAIN_CODEC or column[CODEC] == SNAPPY
+    if column[HALF] == 0 or not known or column[SIZE] > 0 or head[KIND] != DATA_PAGE or head[FORM] != PLAIN:
+        return False
+    return head[COUNT] > 0 and 0 <= head[BYTES] - head[COUNT] * column[WIDTH] <= BEFORE
+
+
+@helper
+def _begin_flow(column, window, head, state):
+    """Begin with a page that flows, whose first bytes are in the window. Returns DONE or UNUSUAL."""
+    count, levels, start = head[COUNT], head[BYTES] - head[COUNT] * column[WIDTH], state[START]
+    stop = min(start + head[STORED], state[LAST] - state[FIRST])
+    flow = column[FLOW:]
+    if not flows.begin(window[:stop], start, levels, head[BYTES], column[CODEC] == SNAPPY, flow):
+        return UNUSUAL
+    first = flow[flows.FROM]
+    if count > column[NUMBERS] - column[TAKEN] or (column[LEVEL] > 0 and head[DEFINITIONS] != RUNS):
+        return UNUSUAL
+    if _find_values(window[first - levels : first], count, column[LEVEL], 0, 0) != levels:
+        return UNUSUAL
+    flow[flows.FROM] += state[FIRST]
+    flow[flows.UNTIL] = state[FIRST] + start + head[STORED]
+    column[ENCODING], column[LEFT] = FLOWS, count
+    column[TAKEN] += count
+    column[AT] = flow[flows.UNTIL]
+    return DONE
+
+
+@helper
+def _take_flow(handle, column, some, window, state):
+    """Take so many numbers of a page that flows. Returns DONE, UNUSUAL or MORE_WINDOW."""
+    width = column[WIDTH]
+    needed = flows.needed(column[FLOW:], some * width)
+    if needed > window.shape[0]:
+        state[NEEDED] = needed
+        return MORE_WINDOW
+    state[FIRST], state[LAST] = 0, 0  # what the window holds is overwritten
+    here, before = memory(column[OUT], column[HALF], window), memory(column[OTHER], column[HALF], window)
+    first = column[FILLED] * width
+    if not flows.take(handle, column[FLOW:], window, before, here, first, first + some * width):
+        return UNUSUAL
+    column[FILLED] += some
+    column[LEFT] -= some
+    return DONE if column[LEFT] > 0 or flows.is_over(column[FLOW:]) else UNUSUAL
+
+
+@helper
+def turn(columns, state):
+    """Let the next chunk go to where the one before the last was. Returns how many bytes after the first one that is.
+
+    If the chunk was begun before, and `decode` needed something to go on, nothing changes.
+    """
+    place = state[ADDED] // state[CHUNK] % 2 * state[APART]
+    if state[TURNED] == state[ADDED] + 1:
+        return place
+    address = state[BASE]
+    for c in range(columns.shape[0]):
+        size = state[CHUNK] * columns[c, WIDTH] * max(columns[c, SIZE], 1)
+        columns[c, OUT], columns[c, OTHER] = address + place, address + state[APART] - place
+        columns[c, HALF] = size if state[APART] > 0 else 0
+        columns[c, FILLED] = 0
+        address += -(-size // LINE) * LINE
+    state[COLUMN], state[TURNED] = 0, state[ADDED] + 1
+    return place
 
 
 @helper
@@ -440,6 +521,11 @@ def decode(handle, columns, rows, window, pages, dictionaries, given, levels, st
         if wanted == 0:
             state[COLUMN] += 1
             continue
+        if column[LEFT] > 0 and column[ENCODING] == FLOWS:
+            found = _take_flow(handle, column, min(column[LEFT], wanted), window, state)
+            if found != DONE:
+                return found
+            continue
         if column[LEFT] > 0:
             if not _take(own[: column[PAGE]], column, min(column[LEFT], wanted), dictionary.ctypes.data):
                 return UNUSUAL
@@ -448,11 +534,16 @@ def decode(handle, columns, rows, window, pages, dictionaries, given, levels, st
             found = _find_page(handle, column, wanted, window, levels, state)
             if found != DONE:
                 return found
-            if _stands_alone(column, head, wanted):
+            if _stands_alone(column, head, wanted, state):
                 found = _take_whole(column, window, head, state[START])
                 if found != DONE:
                     return found
                 column[AT] = state[FIRST] + state[START] + head[STORED]
+                continue
+            if _can_flow(column, head):
+                found = _begin_flow(column, window, head, state)
+                if found != DONE:
+                    return found
                 continue
         size = head[BYTES]
         if size > own.shape[0]:

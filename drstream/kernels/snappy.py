@@ -9,7 +9,7 @@ LONG = 60  # lengths from here on stand in bytes of their own
 
 
 @inlined
-def _little(data, place, count):
+def little(data, place, count):
     """Return the number that stands in so many bytes."""
     value = np.int64(0)
     for j in range(count):
@@ -41,7 +41,7 @@ def decompress(data, place, stop, out, size):
                 more = length - LONG + 1
                 if more > stop - place:
                     return False
-                length = _little(data, place, more)
+                length = little(data, place, more)
                 place += more
             length += 1
             if length > stop - place or length > size - done:
@@ -52,7 +52,7 @@ def decompress(data, place, stop, out, size):
         bytes_ = 1 if kind == NEAR else 2 if kind == FAR else 4
         if bytes_ > stop - place:
             return False
-        back = _little(data, place, bytes_)
+        back = little(data, place, bytes_)
         if kind == NEAR:
             back, length = back | ((tag >> 5) << 8), (length & 7) + 3
         place, length = place + bytes_, length + 1

@@ -6,7 +6,7 @@ Terms are rows, and events are columns. `policies.py` has what comes before: ν(
 import numpy as np
 
 from drstream.kernels._jit import kernel, scratch, uncounted, unordered_helper
-from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_IN, float64, int64, void
+from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, I8_IN, float64, int64, void
 from drstream.kernels.sums import ACCUMULATORS
 
 # Codes of the terms, from the weight w of an event, its reward r, a typical reward (the pivot), and the model r̂
@@ -154,6 +154,32 @@ def inspect_weights(terms, rows, p, thin, inspected):
 def inspect(terms, rows, p, thin, inspected):
     """The same, for a block."""
     inspect_weights(terms, rows, p, thin, inspected)
+
+
+@kernel(void(I8_2, F8_2, I8, I8_2, F8_2, I8))
+def merge_counts(reduced, mass, logged, other_reduced, other_mass, other_logged):
+    """Add the numbers of reduced weights, the mass of policies and the logged actions of other events.
+
+    One call does it in a third of the time of NumPy, and this is done for each part of a log with the lock held.
+    """
+    for j in range(reduced.shape[0]):
+        for k in range(reduced.shape[1]):
+            reduced[j, k] += other_reduced[j, k]
+    for j in range(mass.shape[0]):
+        for k in range(mass.shape[1]):
+            mass[j, k] += other_mass[j, k]
+    for k in range(logged.shape[0]):
+        logged[k] += other_logged[k]
+
+
+@kernel(void(F8_2, F8_2))
+def merge_inspected(inspected, others):
+    """Add what is known about the weights of other events."""
+    for j in range(inspected.shape[0]):
+        largest = max(inspected[j, LARGEST], others[j, LARGEST])
+        for k in range(INSPECTED):
+            inspected[j, k] += others[j, k]
+        inspected[j, LARGEST] = largest
 
 
 @uncounted

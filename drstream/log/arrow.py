@@ -19,10 +19,11 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, LogError
+from drstream.kernels.pages import DONE
 from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
 from drstream.log.memory import kept
 from drstream.log.numbers import Form, Numbers, form_of
-from drstream.log.pages import NO_PAGES, Decode, decoded
+from drstream.log.pages import NO_PAGES, Use
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -114,14 +115,11 @@ class ArrowPart:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=rows)
 
-    def whole(self, decode: Decode = decoded) -> Numbers | None:
-        """Return all rows at once; None if they are not nothing but numbers, or cannot be read so.
-
-        decode  Is told about rows that have no pages: they are read before.
-        """
+    def hand_to(self, use: Use) -> bool:
+        """Let all rows be used, which have no pages. Return False if they are not just numbers, or `use` says so."""
         form = self.form
         if form is None:
-            return None
+            return False
         starts = form.starts(self.rows)
         memory = kept.pool.lend(int(starts[-1]))
         array = memory.array
@@ -132,15 +130,13 @@ class ArrowPart:
                         *valid, numbers = chunk.buffers()
                         stop = start + len(chunk) * width
                         if any(bits is not None for bits in valid):
-                            return None
+                            return False
                         if not reads.fill(numbers, chunk.offset * width, array[start:stop]):
-                            return None
+                            return False
                         start = stop
         except (pa.ArrowException, IndexError, OSError):
-            return None  # `table` says what is wrong
-        found = Numbers(form, starts, memory, self.rows)
-        decode(found, NO_PAGES)
-        return found
+            return False  # `table` says what is wrong
+        return use(Numbers(form, starts, memory, self.rows), NO_PAGES) == DONE
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _part_of, (self.source, tuple(self.layout.column_names), self.first_row, self.rows)

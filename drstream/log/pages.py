@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,9 @@ NO_PAGES = kernels.Pages(  # of rows that are decoded
     np.empty((0, 0), np.uint8),
     NOTHING,
     np.empty((3, 0), np.int64),
-    np.empty(0, np.int64),
+    np.zeros(kernels.STATE, np.int64),
 )
+CHUNK = 1 << 14  # rows that are decoded and used at a time: float32 then has the 65,536 bytes that Snappy may repeat
 
 
 class Unusual(Exception):  # noqa: N818  # not an error: another decoder takes over
@@ -81,6 +82,12 @@ class Known:
         sizes = self.tables[:, :, kernels.SIZE]
         alike = len(sizes) and self.usual.all() and (sizes == sizes[0]).all()
         return self.form(tuple(sizes[0].tolist())) if alike else None
+
+    @cached_property
+    def flow(self) -> bool:
+        """Whether no row group has lists, or another codec than Snappy."""
+        codecs, sizes = self.tables[:, :, kernels.CODEC], self.tables[:, :, kernels.SIZE]
+        return bool((((codecs == kernels.PLAIN_CODEC) | (codecs == kernels.SNAPPY)) & (sizes == 0)).all())
 
     def form(self, sizes: tuple[int, ...]) -> Form:
         found = self.forms.get(sizes)
@@ -200,11 +207,13 @@ def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return found
 
 
-Decode = Callable[[Numbers, kernels.Pages], int]  # decodes the rows, and returns what `kernels.decode` does
+# Is told where the rows of a chunk are, decodes all chunks from these pages and uses them. Returns what `kernels.decode`
+# does: if that is something to go on, it is called again. UNUSUAL: rows cannot be used so, and what was done is undone.
+Use = Callable[[Numbers, kernels.Pages], int]
 
 
-def decoded(rows: Numbers, pages: kernels.Pages) -> int:
-    """Decode the rows, and nothing more."""
+def decoded(pages: kernels.Pages) -> int:
+    """Decode rows, and do nothing with them."""
     return int(kernels.decode(*pages))
 
 
@@ -217,6 +226,7 @@ class Columns:
     handle: int
     rows: int
     space: Space
+    flow: bool = False  # whether rows can be decoded a chunk at a time, without keeping all pages under way in memory
 
     @property
     def row_bytes(self) -> int:
@@ -229,23 +239,35 @@ class Columns:
         for first in range(0, self.rows, most):
             yield self._next(min(most, self.rows - first))
 
-    def rows_at_once(self, decode: Decode = decoded) -> Numbers:
+    def rows_at_once(self) -> Numbers:
         self.space.fit(len(self.table), 1)
-        return self._next(self.rows, decode)
+        return self._next(self.rows)
 
-    def _next(self, rows: int, decode: Decode = decoded) -> Numbers:
+    def hand_to(self, use: Use) -> None:
+        """Let all rows be decoded and used, in chunks if they flow. The kernel finds places of columns (`turn`)."""
+        rows = min(self.rows, CHUNK) if self.flow else self.rows
+        starts = self.form.starts(rows)
+        size = int(starts[-1])
+        apart = size if rows < self.rows else 0
+        chunk = Numbers(self.form, starts, self.space.pool.lend(size + apart), rows)
+        self.space.fit(len(self.table), len(self.table) if apart else 1)
+        state = np.zeros(kernels.STATE, np.int64)
+        state[kernels.CHUNK], state[kernels.APART], state[kernels.BASE] = rows, apart, chunk.memory.address
+        self._decode(partial(use, chunk), rows, state)
+
+    def _next(self, rows: int) -> Numbers:
         table, starts = self.table, self.form.starts(rows)
-        found = Numbers(self.form, starts, self.space.pool.lend(int(starts[-1])), rows)
-        table[:, kernels.OUT] = starts[:-1] + found.memory.address
-        self._decode(found, decode)
+        memory = self.space.pool.lend(int(starts[-1]))
+        table[:, kernels.OUT] = starts[:-1] + memory.address
+        self._decode(decoded, rows, np.zeros(kernels.STATE, np.int64))
         table[:, kernels.FILLED] = 0
-        return found
+        return Numbers(self.form, starts, memory, rows)
 
-    def _decode(self, rows: Numbers, decode: Decode) -> None:
-        space, state, given = self.space, np.zeros(kernels.STATE, np.int64), NOTHING
+    def _decode(self, decode: Callable[[kernels.Pages], int], rows: int, state: NDArray[np.int64]) -> None:
+        space, given = self.space, NOTHING
         while True:
             memory = space.window, space.pages, space.dictionaries, given, space.levels
-            found = decode(rows, kernels.Pages(self.handle, self.table, rows.rows, *memory, state))
+            found = decode(kernels.Pages(self.handle, self.table, rows, *memory, state))
             if found == kernels.DONE:
                 return
             if found == kernels.UNUSUAL:
@@ -273,7 +295,7 @@ def columns_of(known: Known | None, index: int, rows: int, handle: int, space: S
         return None
     table, usual = known.tables[index], known.usual[index]
     if known.regular is not None:
-        return Columns(known.regular, table.copy(), handle, rows, space)
+        return Columns(known.regular, table.copy(), handle, rows, space, known.flow)
     sizes = table[:, kernels.SIZE]
     if not usual.all():
         table, sizes = table[usual], np.where(usual, sizes, -1)

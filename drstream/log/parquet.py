@@ -19,8 +19,7 @@ from drstream.log.chunks import exact
 from drstream.log.files import State, check_names, checked, unreadable, unreadable_part
 from drstream.log.footers import Footer
 from drstream.log.memory import kept
-from drstream.log.numbers import Numbers
-from drstream.log.pages import Columns, Decode, Unusual, decoded
+from drstream.log.pages import Columns, Unusual, Use
 from drstream.log.remote import forget, is_remote, together, with_retries
 from drstream.log.schema import is_list
 from drstream.log.source import Place, Source, without_views
@@ -68,31 +67,28 @@ class RowGroup:
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
 
-    def whole(self, decode: Decode = decoded) -> Numbers | None:
-        """Return all rows at once; None if they are not few, or not on the disk, or not nothing but numbers.
+    def hand_to(self, use: Use) -> bool:
+        """Let all rows be used as they are decoded. Return False if they are not on the disk, or not just numbers.
 
-        decode  May use the rows as soon as they are decoded. Then it must not raise an error: rows would be used twice.
+        Then, or if `use` cannot take them, `batches` takes the rows in another way, or says what is wrong.
         """
         if self.constants or self.verify or not _on_disk(self.footer):
-            return None
-        found = None
+            return False
         try:
             with self._open() as opened, suppress(Unusual):
                 columns = opened.numbers(self.index, self.columns)
                 if columns is None or len(columns.form.columns) < len(self.columns):
-                    return None
-                if columns.form.starts(self.rows)[-1] > DECODE_BYTES:
-                    return None
-                found = columns.rows_at_once(decode)
+                    return False
+                if not columns.flow and columns.form.starts(self.rows)[-1] > DECODE_BYTES:
+                    return False
+                columns.hand_to(use)
                 self._check_state(opened)
-                return found
+                return True
         except DrstreamError:
             raise
-        except Exception as error:
-            if found is not None:  # the file is gone, and its rows may be in use already
-                raise unreadable_part(self.place, error) from None
-            return None  # `batches` says what is wrong
-        return None  # `batches` takes the rows in another way
+        except Exception:
+            return False
+        return False
 
     def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""

@@ -31,10 +31,9 @@ from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, 
 from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
-from drstream.log.numbers import Numbers
 from drstream.log.offered import Offered, Offers
 from drstream.log.offered_propensities import bad_lists, flat_propensities
-from drstream.log.pages import Decode, decoded
+from drstream.log.pages import Use
 from drstream.log.pairs import Pairs
 from drstream.log.parquet import RowGroup
 from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities, refuse
@@ -150,18 +149,14 @@ class Reader:
         others = self.loggers or self.offers or self.pairs or self.folds or self.clusters
         return not (chosen or more or others) and (self.plain_context or not self.with_context)
 
-    def whole(self, part: Part, decode: Decode = decoded) -> Numbers | None:
-        """Return all rows of a part, not checked, if they are nothing but numbers, and all are events; else None.
+    def hand_to(self, part: Part, use: Use) -> bool:
+        """Let all rows of a part be used, not checked, if they are nothing but numbers, and all are events.
 
-        decode  See `RowGroup.whole`.
+        Return whether they were. `use` undoes what it has done if it returns UNUSUAL.
         """
         if self.unit is None or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
-            return None
-        return part.whole(decode)
-
-    def events(self, rows: Numbers, part: Part) -> Batch:
-        """Return the events of a part, given all of its rows."""
-        return self._views(rows.record_batch(), part, 0)
+            return False
+        return part.hand_to(use)
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the part's rows, also those with bad values, in batches of one size.

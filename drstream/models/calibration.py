@@ -45,9 +45,7 @@ class Calibration:
         kernels.tally(prediction, reward, self.pivot, self.table, self.sums)
 
     def merge(self, other: Calibration) -> None:
-        if other.sums[0]:
-            self.table += other.table
-            self.sums += other.sums
+        kernels.merge_tables(self.table, self.sums, other.table, other.sums)
         self.predictions += other.predictions
         self.clamped += other.clamped
         self.unpredicted += other.unpredicted
