@@ -14,6 +14,8 @@ MADE, LEFT = 2, 3  # bytes of the numbers: those that were taken, and those that
 PENDING, BACK = 4, 5  # of the piece under way: bytes that are left, and how far back they are repeated from; 0: new
 FIELDS = 6
 TAG = 5  # bytes of a piece before its new bytes, at most
+LONG_PIECE = 1 << 13  # bytes of a piece that are read to where they belong
+SHORT = 1 << 10  # bytes that are read after such a piece: most likely, another one follows
 
 
 @inlined
@@ -90,6 +92,14 @@ def _repeat(flow, some, before, here, place):
         here[place + j] = here[k] if k >= 0 else before[before.shape[0] + k]
 
 
+@inlined
+def _count(flow, some):
+    """So many bytes of the piece under way were taken."""
+    flow[PENDING] -= some
+    flow[MADE] += some
+    flow[LEFT] -= some
+
+
 @helper
 def take(handle, flow, window, before, here, place, stop):
     """here[place:stop] <- the next bytes of the numbers. Returns whether they are as they should be.
@@ -98,8 +108,17 @@ def take(handle, flow, window, before, here, place, stop):
     """
     if stop - place > flow[LEFT]:
         return False
+    most = stop - place + TAG
     while place < stop:
-        size = min(flow[UNTIL] - flow[FROM], stop - place + TAG)
+        some = min(flow[PENDING], stop - place)
+        if flow[BACK] == 0 and some >= LONG_PIECE:  # numbers that do not repeat are in pieces of 65,536 bytes
+            if read_file(handle, flow[FROM], here.ctypes.data + place, some) != some:
+                return False
+            place, most = place + some, SHORT
+            flow[FROM] += some
+            _count(flow, some)
+            continue
+        size = min(flow[UNTIL] - flow[FROM], stop - place + TAG, most)
         if size > 0 and read_file(handle, flow[FROM], window.ctypes.data, size) != size:
             return False
         at = np.int64(0)
@@ -122,9 +141,7 @@ def take(handle, flow, window, before, here, place, stop):
                 copy_bytes(window, at, here, place, some)
                 at += some
             place += some
-            flow[PENDING] -= some
-            flow[MADE] += some
-            flow[LEFT] -= some
+            _count(flow, some)
         if at == 0 and place < stop:
             return False  # the page ends too early
         flow[FROM] += at
