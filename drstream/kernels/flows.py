@@ -72,6 +72,13 @@ def begin(data, place, levels, size, compressed, flow):
 
 
 @helper
+def begin_plain(flow, place, size):
+    """Begin with so many bytes of numbers that are stored as they are, from a place in the file on."""
+    flow[FROM], flow[UNTIL] = place, place + size
+    flow[MADE], flow[LEFT], flow[PENDING], flow[BACK] = 0, size, size, 0
+
+
+@helper
 def needed(flow, size):
     """How many bytes of the file may be needed at a time, for so many bytes of numbers."""
     return min(flow[UNTIL] - flow[FROM], size + TAG)

@@ -13,7 +13,7 @@ import numpy as np
 
 from drstream.kernels import flows, snappy
 from drstream.kernels._jit import copy_bytes, helper, inlined, kernel, memory, read_file, scratch
-from drstream.kernels._types import I8, I8_2, U1, U1_2, U1_IN, int64
+from drstream.kernels._types import I8, I8_2, I8_IN, U1, U1_2, U1_IN, int64, void
 from drstream.kernels.thrift import DAMAGED, FIELD, INTEGER, begin, step
 
 # columns of the table of columns
@@ -452,6 +452,18 @@ def _take_flow(handle, column, some, window, state):
     return DONE if column[LEFT] > 0 or flows.is_over(column[FLOW:]) else UNUSUAL
 
 
+@kernel(void(I8_2, I8_IN, int64, int64))
+def place_rows(columns, places, first, rows):
+    """Note where rows of columns are that are stored in one piece each, from a place in the file on, as an Arrow file
+    has them: they are one page without levels, of which some rows are wanted, from the first on."""
+    for c in range(columns.shape[0]):
+        numbers = rows * max(columns[c, SIZE], 1)
+        size = max(columns[c, SIZE], 1) * columns[c, WIDTH]
+        columns[c, ENCODING] = FLOWS
+        columns[c, NUMBERS], columns[c, TAKEN], columns[c, LEFT] = numbers, numbers, numbers
+        flows.begin_plain(columns[c, FLOW:], places[c] + first * size, rows * size)
+
+
 @helper
 def turn(columns, state):
     """Let the next chunk go to where the one before the last was. Returns how many bytes after the first one that is.
@@ -465,7 +477,7 @@ def turn(columns, state):
     for c in range(columns.shape[0]):
         size = state[CHUNK] * columns[c, WIDTH] * max(columns[c, SIZE], 1)
         columns[c, OUT], columns[c, OTHER] = address + place, address + state[APART] - place
-        columns[c, HALF] = size if state[APART] > 0 else 0
+        columns[c, HALF] = size if state[APART] > 0 or columns[c, ENCODING] == FLOWS else 0
         columns[c, FILLED] = 0
         address += -(-size // LINE) * LINE
     state[COLUMN], state[TURNED] = 0, state[ADDED] + 1

@@ -6,9 +6,11 @@ just ends early, which is an error that names it.
 
 from __future__ import annotations
 
+import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,11 +21,11 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, LogError
-from drstream.kernels.pages import DONE
+from drstream.kernels import pages as kernels
 from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
 from drstream.log.memory import kept
 from drstream.log.numbers import Form, Numbers, form_of
-from drstream.log.pages import NO_PAGES, Use
+from drstream.log.pages import NO_PAGES, Columns, Space, Unusual, Use
 from drstream.log.source import PIECE, Place, Source, TableSource
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -60,29 +62,87 @@ class ArrowSource(TableSource):
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
     ) -> Iterator[Any]:  # an ArrowPart has all that a TablePart has
-        layout, form = self.table.select(list(columns)), self._form(columns)
+        selected = self._select(columns)
         for start in range(0, self.rows, PIECE):
-            yield ArrowPart(layout.slice(start, PIECE), self, start, form)
+            yield ArrowPart(self, selected, start, min(PIECE, self.rows - start))
 
-    def _form(self, columns: Sequence[str]) -> Form | None:
-        return form_of([self.schema.field(name) for name in columns])
+    def _select(self, columns: Sequence[str]) -> Selected:
+        table = self.table.select(list(columns))
+        form = form_of([self.schema.field(name) for name in columns])
+        return Selected(table, form, None if form is None else _stretches(table, form, self.file_of))
 
     def part(self, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
-        layout = self.table.select(list(columns)).slice(first_row, rows)
-        return ArrowPart(layout, self, first_row, self._form(columns))
+        return ArrowPart(self, self._select(columns), first_row, rows)
+
+    def file_of(self, buffer: pa.Buffer) -> ArrowFile | None:
+        """Return the file that a buffer is mapped from; None if there is none."""
+        place = bisect_right(self.bases, buffer.address) - 1
+        if place < 0 or buffer.address >= self.bases[place] + self.files[place].state.size:
+            return None
+        return self.files[place]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (tuple((file.path, file.state) for file in self.opened), self.name)
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Where columns of numbers are stored, by stretches of rows in which each column is in one piece."""
+
+    starts: list[int]  # first row of each, and the number of all rows
+    files: list[ArrowFile]
+    places: NDArray[np.int64]  # of the first row in the file, for each stretch and column
+    table: NDArray[np.int64]  # of `kernels.decode`, for columns that are one page without levels
+
+    def table_of(self, first_row: int, rows: int) -> tuple[ArrowFile, NDArray[np.int64]] | None:
+        """Return the file of some rows and the table of their columns; None if they are in two stretches."""
+        stretch = bisect_right(self.starts, first_row) - 1
+        if first_row + rows > self.starts[stretch + 1]:
+            return None
+        table = self.table.copy()
+        kernels.place_rows(table, self.places[stretch], first_row - self.starts[stretch], rows)
+        return self.files[stretch], table
+
+
+def _stretches(table: pa.Table, form: Form, file_of: Callable[[pa.Buffer], ArrowFile | None]) -> Stretches | None:
+    """Find where columns are stored; None if some are null, decompressed, or in other pieces than the first column."""
+    lengths = [[len(chunk) for chunk in column.chunks] for column in table.columns]
+    if not lengths or any(other != lengths[0] for other in lengths):
+        return None
+    files: list[ArrowFile] = []
+    places = np.empty((len(lengths[0]), len(lengths)), np.int64)
+    for k, length in enumerate(lengths[0]):
+        for c, width in enumerate(form.row_bytes):
+            *valid, numbers = (chunk := table.column(c).chunk(k)).buffers()
+            file = None if numbers is None or any(bits is not None for bits in valid) else file_of(numbers)
+            if file is None or (chunk.offset + length) * width > numbers.size or (c and file is not files[-1]):
+                return None
+            if not c:
+                files.append(file)
+            places[k, c] = numbers.address - file.base + chunk.offset * width
+    about = np.zeros((len(form.columns), kernels.FIELDS), np.int64)
+    about[:, kernels.WIDTH] = [column.number.itemsize for column in form.columns]
+    about[:, kernels.SIZE] = [column.size for column in form.columns]
+    return Stretches([0, *itertools.accumulate(lengths[0])], files, places, about)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Some columns of all rows. The table says where they are, and is not read."""
+
+    table: pa.Table
+    form: Form | None  # of the rows, if they are nothing but numbers
+    stretches: Stretches | None
 
 
 @dataclass
 class ArrowPart:
     """Consecutive rows of Arrow files."""
 
-    layout: pa.Table
     source: ArrowSource
+    selected: Selected
     first_row: int
-    form: Form | None  # of the rows, if they are nothing but numbers
+    rows: int
 
     @property
     def name(self) -> str:
@@ -93,8 +153,8 @@ class ArrowPart:
         return Place(self.first_row, self.name)
 
     @property
-    def rows(self) -> int:
-        return int(self.layout.num_rows)
+    def layout(self) -> pa.Table:
+        return self.selected.table.slice(self.first_row, self.rows)
 
     @property
     def table(self) -> pa.Table:
@@ -116,10 +176,12 @@ class ArrowPart:
         yield from self.table.to_batches(max_chunksize=rows)
 
     def hand_to(self, use: Use) -> bool:
-        """Let all rows be used, which have no pages. Return False if they are not just numbers, or `use` says so."""
-        form = self.form
+        """Let all rows be used. Return False if they are not just numbers, or `use` says so."""
+        form, stretches = self.selected.form, self.selected.stretches
         if form is None:
             return False
+        if stretches is not None and (found := stretches.table_of(self.first_row, self.rows)) is not None:
+            return self._flow(form, *found, use)
         starts = form.starts(self.rows)
         memory = kept.pool.lend(int(starts[-1]))
         array = memory.array
@@ -136,10 +198,20 @@ class ArrowPart:
                         start = stop
         except (pa.ArrowException, IndexError, OSError):
             return False  # `table` says what is wrong
-        return use(Numbers(form, starts, memory, self.rows), NO_PAGES) == DONE
+        return use(Numbers(form, starts, memory, self.rows), NO_PAGES) == kernels.DONE
+
+    def _flow(self, form: Form, file: ArrowFile, table: NDArray[np.int64], use: Use) -> bool:
+        """Let the kernel read the rows, which are in one piece of a file for each column."""
+        try:
+            with _Reads(self.source) as reads, suppress(Unusual):
+                Columns(form, table, reads.handle(file), self.rows, reads.handles.space, flow=True).hand_to(use)
+                return True
+        except (pa.ArrowException, OSError):
+            pass  # `table` says what is wrong
+        return False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _part_of, (self.source, tuple(self.layout.column_names), self.first_row, self.rows)
+        return _part_of, (self.source, tuple(self.selected.table.column_names), self.first_row, self.rows)
 
 
 def _part_of(source: ArrowSource, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
@@ -152,6 +224,7 @@ class _Handles:
     def __init__(self, source: ArrowSource) -> None:
         self.source = source
         self.numbers: dict[str, int] = {}  # by path
+        self.space = Space(kept.pool)
 
     def close(self, all_but: Container[str] = ()) -> None:
         for path in [path for path in self.numbers if path not in all_but]:
@@ -164,7 +237,7 @@ class _Reads:
     """Copies arrays from files, given arrays whose buffers are in their mapped memory, which is not touched."""
 
     def __init__(self, source: ArrowSource) -> None:
-        self.files, self.bases = source.files, source.bases
+        self.file_of = source.file_of
         kept_ones, kept.opened = kept.opened, None  # another generator of this thread may need some of its own
         self.handles = kept_ones if isinstance(kept_ones, _Handles) and kept_ones.source is source else _Handles(source)
         self.used: dict[str, ArrowFile] = {}
@@ -182,7 +255,7 @@ class _Reads:
 
     def bytes(self, buffer: pa.Buffer, start: int, stop: int) -> pa.Buffer:
         """Return bytes of a buffer. One that is not in a mapped file, e.g. decompressed, stays as it is."""
-        if self._file(buffer) is None:
+        if self.file_of(buffer) is None:
             return buffer.slice(start, stop - start)
         if start < 0 or stop < start or stop > buffer.size:
             raise IndexError(f"bytes {start:,} to {stop:,} of a buffer of {buffer.size:,}")
@@ -192,13 +265,13 @@ class _Reads:
 
     def fill(self, buffer: pa.Buffer, start: int, out: NDArray[np.uint8]) -> bool:
         """out <- bytes of a buffer, from `start` on. Returns False if the buffer is not in a mapped file."""
-        file = self._file(buffer)
+        file = self.file_of(buffer)
         if file is None:
             return False
         if start < 0 or start + len(out) > buffer.size:
             raise IndexError(f"bytes {start:,} to {start + len(out):,} of a buffer of {buffer.size:,}")
         view, at = memoryview(out.data), buffer.address - file.base + start
-        handle = self._handle(file)
+        handle = self.handle(file)
         while len(view):
             count = os.preadv(handle, [view], at)
             if not count:
@@ -206,14 +279,7 @@ class _Reads:
             view, at = view[count:], at + count
         return True
 
-    def _file(self, buffer: pa.Buffer) -> ArrowFile | None:
-        """Return the file that a buffer is mapped from; None if there is none."""
-        place = bisect_right(self.bases, buffer.address) - 1
-        if place < 0 or buffer.address >= self.bases[place] + self.files[place].state.size:
-            return None
-        return self.files[place]
-
-    def _handle(self, file: ArrowFile) -> int:
+    def handle(self, file: ArrowFile) -> int:
         self.used[file.path] = file
         if file.path not in self.handles.numbers:
             try:
