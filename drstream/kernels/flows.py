@@ -12,7 +12,10 @@ from drstream.kernels.snappy import FAR, LONG, NEAR, NEW, little
 FROM, UNTIL = 0, 1  # places in the file: of its next byte, and after its last
 MADE, LEFT = 2, 3  # bytes of the numbers: those that were taken, and those that were not
 PENDING, BACK = 4, 5  # of the piece under way: bytes that are left, and how far back they are repeated from; 0: new
-FIELDS = 6
+LEVELS = 6  # bytes of the page before its numbers, which can be repeated, too
+KEPT = 7  # these bytes
+MOST_LEVELS = 64
+FIELDS = KEPT + MOST_LEVELS // 8
 TAG = 5  # bytes of a piece before its new bytes, at most
 LONG_PIECE = 1 << 13  # bytes of a piece that are read to where they belong
 SHORT = 1 << 10  # bytes that are read after such a piece: most likely, another one follows
@@ -68,6 +71,10 @@ def begin(data, place, levels, size, compressed, flow):
         return False
     flow[PENDING] -= levels
     flow[FROM] = place + levels
+    flow[LEVELS] = levels
+    kept = flow[KEPT:].view(np.uint8)
+    for k in range(levels):
+        kept[k] = data[place + k]
     return True
 
 
@@ -75,7 +82,7 @@ def begin(data, place, levels, size, compressed, flow):
 def begin_plain(flow, place, size):
     """Begin with so many bytes of numbers that are stored as they are, from a place in the file on."""
     flow[FROM], flow[UNTIL] = place, place + size
-    flow[MADE], flow[LEFT], flow[PENDING], flow[BACK] = 0, size, size, 0
+    flow[MADE], flow[LEFT], flow[PENDING], flow[BACK], flow[LEVELS] = 0, size, size, 0, 0
 
 
 @helper
@@ -91,10 +98,22 @@ def is_over(flow):
 
 
 @inlined
+def _is_there(flow, before, place):
+    """Whether the bytes that a piece repeats are in the last two chunks, or, at the beginning, are levels."""
+    made = flow[MADE]
+    if made > before + place:
+        return flow[BACK] <= before + place
+    return flow[BACK] <= made + flow[LEVELS]
+
+
+@inlined
 def _repeat(flow, some, before, here, place):
     """Repeat so many bytes, one after the other: a piece may repeat itself. They may begin in the chunk before."""
-    source = place - flow[BACK]
-    for j in range(some):
+    source, levels = place - flow[BACK], min(max(flow[BACK] - flow[MADE], 0), some)
+    kept = flow[KEPT:].view(np.uint8)
+    for j in range(levels):
+        here[place + j] = kept[flow[LEVELS] - flow[BACK] + flow[MADE] + j]
+    for j in range(levels, some):
         k = source + j
         here[place + j] = here[k] if k >= 0 else before[before.shape[0] + k]
 
@@ -109,12 +128,10 @@ def _count(flow, some):
 
 @helper
 def take(handle, flow, window, before, here, place, stop):
-    """here[place:stop] <- the next bytes of the numbers. Returns whether they are as they should be.
+    """here[place:stop] <- the next bytes of the numbers, at most LEFT. Returns whether they are as they should be.
 
     before  The chunk before, of the same length as this one.
     """
-    if stop - place > flow[LEFT]:
-        return False
     most = stop - place + TAG
     while place < stop:
         some = min(flow[PENDING], stop - place)
@@ -137,7 +154,7 @@ def take(handle, flow, window, before, here, place, stop):
                 if at < 0 or flow[PENDING] > flow[LEFT]:
                     return False
             some = min(flow[PENDING], stop - place)
-            if flow[BACK] > min(flow[MADE], before.shape[0] + place):
+            if not _is_there(flow, before.shape[0], place):
                 return False
             if flow[BACK] > 0:
                 _repeat(flow, some, before, here, place)

@@ -60,6 +60,7 @@ BASE = 18  # address of the first column
 STATE = 19
 LINE = 64  # bytes: columns begin at multiples
 
+
 class Pages(NamedTuple):
     """What `decode` is told."""
 
@@ -422,9 +423,8 @@ def _begin_flow(column, window, head, state):
     if not flows.begin(window[:stop], start, levels, head[BYTES], column[CODEC] == SNAPPY, flow):
         return UNUSUAL
     first = flow[flows.FROM]
-    if count > column[NUMBERS] - column[TAKEN] or (column[LEVEL] > 0 and head[DEFINITIONS] != RUNS):
-        return UNUSUAL
-    if _find_values(window[first - levels : first], count, column[LEVEL], 0, 0) != levels:
+    known = count <= column[NUMBERS] - column[TAKEN] and (column[LEVEL] == 0 or head[DEFINITIONS] == RUNS)
+    if not known or _find_values(window[first - levels : first], count, column[LEVEL], 0, 0) != levels:
         return UNUSUAL
     flow[flows.FROM] += state[FIRST]
     flow[flows.UNTIL] = state[FIRST] + start + head[STORED]
@@ -516,6 +516,55 @@ def _open_page(page, column, head, dictionary):
     return DONE
 
 
+@helper
+def _keep_page(found, column, state):
+    """Note that a page is open, if it is. Returns what was found when it was opened."""
+    head = state[HEAD : HEAD + 7]
+    if found == MORE_DICTIONARY:
+        state[NEEDED] = head[BYTES]
+    if found == DONE:
+        column[AT] = state[FIRST] + state[START] + head[STORED]
+        column[PAGE] = head[BYTES]
+    return found
+
+
+@helper
+def _next_page(handle, own, column, wanted, dictionary, window, levels, state):
+    """Open the next page of a column, and take its numbers if all are wanted. Returns DONE, or what it takes."""
+    found = _find_page(handle, column, wanted, window, levels, state)
+    if found != DONE:
+        return found
+    head = state[HEAD : HEAD + 7]
+    size = head[BYTES]
+    if _stands_alone(column, head, wanted, state):
+        return _keep_page(_take_whole(column, window, head, state[START]), column, state)
+    if _can_flow(column, head):
+        return _begin_flow(column, window, head, state)
+    if size > own.shape[0]:
+        state[NEEDED] = size
+        return MORE_PAGE
+    found = _decompress(column, window, head, state[START], own[:size])
+    found = found if found != DONE else _open_page(own[:size], column, head, dictionary)
+    return _keep_page(found, column, state)
+
+
+@helper
+def _take_given(given, own, column, wanted, dictionary, state):
+    """Open the page that the caller has decompressed, and take its numbers. Returns DONE, or what it takes."""
+    head = state[HEAD : HEAD + 7]
+    size = head[BYTES]  # `own` has room for it: see `_next_page`, which asked for the page
+    found = _open_page(given, column, head, dictionary) if given.shape[0] == size else UNUSUAL
+    if _keep_page(found, column, state) != DONE:
+        return found
+    state[GIVEN] = 0
+    if column[LEFT] > 0:
+        if not _take(given, column, min(column[LEFT], wanted), dictionary.ctypes.data):
+            return UNUSUAL
+        if column[LEFT] > 0:
+            copy_bytes(given, 0, own, 0, size)
+    return DONE
+
+
 TYPES = int64, I8_2, int64, U1, U1_2, U1_2, U1_IN, I8_2, I8  # of the fields of `Pages`
 
 
@@ -525,7 +574,6 @@ def decode(handle, columns, rows, window, pages, dictionaries, given, levels, st
 
     `Pages` says what the arguments are.
     """
-    head = state[HEAD : HEAD + 7]
     while state[COLUMN] < columns.shape[0]:
         c = state[COLUMN]
         column, own, dictionary = columns[c], pages[c if pages.shape[0] > 1 else 0], dictionaries[c]
@@ -535,48 +583,13 @@ def decode(handle, columns, rows, window, pages, dictionaries, given, levels, st
             continue
         if column[LEFT] > 0 and column[ENCODING] == FLOWS:
             found = _take_flow(handle, column, min(column[LEFT], wanted), window, state)
-            if found != DONE:
-                return found
-            continue
-        if column[LEFT] > 0:
-            if not _take(own[: column[PAGE]], column, min(column[LEFT], wanted), dictionary.ctypes.data):
-                return UNUSUAL
-            continue
-        if state[GIVEN] == 0:
-            found = _find_page(handle, column, wanted, window, levels, state)
-            if found != DONE:
-                return found
-            if _stands_alone(column, head, wanted, state):
-                found = _take_whole(column, window, head, state[START])
-                if found != DONE:
-                    return found
-                column[AT] = state[FIRST] + state[START] + head[STORED]
-                continue
-            if _can_flow(column, head):
-                found = _begin_flow(column, window, head, state)
-                if found != DONE:
-                    return found
-                continue
-        size = head[BYTES]
-        if size > own.shape[0]:
-            state[NEEDED] = size
-            return MORE_PAGE
-        if state[GIVEN] == 0:
-            found = _decompress(column, window, head, state[START], own[:size])
-            found = found if found != DONE else _open_page(own[:size], column, head, dictionary)
+        elif column[LEFT] > 0:
+            kept = _take(own[: column[PAGE]], column, min(column[LEFT], wanted), dictionary.ctypes.data)
+            found = DONE if kept else UNUSUAL
+        elif state[GIVEN] != 0:
+            found = _take_given(given, own, column, wanted, dictionary, state)
         else:
-            found = _open_page(given, column, head, dictionary) if given.shape[0] == size else UNUSUAL
-        if found == MORE_DICTIONARY:
-            state[NEEDED] = size
+            found = _next_page(handle, own, column, wanted, dictionary, window, levels, state)
         if found != DONE:
             return found
-        column[AT] = state[FIRST] + state[START] + head[STORED]
-        column[PAGE] = size
-        if state[GIVEN] != 0 and column[LEFT] > 0:
-            state[GIVEN] = 0
-            if not _take(given, column, min(column[LEFT], wanted), dictionary.ctypes.data):
-                return UNUSUAL
-            if column[LEFT] > 0:
-                copy_bytes(given, 0, own, 0, size)
-        state[GIVEN] = 0
     return DONE

@@ -207,8 +207,8 @@ def _wider(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return found
 
 
-# Is told where the rows of a chunk are, decodes all chunks from these pages and uses them. Returns what `kernels.decode`
-# does: if that is something to go on, it is called again. UNUSUAL: rows cannot be used so, and what was done is undone.
+# Is told where the rows of a chunk are, decodes all chunks from these pages, and uses them. Returns what
+# `kernels.decode` does. If that is something to go on, it is called again. If it is UNUSUAL, nothing of it counts.
 Use = Callable[[Numbers, kernels.Pages], int]
 
 

@@ -26,15 +26,15 @@ MIXED = {"linear": POLICIES["best"], "soft": POLICIES["soft"], "mixed": POLICIES
 
 @pytest.fixture
 def whole(monkeypatch):
-    """Whether each part that was read at once went to the kernel as it was."""
+    """Whether each part went from the file to the kernel as it was."""
     calls = []
-    add = fused.Fused.add_rows
+    add = fused.Fused.add_part
 
-    def noted(self, rows, *args):
-        add(self, rows, *args)
-        calls.append(self._columns[rows.form, rows.rows] is not None)
+    def noted(*args):
+        calls.append(add(*args))
+        return calls[-1]
 
-    monkeypatch.setattr(fused.Fused, "add_rows", noted)
+    monkeypatch.setattr(fused.Fused, "add_part", noted)
     return calls
 
 
@@ -45,15 +45,15 @@ def with_types(table, action="int64", reward="float64", propensity="float64"):
     return table
 
 
-def write(tmp_path, table):
+def write(tmp_path, table, **options):
     path = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
-    pq.write_table(table, path, row_group_size=GROUP)
+    pq.write_table(table, path, **{"row_group_size": GROUP, **options})
     return path
 
 
 def by_batches(run):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reader, "whole", lambda *args: None)
+        patch.setattr(Reader, "hand_to", lambda *args: False)
         return run()
 
 
@@ -79,6 +79,25 @@ def test_results_are_those_of_batches(tmp_path, whole, kind, listed, types):
     whole.clear()
     assert everything(run(threads=1)) == everything(found)
     assert whole == [True] * 3
+
+
+@not_plain
+@pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"use_dictionary": False}], ids=str)
+@pytest.mark.parametrize("repeated", [False, True], ids=["random", "repeated"])
+def test_rows_that_flow_have_the_results_of_batches(tmp_path, whole, repeated, options, monkeypatch):
+    """In chunks of any size; where Snappy repeats bytes that are no longer there, all rows go by batches."""
+    table, context = table_of("float32", False, 40_000)
+    table = pa.concat_tables([table.slice(0, 700)] * 57) if repeated else table
+    log = drs.Log(write(tmp_path, table, row_group_size=len(table), **options), context=context)
+    run = partial(drs.evaluate, log, MIXED, None, ["ips", "snips"], threads=1)
+    found = everything(by_batches(run))
+    whole.clear()
+    for chunk in (1 << 14, 1 << 15):
+        monkeypatch.setattr(pages, "CHUNK", chunk)
+        assert everything(run()) == found
+    assert whole == [True, True]
+    monkeypatch.setattr(pages, "CHUNK", 1 << 10)
+    assert everything(run()) == found
 
 
 def test_what_the_kernel_cannot_take_goes_by_batches(tmp_path, whole):
@@ -129,7 +148,7 @@ def test_bad_rows_are_errors_that_name_them(tmp_path, whole, column, value, mess
     log = drs.Log(write(tmp_path, table), context=context, actions=4)
     with pytest.raises(LogError, match=message):
         drs.evaluate(log, MIXED, None, ["ips"], threads=1)
-    assert whole == [True]  # the first row group; the second is the one with the error
+    assert whole == [True, False]  # the second row group has the error, and batches name it
 
 
 def test_rows_that_are_unusual_or_too_many_at_once_are_read_in_batches(tmp_path, whole, monkeypatch):
@@ -140,8 +159,8 @@ def test_rows_that_are_unusual_or_too_many_at_once_are_read_in_batches(tmp_path,
     log = drs.Log(write(tmp_path, nulls), context=context)
     with pytest.raises(LogError, match="context is null at row 3499"):
         drs.evaluate(log, MIXED, None, ["ips"], threads=1)
-    assert whole == [True, True]
-    log = drs.Log(write(tmp_path, table), context=context)
+    assert whole == [True, True, False]
+    log = drs.Log(write(tmp_path, table, compression="zstd"), context=context)
     found = everything(drs.evaluate(log, MIXED, None, ["ips"]))
     whole.clear()
     monkeypatch.setattr(parquet_files, "DECODE_BYTES", 1 << 14)
@@ -153,14 +172,14 @@ def test_a_file_that_changes_is_an_error(tmp_path, monkeypatch):
     table, context = table_of("float64", False, ROWS)
     path = write(tmp_path, table)
     log = drs.Log(path, context=context)
-    decode = pages.Columns.rows_at_once
+    hand_to = pages.Columns.hand_to
 
-    def changing(self):
+    def changing(*args):
         with open(path, "ab") as file:
             file.write(b"x")
-        return decode(self)
+        hand_to(*args)
 
-    monkeypatch.setattr(pages.Columns, "rows_at_once", changing)
+    monkeypatch.setattr(pages.Columns, "hand_to", changing)
     with pytest.raises(LogError, match="changed while it was read"):
         drs.evaluate(log, MIXED, None, ["ips"], threads=1)
 
@@ -246,7 +265,7 @@ def test_a_file_stays_open_where_rows_are_not_numbers_alone(tmp_path, whole, mon
         opened.clear()
         drs.evaluate(log, MIXED, None, ["ips"], threads=1)
         counts.append(len(opened))
-    assert not whole
+    assert not any(whole)
     assert counts[0] == counts[1]
 
 
@@ -286,15 +305,16 @@ def test_a_thread_keeps_the_file_of_its_last_part_open_and_no_other(tmp_path, mo
             file.write_table(table)
     monkeypatch.setattr(arrow, "PIECE", 100)
     log, counts = drs.Log(tmp_path, context=context), []
-    add = fused.Fused.add_rows
+    add = fused.Fused.add_part
 
-    def noted(self, *args):
+    def noted(*args):
+        found = add(*args)
         links = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
         counts.append(sum(link.startswith(str(tmp_path)) for link in links))
-        add(self, *args)
+        return found
 
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr(fused.Fused, "add_rows", noted)
+    monkeypatch.setattr(fused.Fused, "add_part", noted)
     drs.evaluate(log, MIXED, None, ["ips"], threads=1)
     assert counts == [counts[0]] * 5
     assert len(os.listdir("/proc/self/fd")) == before
@@ -315,14 +335,15 @@ def test_logs_without_propensities_have_dm(tmp_path, whole):
 def test_a_file_that_vanishes_on_the_way_is_an_error(tmp_path, monkeypatch, open_still):
     table, context = table_of("float64", False, ROWS)
     path = write(tmp_path, table)
-    add = fused.Fused.add_rows
+    add = fused.Fused.add_part
 
     def vanishing(*args):
-        path.unlink()
+        found = add(*args)
+        path.unlink(missing_ok=True)
         if not open_still:
             kept.forget()
-        add(*args)
+        return found
 
-    monkeypatch.setattr(fused.Fused, "add_rows", vanishing)
+    monkeypatch.setattr(fused.Fused, "add_part", vanishing)
     with pytest.raises(LogError, match=r"cannot read row group 1 of .*: the file is gone"):
         drs.evaluate(drs.Log(path, context=context), MIXED, None, ["ips"], threads=1)
