@@ -106,8 +106,8 @@ def held(info: Info, found: Found) -> str:
     parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
     groups = -(-info["rows"] // WIDE.row_group_rows)
     return (
-        f"By step, with the fixed cost of a call: {parts} ns. There are {groups} row groups, and each has two compiled "
-        "calls, with Python code before and after them."
+        f"By step, with the fixed cost of a call: {parts} ns. There are {groups} row groups, and each has a compiled "
+        "call, with Python code before and after it."
     )
 
 
