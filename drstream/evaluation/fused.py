@@ -18,6 +18,7 @@ from drstream.evaluation.plan import Plan
 from drstream.evaluation.tally import Tally
 from drstream.evaluation.terms import Job, Workspace, block_terms, prediction_limits
 from drstream.evaluation.totals import THIN
+from drstream.execution import raise_if_stopped
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
 from drstream.kernels._jit import address_of
@@ -100,6 +101,7 @@ class Fused:
         constants = self.linear[0], self.weighing, _found(tally, others), self.space
 
         def use(rows: Numbers, pages: Pages) -> int:
+            raise_if_stopped()
             columns = self._columns_of(rows, reader)
             if columns is None:
                 return UNUSUAL

@@ -29,6 +29,7 @@ __all__ = [
     "I8_2",
     "I8_3",
     "I8_IN",
+    "I8_IN2",
     "SINGLE",
     "U1",
     "U1_2",
@@ -81,6 +82,7 @@ U4_IN2 = Array(uint32, 2, "C", readonly=True)
 U8 = Array(uint64, 1, "C")
 U8_IN = Array(uint64, 1, "C", readonly=True)
 I8_IN = Array(int64, 1, "C", readonly=True)
+I8_IN2 = Array(int64, 2, "C", readonly=True)
 
 
 SINGLE, DOUBLE = (I8_IN, I4_IN, F4_IN), (I8_IN, I4_IN, F8_IN)  # sparse rows: indptr, indices, values

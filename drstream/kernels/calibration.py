@@ -7,7 +7,7 @@ not be known in advance, and buckets near the pivot are as fine, relative to the
 import numpy as np
 
 from drstream.kernels._jit import kernel, scratch, uncounted
-from drstream.kernels._types import F8, F8_2, F8_IN, float64, void
+from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, float64, void
 
 OCTAVES, TO_OCTAVE, LEAST = 80, 32, -50  # powers of two from 2^LEAST on
 HALF = OCTAVES * TO_OCTAVE
@@ -52,7 +52,7 @@ def add_to_table(prediction, reward, pivot, table, sums):
     sums[3] += misses
 
 
-@kernel(void(F8_2, F8, F8_2, F8))
+@kernel(void(F8_2, F8, F8_IN2, F8_IN))
 def merge_tables(table, sums, other_table, other_sums):
     """Add a second table, and its sums. Most of its buckets are empty."""
     for bucket in range(BUCKETS if other_sums[0] > 0.0 else 0):

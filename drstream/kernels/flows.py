@@ -136,13 +136,13 @@ def take(handle, flow, window, before, here, place, stop):
     while place < stop:
         some = min(flow[PENDING], stop - place)
         if flow[BACK] == 0 and some >= LONG_PIECE:  # numbers that do not repeat are in pieces of 65,536 bytes
-            if read_file(handle, flow[FROM], here.ctypes.data + place, some) != some:
+            if some > flow[UNTIL] - flow[FROM] or read_file(handle, flow[FROM], here.ctypes.data + place, some) != some:
                 return False
             place, most = place + some, SHORT
             flow[FROM] += some
             _count(flow, some)
             continue
-        size = min(flow[UNTIL] - flow[FROM], stop - place + TAG, most)
+        size = max(min(flow[UNTIL] - flow[FROM], stop - place + TAG, most), 0)
         if size > 0 and read_file(handle, flow[FROM], window.ctypes.data, size) != size:
             return False
         at = np.int64(0)

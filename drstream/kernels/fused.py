@@ -15,7 +15,7 @@ from drstream.kernels.calibration import add_to_table
 from drstream.kernels.checks import all_usable
 from drstream.kernels.moments import update_tile
 from drstream.kernels.order import transpose_rows
-from drstream.kernels.pages import ADDED, CHUNK, DONE, RESULT, Pages, turn
+from drstream.kernels.pages import ADDED, AT_ONCE, CHUNK, DONE, PAUSED, RESULT, Pages, turn
 from drstream.kernels.pages import TYPES as PAGES
 from drstream.kernels.policies import observe_block, predict_block
 from drstream.kernels.sets import fill_words, split_words
@@ -325,11 +325,15 @@ def add_events(decode, pages, events, first, last, linear, weighing, found, spac
     """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1.
 
     If pages have columns, the kernel at the address `decode` decodes them, a chunk after the other, to the same memory,
-    which stays in cache. The first event is 0. If `decode` needs something to go on, pages.state[RESULT] is not DONE,
-    and the next call with these pages goes on from there. Its code is called, because it would be compiled twice more.
+    which stays in cache. The first event is 0. If `decode` needs something to go on, or after many chunks,
+    pages.state[RESULT] is not DONE, and the next call with these pages goes on from there. The code of `decode` is
+    called, because it would be compiled twice more.
     """
-    state = pages.state
+    state, until = pages.state, pages.state[ADDED] + pages.state[CHUNK] * pages.state[AT_ONCE]
     while pages.columns.shape[0] > 0 and state[ADDED] < last:
+        if state[ADDED] >= until:
+            state[RESULT] = PAUSED
+            return -1
         shift, some = turn(pages.columns, state), min(state[CHUNK], last - state[ADDED])
         state[RESULT] = call(decode, _with_rows(pages, some))
         if state[RESULT] != DONE:

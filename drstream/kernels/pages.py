@@ -42,7 +42,8 @@ LENGTH_BYTES = 4  # of the length of levels
 MOST_BITS = 32  # of an index
 MOST_BYTES = 1 << 26  # of a page; writers make pages of 1 MB
 SLACK = 1 << 16  # bytes that are read after those that are expected
-HEAD_BYTES = 1 << 12  # that are read if pages may flow: then only heads and levels are needed
+HEAD_BYTES = 1 << 12  # that are read if pages may flow: then only heads, and what stands before numbers, are needed
+FLOW_BYTES = flows.MOST_LEVELS + 16  # that a page must have in the window to begin to flow
 WINDOW = 1 << 19  # bytes that are read at a time, unless a page has more: they stay in the second-level cache
 BEFORE = 64  # bytes before the first number of any column: they can be overwritten for a while
 
@@ -57,7 +58,8 @@ RESULT = 13  # what was returned, for whoever did not call `decode` itself
 CHUNK, APART = 14, 15  # for `turn`: rows of a chunk, and bytes from one to the next, 0 if there is one
 ADDED, TURNED = 16, 17  # rows of the chunks before this one; one more if `turn` has begun with it
 BASE = 18  # address of the first column
-STATE = 19
+AT_ONCE = 19  # most chunks of a call
+STATE = 20
 LINE = 64  # bytes: columns begin at multiples
 
 
@@ -79,6 +81,7 @@ class Pages(NamedTuple):
 DONE, UNUSUAL = 0, -1
 MORE_WINDOW, MORE_PAGE, MORE_DICTIONARY = 1, 2, 3  # call again with memory of at least state[NEEDED] bytes
 DECOMPRESS = 4  # call again with the page at state[START]: so many bytes as its head says
+PAUSED = 5  # call again: only so that the caller can stop in between
 
 
 @helper
@@ -373,7 +376,8 @@ def _find_page(handle, column, wanted, window, levels, state):
         if head[BYTES] < 1 or head[BYTES] > MOST_BYTES or stored < 0 or stored > left - (start - first):
             return UNUSUAL
         state[START] = start
-        if start + stored <= state[LAST] - state[FIRST] or _can_flow(column, head):
+        there = state[LAST] - state[FIRST] - start
+        if stored <= there or (_can_flow(column, head) and there >= min(stored, FLOW_BYTES)):
             return DONE
         size = max(size, start - first + stored)
     return UNUSUAL
@@ -424,6 +428,7 @@ def _begin_flow(column, window, head, state):
         return UNUSUAL
     first = flow[flows.FROM]
     known = count <= column[NUMBERS] - column[TAKEN] and (column[LEVEL] == 0 or head[DEFINITIONS] == RUNS)
+    known = known and (column[CODEC] == SNAPPY or head[STORED] == head[BYTES])
     if not known or _find_values(window[first - levels : first], count, column[LEVEL], 0, 0) != levels:
         return UNUSUAL
     flow[flows.FROM] += state[FIRST]
@@ -506,7 +511,7 @@ def _open_page(page, column, head, dictionary):
     """Take a new page: keep it if it is a dictionary. Returns DONE, UNUSUAL or MORE_DICTIONARY."""
     if head[KIND] != DICTIONARY_PAGE:
         return DONE if _begin_page(page, column, head) else UNUSUAL
-    plain = head[FORM] == PLAIN or head[FORM] == OLD_DICTIONARY
+    plain = (head[FORM] == PLAIN or head[FORM] == OLD_DICTIONARY) and head[COUNT] <= MOST_BYTES
     if not plain or column[KNOWN] >= 0 or page.shape[0] != head[COUNT] * column[WIDTH]:
         return UNUSUAL
     if page.shape[0] > dictionary.shape[0]:

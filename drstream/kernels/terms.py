@@ -6,7 +6,7 @@ Terms are rows, and events are columns. `policies.py` has what comes before: ν(
 import numpy as np
 
 from drstream.kernels._jit import kernel, scratch, uncounted, unordered_helper
-from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, I8_IN, float64, int64, void
+from drstream.kernels._types import F4_IN, F8, F8_2, F8_IN, F8_IN2, I4_IN, I8, I8_2, I8_IN, I8_IN2, float64, int64, void
 from drstream.kernels.sums import ACCUMULATORS
 
 # Codes of the terms, from the weight w of an event, its reward r, a typical reward (the pivot), and the model r̂
@@ -156,7 +156,7 @@ def inspect(terms, rows, p, thin, inspected):
     inspect_weights(terms, rows, p, thin, inspected)
 
 
-@kernel(void(I8_2, F8_2, I8, I8_2, F8_2, I8))
+@kernel(void(I8_2, F8_2, I8, I8_IN2, F8_IN2, I8_IN))
 def merge_counts(reduced, mass, logged, other_reduced, other_mass, other_logged):
     """Add the numbers of reduced weights, the mass of policies and the logged actions of other events.
 
@@ -172,7 +172,7 @@ def merge_counts(reduced, mass, logged, other_reduced, other_mass, other_logged)
         logged[k] += other_logged[k]
 
 
-@kernel(void(F8_2, F8_2))
+@kernel(void(F8_2, F8_IN2))
 def merge_inspected(inspected, others):
     """Add what is known about the weights of other events."""
     for j in range(inspected.shape[0]):

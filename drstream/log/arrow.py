@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class ArrowSource(TableSource):
         self.opened = tuple(files)  # in the order given
         self.files = sorted(files, key=lambda file: file.base)
         self.bases = [file.base for file in self.files]
+        self._selected: dict[tuple[str, ...], Selected] = {}
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
@@ -67,9 +68,11 @@ class ArrowSource(TableSource):
             yield ArrowPart(self, selected, start, min(PIECE, self.rows - start))
 
     def _select(self, columns: Sequence[str]) -> Selected:
-        table = self.table.select(list(columns))
-        form = form_of([self.schema.field(name) for name in columns])
-        return Selected(table, form, None if form is None else _stretches(table, form, self.file_of))
+        names = tuple(columns)
+        if names not in self._selected:
+            form = form_of([self.schema.field(name) for name in names])
+            self._selected = {names: Selected(self.table.select(list(names)), form, self)}  # those of the last pass
+        return self._selected[names]
 
     def part(self, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
         return ArrowPart(self, self._select(columns), first_row, rows)
@@ -132,7 +135,11 @@ class Selected:
 
     table: pa.Table
     form: Form | None  # of the rows, if they are nothing but numbers
-    stretches: Stretches | None
+    source: ArrowSource
+
+    @cached_property
+    def stretches(self) -> Stretches | None:
+        return None if self.form is None else _stretches(self.table, self.form, self.source.file_of)
 
 
 @dataclass

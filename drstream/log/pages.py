@@ -41,6 +41,7 @@ NO_PAGES = kernels.Pages(  # of rows that are decoded
     np.empty((3, 0), np.int64),
     np.zeros(kernels.STATE, np.int64),
 )
+AT_ONCE = 64  # chunks of a call, which then ends for a moment: a row group can have any number of rows
 CHUNK = 1 << 14  # rows that are decoded and used at a time: float32 then has the 65,536 bytes that Snappy may repeat
 
 
@@ -243,6 +244,11 @@ class Columns:
         self.space.fit(len(self.table), 1)
         return self._next(self.rows)
 
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that `hand_to` needs for rows."""
+        return int(self.form.starts(min(self.rows, 2 * CHUNK) if self.flow else self.rows)[-1])
+
     def hand_to(self, use: Use) -> None:
         """Let all rows be decoded and used, in chunks if they flow. The kernel finds places of columns (`turn`)."""
         rows = min(self.rows, CHUNK) if self.flow else self.rows
@@ -253,6 +259,7 @@ class Columns:
         self.space.fit(len(self.table), len(self.table) if apart else 1)
         state = np.zeros(kernels.STATE, np.int64)
         state[kernels.CHUNK], state[kernels.APART], state[kernels.BASE] = rows, apart, chunk.memory.address
+        state[kernels.AT_ONCE] = AT_ONCE
         self._decode(partial(use, chunk), rows, state)
 
     def _next(self, rows: int) -> Numbers:
@@ -272,6 +279,8 @@ class Columns:
                 return
             if found == kernels.UNUSUAL:
                 raise Unusual
+            if found == kernels.PAUSED:
+                continue
             if found == kernels.DECOMPRESS:
                 given = self._decompressed(state)
                 state[kernels.GIVEN] = 1
@@ -286,7 +295,9 @@ class Columns:
             found = self.space.codec.decompress(pa.py_buffer(data), int(head[kernels.BYTES]))
         except (pa.ArrowException, OSError) as error:
             raise Unusual from error
-        return np.frombuffer(found, np.uint8)
+        page = np.frombuffer(found, np.uint8)
+        page.flags.writeable = False  # as kernels want it: what is in a tuple is not converted
+        return page
 
 
 def columns_of(known: Known | None, index: int, rows: int, handle: int, space: Space) -> Columns | None:

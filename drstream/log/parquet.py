@@ -74,21 +74,25 @@ class RowGroup:
         """
         if self.constants or self.verify or not _on_disk(self.footer):
             return False
-        try:
-            with self._open() as opened, suppress(Unusual):
-                columns = opened.numbers(self.index, self.columns)
-                if columns is None or len(columns.form.columns) < len(self.columns):
-                    return False
-                if not columns.flow and columns.form.starts(self.rows)[-1] > DECODE_BYTES:
-                    return False
+        with suppress(OSError, pa.ArrowException), self._open() as opened, suppress(Unusual):  # and no error of `use`
+            columns = self._all_numbers(opened)
+            if columns is not None:
                 columns.hand_to(use)
                 self._check_state(opened)
                 return True
+        return False
+
+    def _all_numbers(self, opened: Opened) -> Columns | None:
+        """Return all columns, if they are decoded here and take little memory; else None."""
+        try:
+            columns = opened.numbers(self.index, self.columns)
         except DrstreamError:
             raise
         except Exception:
-            return False
-        return False
+            return None  # `batches` says what is wrong
+        if columns is None or len(columns.form.columns) < len(self.columns):
+            return None
+        return columns if columns.most_bytes <= DECODE_BYTES else None
 
     def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""

@@ -100,6 +100,31 @@ def test_rows_that_flow_have_the_results_of_batches(tmp_path, whole, repeated, o
     assert everything(run()) == found
 
 
+@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+def test_chunks_of_a_tile_have_the_results_of_batches(tmp_path, whole, compression, monkeypatch):
+    """Also if a call ends after each of them. Zstandard has no chunks."""
+    monkeypatch.setattr(pages, "CHUNK", 1_024)
+    monkeypatch.setattr(pages, "AT_ONCE", 1)
+    table, context = table_of("float64", False, ROWS)
+    log = drs.Log(write(tmp_path, table, compression=compression, use_dictionary=False), context=context)
+    run = partial(drs.evaluate, log, MIXED, None, ["ips", "snips"])
+    found = everything(run())
+    assert whole == [True] * 3
+    assert everything(by_batches(run)) == found
+
+
+def test_errors_of_the_kernel_are_not_hidden(tmp_path, monkeypatch):
+    table, context = table_of("float64", False, ROWS)
+    log = drs.Log(write(tmp_path, table), context=context)
+
+    def broken(*args):
+        raise IndexError("outside of an array")
+
+    monkeypatch.setattr(fused.kernels, "add_events", broken)
+    with pytest.raises(IndexError, match="outside of an array"):
+        drs.evaluate(log, MIXED, None, ["ips"], threads=1)
+
+
 def test_what_the_kernel_cannot_take_goes_by_batches(tmp_path, whole):
     table, context = table_of("float64", False, ROWS)
     cost = table.rename_columns([{"reward": "cost"}.get(name, name) for name in table.column_names])
