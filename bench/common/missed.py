@@ -97,8 +97,8 @@ def in_folds(info: Info, found: Found) -> str:
     whole, parts = steps(found, evaluation.FOUR, WIDE)
     return (
         f"One evaluation has become faster than the fit that it follows: {whole:.0f} ns an event on one thread, "
-        f"{parts[DECODING]:.0f} of them for decoding, as rows go from the file to the kernel as they are. With folds, "
-        "they go by batches, which are put in the order of their folds."
+        f"{parts[DECODING]:.0f} of them for decoding. With folds, rows are put in the order of their folds, and the "
+        "fit sums up products for each fold and action."
     )
 
 

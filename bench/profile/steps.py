@@ -60,9 +60,10 @@ def apart(add: Callable[..., int], timer: Timer) -> Callable[..., int]:
     """The same as the kernel `add_events`, in two calls for each chunk of rows: one that decodes, and one that adds."""
     decode, adding = timer.function(pages.decode, DECODING), timer.function(add, EVENTS)
 
-    def in_two_calls(address: Any, found: Any, events: Any, first: int, last: int, *about: Any) -> int:
+    def in_two_calls(address: Any, found: Any, folding: Any, events: Any, first: int, last: int, *about: Any) -> int:
         if not len(found.columns):
-            return adding(address, found, events, first, last, *about)
+            return adding(address, found, folding, events, first, last, *about)
+        assert folding.count == 0  # rows would need their numbers
         state = found.state
         while state[pages.ADDED] < last:
             shift = pages.turn(found.columns, state)
@@ -71,7 +72,7 @@ def apart(add: Callable[..., int], timer: Timer) -> Callable[..., int]:
             if state[pages.RESULT] != pages.DONE:
                 return -1
             moved = events._replace(base=events.base + shift)
-            bad = adding(address, NO_PAGES, moved, 0, some, *about)
+            bad = adding(address, NO_PAGES, folding, moved, 0, some, *about)
             if bad >= 0:
                 return int(state[pages.ADDED] + bad)
             state[pages.ADDED] += some

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drstream.buffers import read_only
 from drstream.evaluation.plan import Plan
+from drstream.evaluation.scoring import Stack
 from drstream.evaluation.tally import Tally
 from drstream.evaluation.terms import Job, Workspace, block_terms, prediction_limits
 from drstream.evaluation.totals import THIN
@@ -27,6 +28,7 @@ from drstream.log import Batch, Block, Reader
 from drstream.log.memory import aligned, kept
 from drstream.log.numbers import Form, Numbers
 from drstream.log.pages import NO_PAGES
+from drstream.log.rows import Folds
 from drstream.log.source import Part
 from drstream.types import Ints
 
@@ -35,11 +37,13 @@ WHOLE = {np.dtype(np.int32), np.dtype(np.int64)}  # types of actions
 MOST_FORMS = 64  # of rows, that are kept: most parts of a log have one number of rows
 CHECKED = -1  # instead of a number of actions: the reader has looked at all events
 INTS, FLOATS = np.empty(0, np.int64), np.empty(0)
+IN_ORDER: tuple[Any, ...] = INTS, 0  # events, as the columns have them
 NO_SETS = read_only(INTS), read_only(np.empty(0, np.int32)), read_only(np.empty(0, np.uint64))
-NO_POLICIES = kernels.Linear(np.empty((0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, FLOATS, 0, np.zeros(2))
+NO_FOLDS = kernels.Folding(0, read_only(np.zeros(1, np.uint64)), 0, np.empty(0, np.int32), INTS, INTS)
+NO_POLICIES = kernels.Linear(np.empty((1, 0, 0)), FLOATS, INTS, FLOATS, INTS, INTS, np.empty((1, 0)), 0, np.zeros(2))
 
 
-_made: WeakKeyDictionary[Plan, tuple[kernels.Weighing, list[kernels.Linear]]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Plan, tuple[kernels.Weighing, kernels.Linear]] = WeakKeyDictionary()
 
 
 class Fused:
@@ -60,7 +64,9 @@ class Fused:
         self.weighing, self.linear = _constants(plan)
         self.decode = address_of(decode)
         self._columns: dict[tuple[Form, int], Ints | None] = {}  # what the kernel needs, by form and number of rows
-        rows, features = self.linear[0].weights.shape
+        folds, rows, features = self.linear.weights.shape
+        divided = kernels.FOLDED if folds > 1 else 0
+        self.divided = np.empty(divided, np.int32), np.empty(divided, np.int64), np.zeros(folds + 1, np.int64)
         policies = len(job.policies)
         tile = kernels.TILE
         padded = tile + kernels.PAD
@@ -81,10 +87,10 @@ class Fused:
         job, others = self.plan.job, np.zeros(2, np.int64)
         (events, _), found = _events(job, batch), _found(tally, others)  # the columns stay until the method ends
         bounds = [0, len(batch)] if batch.fold_starts is None else batch.fold_starts.tolist()
+        folds = len(self.linear.weights)
         for fold, (first, last) in enumerate(pairwise(bounds)):
-            linear = self.linear[fold if len(self.linear) > 1 else 0]
-            about = events, first, last, linear, self.weighing, found, self.space
-            bad = kernels.add_events(self.decode, NO_PAGES, *about)
+            about = events, first, last, fold if folds > 1 else 0, self.linear, self.weighing, found, self.space
+            bad = kernels.add_events(self.decode, NO_PAGES, NO_FOLDS, *about)
             if bad >= 0:
                 self._explain(Block(batch, bad, min(bad + kernels.TILE, last)), tally)
         self._note(others, job.n_predictions(batch), tally)
@@ -97,8 +103,9 @@ class Fused:
         interpreter's lock. If it returns False, the tally is useless. Then batches name what is bad.
         """
         others = np.zeros(2, np.int64)
-        about = int(reader.roles.listed), len(reader.labels), *NO_SETS
-        constants = self.linear[0], self.weighing, _found(tally, others), self.space
+        about = int(reader.roles.listed), len(reader.labels), *NO_SETS, *IN_ORDER
+        constants = 0, self.linear, self.weighing, _found(tally, others), self.space
+        folding = self._folding(part, reader)
 
         def use(rows: Numbers, pages: Pages) -> int:
             raise_if_stopped()
@@ -106,13 +113,19 @@ class Fused:
             if columns is None:
                 return UNUSUAL
             events = kernels.Events(rows.memory.address, columns, *about)
-            bad = kernels.add_events(self.decode, pages, events, 0, part.rows, *constants)
+            bad = kernels.add_events(self.decode, pages, folding, events, 0, part.rows, *constants)
             return UNUSUAL if bad >= 0 else int(pages.state[RESULT])
 
         if not reader.hand_to(part, use):
             return False
         self._note(others, part.rows * self.plan.job.n_actions, tally)
         return True
+
+    def _folding(self, part: Part, reader: Reader) -> kernels.Folding:
+        folds = reader.folds
+        if not isinstance(folds, Folds):
+            return NO_FOLDS
+        return kernels.Folding(folds.count, folds.key, part.first_row, *self.divided)
 
     def _columns_of(self, rows: Numbers, reader: Reader) -> Ints | None:
         """Return the columns that the kernel needs, for `Events.columns`. None if it cannot take them as they are."""
@@ -126,7 +139,9 @@ class Fused:
     def _find_columns(self, rows: Numbers, reader: Reader) -> Ints | None:
         roles, job = reader.roles, self.plan.job
         given = [policy.given_by for policy in job.policies if policy.only_logged]
-        if None in given or len(self.linear) > 1 or roles.negated or reader.constant is not None:
+        if None in given or roles.negated or reader.constant is not None:
+            return None
+        if reader.folds is not None and roles.listed:  # a product of many rows would be another one than by batches
             return None
         if reader.with_action and not isinstance(reader.labels, range):
             return None
@@ -134,7 +149,7 @@ class Fused:
         needed: list[tuple[str | None, set[Any], int]]
         needed = [(action, WHOLE, 0), (self.plan.reward, set(CODES), 0), (roles.propensity, set(CODES), 0)]
         if job.stack is not None:
-            size = self.linear[0].weights.shape[1] if roles.listed else 0
+            size = self.linear.weights.shape[2] if roles.listed else 0
             needed += [(name, {job.stack.kind}, size) for name in roles.context]
         needed += [(name, set(CODES), 0) for name in given]
         found = []
@@ -170,23 +185,20 @@ def _numbers(count: int, kind: Any = np.float64) -> NDArray[Any]:
     return aligned(count * np.dtype(kind).itemsize).view(kind)
 
 
-def _constants(plan: Plan) -> tuple[kernels.Weighing, list[kernels.Linear]]:
+def _constants(plan: Plan) -> tuple[kernels.Weighing, kernels.Linear]:
     """Return what is the same for all parts of a pass. It takes the interpreter's lock, so a process makes it once."""
     if plan not in _made:
-        stack = plan.job.stack
-        folds = [] if stack is None else [_linear(plan.job, fold) for fold in range(len(stack.weights))]
-        _made[plan] = _weighing(plan), folds or [NO_POLICIES]
+        _made[plan] = _weighing(plan), NO_POLICIES if plan.job.stack is None else _linear(plan.job, plan.job.stack)
     return _made[plan]
 
 
-def _linear(job: Job, fold: int) -> kernels.Linear:
-    stack = job.stack
-    assert stack is not None
-    group, none = stack.policies, np.empty(0, stack.kind)
-    intercept = stack.intercepts[fold] if stack.has_model else none
+def _linear(job: Job, stack: Stack) -> kernels.Linear:
+    group, matrices = stack.policies, [weights.matrix for weights in stack.weights]
+    intercepts = np.stack(stack.intercepts) if stack.has_model else np.empty((len(matrices), 0), stack.kind)
     limits = np.array(prediction_limits(job.models, stack.kind))
     policies = group.intercept, group.kinds, group.epsilons, group.slots, group.places
-    return kernels.Linear(stack.weights[fold].matrix, *policies, intercept, stack.link, limits)
+    weights = np.stack(matrices) if len(matrices) > 1 else matrices[0][np.newaxis]
+    return kernels.Linear(weights, *policies, intercepts, stack.link, limits)
 
 
 def _weighing(plan: Plan) -> kernels.Weighing:
@@ -225,7 +237,7 @@ def _events(job: Job, batch: Batch) -> tuple[kernels.Events, list[NDArray[Any]]]
     arrays = () if found is None else (found.lists.starts, found.lists.values, found.words)
     sets = tuple(map(read_only, arrays)) or NO_SETS
     listed = int(not isinstance(context, list))
-    return kernels.Events(0, about, listed, CHECKED, *sets), used
+    return kernels.Events(0, about, listed, CHECKED, *sets, *IN_ORDER), used
 
 
 def _address(column: NDArray[Any]) -> int:

@@ -10,18 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drstream.kernels._jit import call, counted, inlined, kernel, memory, uncounted
-from drstream.kernels._types import F4, F4_2, F8, F8_2, I4, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
+from drstream.kernels._types import F4, F4_2, F4_3, F8, F8_2, F8_3, I4, I4_IN, I8, I8_2, I8_IN, U4, U8_IN, int64, named
 from drstream.kernels.calibration import add_to_table
 from drstream.kernels.checks import all_usable
 from drstream.kernels.moments import update_tile
-from drstream.kernels.order import transpose_rows
+from drstream.kernels.order import sort_events, transpose_rows
 from drstream.kernels.pages import ADDED, AT_ONCE, CHUNK, DONE, PAUSED, RESULT, Pages, turn
 from drstream.kernels.pages import TYPES as PAGES
 from drstream.kernels.policies import observe_block, predict_block
+from drstream.kernels.random import fold_of, key_of
 from drstream.kernels.sets import fill_words, split_words
 from drstream.kernels.terms import fill_terms, inspect_weights, note_rewards, number_reduced
 
 TILE = 1024  # events: with 20 features and 20 scores in float32 they take a sixth of the second-level cache
+FOLDED = 65_536  # rows that are put in the order of their folds at a time, as many as a batch has
 SMALL = 1_000_000  # a product of three sizes: see `buffers.SMALL`
 ACTION, REWARD, PROPENSITY, CONTEXT = 0, 1, 2, 3  # columns; from the last one on those of contexts, or their matrix
 PLACE, KIND = 0, 1  # of a column: where it begins, after the base of all; -1 if nothing needs it
@@ -41,18 +43,31 @@ class Events(NamedTuple):
     starts: Any  # of the eligible sets (see `sets.py`); empty if all events could choose any action
     eligible: Any
     words: Any  # the same as bits, if there are at most 64 actions
+    order: Any  # places of the events in the columns; empty if they are in their order
+    rows: Any  # of the columns that `order` may name
+
+
+class Folding(NamedTuple):
+    """How rows are divided into folds, with a model for each, and memory for that."""
+
+    count: Any  # of folds; 0 if all rows have one model, or are in the order of their folds
+    seed: Any  # an array of one
+    first: Any  # number of the first row
+    fold: Any  # FOLDED numbers
+    order: Any  # FOLDED numbers
+    starts: Any  # where the events of each fold begin, and where the last ones end
 
 
 class Linear(NamedTuple):
     """Linear policies, and a linear model below them. `policies.observe` and `policies.predict` say what fields are."""
 
-    weights: Any  # float32 or float64, as the contexts; so are the intercepts
+    weights: Any  # a matrix for each fold, or one; float32 or float64, as the contexts; so are the intercepts
     intercept: Any
     kinds: Any
     epsilons: Any
     slots: Any
     places: Any
-    model_intercept: Any  # empty without a model
+    model_intercept: Any  # a row for each fold, or one; without numbers if there is no model
     link: Any
     limits: Any  # low and high, of predictions
 
@@ -116,11 +131,34 @@ def _copy(numbers, out):
         out[i] = numbers[i]
 
 
+@uncounted
+def _pick(numbers, order, out):
+    for i in range(order.shape[0]):
+        out[i] = numbers[order[i]]
+
+
+@uncounted
+def _pick_floats(events, column, order, space):
+    """space <- numbers of a column."""
+    kind, rows = events.columns[column, KIND], events.rows
+    if kind == DOUBLE:
+        _pick(_part(events, column, 0, rows, 8, np.float64), order, space)
+    elif kind == SINGLE:
+        _pick(_part(events, column, 0, rows, 4, np.float32), order, space)
+    elif kind == INT:
+        _pick(_part(events, column, 0, rows, 4, np.int32), order, space)
+    else:
+        _pick(_part(events, column, 0, rows, 8, np.int64), order, space)
+
+
 @inlined
 def _floats(events, column, first, last, space):
-    """A column in float64, in `space` if it is stored in another type."""
+    """A column in float64, in `space` if it is stored in another type, or order."""
     if events.columns[column, PLACE] < 0:
         return space[:0]
+    if events.order.shape[0] > 0:
+        _pick_floats(events, column, events.order[first:last], space)
+        return space[: last - first]
     kind = events.columns[column, KIND]
     if kind == DOUBLE:
         return _part(events, column, first, last, 8, np.float64)
@@ -133,11 +171,26 @@ def _floats(events, column, first, last, space):
     return space[: last - first]
 
 
+@uncounted
+def _pick_actions(events, order, space):
+    """space <- actions."""
+    if events.columns[ACTION, KIND] == INT:
+        _pick(_part(events, ACTION, 0, events.rows, 4, np.int32), order, space)
+        return
+    column = _part(events, ACTION, 0, events.rows, 8, np.int64)
+    for i in range(order.shape[0]):
+        action = column[order[i]]
+        space[i] = action if 0 <= action <= LARGEST else -1
+
+
 @inlined
 def _actions(events, first, last, space):
-    """Actions in int32, in `space` if they are stored as int64. Those that are no int32 become -1."""
+    """Actions in int32, in `space` unless they are stored so, in their order. Those that are no int32 become -1."""
     if events.columns[ACTION, PLACE] < 0:
         return space[:0]
+    if events.order.shape[0] > 0:
+        _pick_actions(events, events.order[first:last], space)
+        return space[: last - first]
     if events.columns[ACTION, KIND] == INT:
         return _part(events, ACTION, first, last, 4, np.int32)
     column = _part(events, ACTION, first, last, 8, np.int64)
@@ -159,6 +212,9 @@ def _gather(events, first, last, out):
     features, m = out.shape[0], last - first
     if events.listed != 0:
         transpose_rows(_rows_of(events, first, last, features, out), out)
+    elif events.order.shape[0] > 0:
+        for j in range(features):
+            _pick(_part(events, CONTEXT + j, 0, events.rows, out.itemsize, out), events.order[first:last], out[j])
     else:
         for j in range(features):
             column, row = _part(events, CONTEXT + j, first, last, out.itemsize, out), out[j]
@@ -195,9 +251,9 @@ def _multiply(events, first, last, weights, space):
 
 
 @uncounted
-def _score(events, first, last, action, linear, found, space, logged, terms):
+def _score(events, first, last, fold, action, linear, found, space, logged, terms):
     """Fill in ν(a_k|x_k) and r̂(x_k, ν) of linear policies, and r̂(x_k, a_k). Returns whether all numbers are valid."""
-    scores = _multiply(events, first, last, linear.weights, space)
+    scores = _multiply(events, first, last, linear.weights[fold], space)
     (rows, width), split = scores.shape, linear.intercept.shape[0]
     words = space.bits.shape[0] // TILE
     bits = space.bits[: words * (last - first)].reshape(words, last - first)
@@ -210,7 +266,7 @@ def _score(events, first, last, action, linear, found, space, logged, terms):
         clipped = found.others[1:]
         bad = predict_block(
             rhat,
-            linear.model_intercept,
+            linear.model_intercept[fold],
             linear.link,
             linear.limits[0],
             linear.limits[1],
@@ -253,7 +309,7 @@ def _weigh(r, p, weighing, found, space, logged, terms):
 
 
 @uncounted
-def _add_tile(events, first, last, linear, weighing, found, space):
+def _add_tile(events, first, last, fold, linear, weighing, found, space):
     """Add the events first..last. Returns whether all numbers are valid."""
     m = last - first
     action = _actions(events, first, last, space.action)
@@ -266,7 +322,8 @@ def _add_tile(events, first, last, linear, weighing, found, space):
     row = terms[0]
     for i in range(m):
         row[i] = reward[i]
-    if linear.weights.shape[0] > 0 and not _score(events, first, last, action, linear, found, space, logged, terms):
+    scored = linear.weights.shape[1] > 0
+    if scored and not _score(events, first, last, fold, action, linear, found, space, logged, terms):
         return False
     for g in range(weighing.given.shape[0]):
         row, place = logged[weighing.given[g]], events.columns.shape[0] - weighing.given.shape[0] + g
@@ -278,7 +335,7 @@ def _add_tile(events, first, last, linear, weighing, found, space):
             return False
     _weigh(reward, p, weighing, found, space, logged, terms)
     note_rewards(reward, action, found.others, found.logged)
-    if linear.model_intercept.shape[0] > 0:
+    if linear.model_intercept.shape[1] > 0:
         add_to_table(space.rhat[:m], reward, weighing.constants[2], found.table, found.calibration)
     state = found.count, found.sums, found.carries, found.comoments
     update_tile(terms, 0, m, weighing.members, weighing.starts, *state, space.shift)
@@ -286,11 +343,37 @@ def _add_tile(events, first, last, linear, weighing, found, space):
 
 
 @uncounted
-def _add_tiles(events, first, last, linear, weighing, found, space):
-    """Add the events first..last. Returns where the first tile with an invalid number begins, or -1."""
+def _add_tiles(events, first, last, fold, linear, weighing, found, space):
+    """Add the events first..last, of one fold. Returns where the first tile with an invalid number begins, or -1."""
     for start in range(first, last, TILE):
-        if not _add_tile(events, start, min(start + TILE, last), linear, weighing, found, space):
+        if not _add_tile(events, start, min(start + TILE, last), fold, linear, weighing, found, space):
             return start
+    return -1
+
+
+@uncounted
+def _divide(folding, start, stop, done):
+    """Put the rows start..stop, after `done` other ones, in the order of their folds."""
+    key, fold = key_of(folding.seed[0]), folding.fold[: stop - start]
+    for i in range(fold.shape[0]):
+        fold[i] = fold_of(key, np.uint64(folding.first + done + start + i), folding.count)
+    sort_events(fold, start, folding.starts, folding.order)
+
+
+@uncounted
+def _add_rows(events, rows, done, folding, linear, weighing, found, space):
+    """Add so many rows, after `done` other ones. Returns where the first tile with an invalid number begins, or -1."""
+    if folding.count == 0:
+        return _add_tiles(events, 0, rows, 0, linear, weighing, found, space)
+    for start in range(0, rows, FOLDED):
+        stop = min(start + FOLDED, rows)
+        _divide(folding, start, stop, done)
+        divided = _with_order(events, folding.order[: stop - start], stop)
+        for f in range(folding.count):
+            last = folding.starts[f + 1]
+            bad = _add_tiles(divided, folding.starts[f], last, f, linear, weighing, found, space)
+            if bad >= 0:
+                return start + bad
     return -1
 
 
@@ -304,28 +387,39 @@ def _with_rows(pages, rows):
 @inlined
 def _moved(events, shift):
     """The same, so many bytes later."""
-    sets = events.starts, events.eligible, events.words
-    return Events(events.base + shift, events.columns, events.listed, events.actions, *sets)
+    rest = events.starts, events.eligible, events.words, events.order, events.rows
+    return Events(events.base + shift, events.columns, events.listed, events.actions, *rest)
+
+
+@inlined
+def _with_order(events, order, rows):
+    """The same, in an order of so many rows."""
+    about = events.base, events.columns, events.listed, events.actions
+    return Events(*about, events.starts, events.eligible, events.words, order, rows)
 
 
 # Numba does not convert what is in a tuple
-_EVENTS = named(Events, int64, I8_2, int64, int64, I8_IN, I4_IN, U8_IN)
+_EVENTS = named(Events, int64, I8_2, int64, int64, I8_IN, I4_IN, U8_IN, I8, int64)
+_FOLDING = named(Folding, int64, U8_IN, int64, I4, I8, I8)
 _WEIGHING = named(Weighing, I8, F8_2, I8_2, I8, I8_2, I8, I8, I8, I8, I8, I8, F8)
 _FOUND = named(Found, I8, F8, F8, F8, F8_2, I8_2, F8_2, I8, I8, F8_2, F8)
 
 
-def _types(matrix: Any, vector: Any) -> tuple[Any, ...]:
-    linear = named(Linear, matrix, vector, I8, F8, I8, I8, vector, int64, F8)
+def _types(matrices: Any, matrix: Any, vector: Any) -> tuple[Any, ...]:
+    linear = named(Linear, matrices, vector, I8, F8, I8, I8, matrix, int64, F8)
     space = named(Space, vector, vector, F8, F8, F8, U4, F8, I4, F8)
-    return int64, named(Pages, *PAGES), _EVENTS, int64, int64, linear, _WEIGHING, _FOUND, space
+    pages = named(Pages, *PAGES)
+    return int64, pages, _FOLDING, _EVENTS, int64, int64, int64, linear, _WEIGHING, _FOUND, space
 
 
-@kernel(int64(*_types(F4_2, F4)), int64(*_types(F8_2, F8)), counted=False)
-def add_events(decode, pages, events, first, last, linear, weighing, found, space):
+@kernel(int64(*_types(F4_3, F4_2, F4)), int64(*_types(F8_3, F8_2, F8)), counted=False)
+def add_events(decode, pages, folding, events, first, last, fold, linear, weighing, found, space):
     """Add the events first..last of a batch. Returns where the first tile with an invalid number begins, or -1.
 
+    They are of one fold, unless `folding` divides rows; then, and if there are pages, the first event is 0.
+
     If pages have columns, the kernel at the address `decode` decodes them, a chunk after the other, to the same memory,
-    which stays in cache. The first event is 0. If `decode` needs something to go on, or after many chunks,
+    which stays in cache. If `decode` needs something to go on, or after many chunks,
     pages.state[RESULT] is not DONE, and the next call with these pages goes on from there. The code of `decode` is
     called, because it would be compiled twice more.
     """
@@ -338,8 +432,12 @@ def add_events(decode, pages, events, first, last, linear, weighing, found, spac
         state[RESULT] = call(decode, _with_rows(pages, some))
         if state[RESULT] != DONE:
             return -1
-        bad = _add_tiles(_moved(events, shift), 0, some, linear, weighing, found, space)
+        bad = _add_rows(_moved(events, shift), some, state[ADDED], folding, linear, weighing, found, space)
         if bad >= 0:
             return state[ADDED] + bad
         state[ADDED] += some
-    return -1 if pages.columns.shape[0] > 0 else _add_tiles(events, first, last, linear, weighing, found, space)
+    if pages.columns.shape[0] > 0:
+        return -1
+    if folding.count > 0:
+        return _add_rows(events, last, 0, folding, linear, weighing, found, space)
+    return _add_tiles(events, first, last, fold, linear, weighing, found, space)

@@ -20,9 +20,12 @@ from drstream.kernels._types import (
 )
 
 
-@kernel(void(I8_IN, I8, I8), void(I4_IN, I8, I8))
-def sort_by_group(group, starts, order):
-    """order <- the events by group, those of a group in their own order; group g is at starts[g]..starts[g + 1]."""
+@uncounted
+def sort_events(group, first, starts, order):
+    """order <- the events first, first + 1, ... by group, those of a group in their own order.
+
+    Group g is at starts[g]..starts[g + 1].
+    """
     last = starts.shape[0] - 1
     for g in range(last + 1):
         starts[g] = 0
@@ -31,11 +34,17 @@ def sort_by_group(group, starts, order):
     for g in range(last):
         starts[g + 1] += starts[g]
     for i in range(group.shape[0]):
-        order[starts[group[i]]] = i
+        order[starts[group[i]]] = first + i
         starts[group[i]] += 1
     for g in range(last, 0, -1):  # each start has moved to the next group's
         starts[g] = starts[g - 1]
     starts[0] = 0
+
+
+@kernel(void(I8_IN, I8, I8), void(I4_IN, I8, I8))
+def sort_by_group(group, starts, order):
+    """The same, from event 0 on."""
+    sort_events(group, 0, starts, order)
 
 
 @kernel(

@@ -28,23 +28,34 @@ def uniform(key, row):
 def uniforms(seed, rows):
     """One number in [0, 1) for each row; `seed` is an array of one."""
     out = np.empty(rows.shape[0])
-    key = mix(mix(seed[0] * GAMMA + GAMMA))
+    key = key_of(seed[0])
     for i in range(rows.shape[0]):
         out[i] = uniform(key, rows[i])
     return out
 
 
+@inlined
+def key_of(seed):
+    return mix(mix(seed * GAMMA + GAMMA))
+
+
+@inlined
+def fold_of(key, row, count):
+    """The last f whose f / count is not above the row's number."""
+    u = uniform(key, row)
+    f = float(int(u * count))  # or the next one, as the product is rounded
+    f -= 1.0 if u < f / count else 0.0
+    f += 1.0 if u >= (f + 1.0) / count else 0.0
+    return int(f)
+
+
 @kernel(I8(U8_IN, U8_IN, int64))
 def folds(seed, rows, count):
-    """The fold of each row: the last f whose f / count is not above the row's number."""
+    """The fold of each row."""
     out = np.empty(rows.shape[0], np.int64)
-    key = mix(mix(seed[0] * GAMMA + GAMMA))
+    key = key_of(seed[0])
     for i in range(rows.shape[0]):
-        u = uniform(key, rows[i])
-        f = float(int(u * count))  # or the next one, as the product is rounded
-        f -= 1.0 if u < f / count else 0.0
-        f += 1.0 if u >= (f + 1.0) / count else 0.0
-        out[i] = int(f)
+        out[i] = fold_of(key, rows[i], count)
     return out
 
 

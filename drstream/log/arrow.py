@@ -182,36 +182,40 @@ class ArrowPart:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=rows)
 
-    def hand_to(self, use: Use) -> bool:
-        """Let all rows be used. Return False if they are not just numbers, or `use` says so."""
+    def hand_to(self, use: Use, chunk: int | None = None) -> bool:
+        """Let all rows be used. Return False if they are not just numbers, or `use` says so.
+
+        chunk  See `RowGroup.hand_to`.
+        """
         form, stretches = self.selected.form, self.selected.stretches
         if form is None:
             return False
         if stretches is not None and (found := stretches.table_of(self.first_row, self.rows)) is not None:
-            return self._flow(form, *found, use)
+            return self._flow(form, *found, use, chunk)
         starts = form.starts(self.rows)
         memory = kept.pool.lend(int(starts[-1]))
         array = memory.array
         try:
             with _Reads(self.source) as reads:
                 for column, width, start in zip(self.layout.columns, form.row_bytes, starts.tolist(), strict=False):
-                    for chunk in column.chunks:
-                        *valid, numbers = chunk.buffers()
-                        stop = start + len(chunk) * width
+                    for piece in column.chunks:
+                        *valid, numbers = piece.buffers()
+                        stop = start + len(piece) * width
                         if any(bits is not None for bits in valid):
                             return False
-                        if not reads.fill(numbers, chunk.offset * width, array[start:stop]):
+                        if not reads.fill(numbers, piece.offset * width, array[start:stop]):
                             return False
                         start = stop
         except (pa.ArrowException, IndexError, OSError):
             return False  # `table` says what is wrong
         return use(Numbers(form, starts, memory, self.rows), NO_PAGES) == kernels.DONE
 
-    def _flow(self, form: Form, file: ArrowFile, table: NDArray[np.int64], use: Use) -> bool:
+    def _flow(self, form: Form, file: ArrowFile, table: NDArray[np.int64], use: Use, chunk: int | None) -> bool:
         """Let the kernel read the rows, which are in one piece of a file for each column."""
         try:
             with _Reads(self.source) as reads, suppress(Unusual):
-                Columns(form, table, reads.handle(file), self.rows, reads.handles.space, flow=True).hand_to(use)
+                columns = Columns(form, table, reads.handle(file), self.rows, reads.handles.space, flow=True)
+                columns.hand_to(use, chunk)
                 return True
         except (pa.ArrowException, OSError):
             pass  # `table` says what is wrong

@@ -249,18 +249,18 @@ class Columns:
         """Bytes that `hand_to` needs for rows."""
         return int(self.form.starts(min(self.rows, 2 * CHUNK) if self.flow else self.rows)[-1])
 
-    def hand_to(self, use: Use) -> None:
+    def hand_to(self, use: Use, chunk: int | None = None) -> None:
         """Let all rows be decoded and used, in chunks if they flow. The kernel finds places of columns (`turn`)."""
-        rows = min(self.rows, CHUNK) if self.flow else self.rows
+        rows = min(self.rows, chunk or CHUNK) if self.flow else self.rows
         starts = self.form.starts(rows)
         size = int(starts[-1])
         apart = size if rows < self.rows else 0
-        chunk = Numbers(self.form, starts, self.space.pool.lend(size + apart), rows)
+        there = Numbers(self.form, starts, self.space.pool.lend(size + apart), rows)
         self.space.fit(len(self.table), len(self.table) if apart else 1)
         state = np.zeros(kernels.STATE, np.int64)
-        state[kernels.CHUNK], state[kernels.APART], state[kernels.BASE] = rows, apart, chunk.memory.address
+        state[kernels.CHUNK], state[kernels.APART], state[kernels.BASE] = rows, apart, there.memory.address
         state[kernels.AT_ONCE] = AT_ONCE
-        self._decode(partial(use, chunk), rows, state)
+        self._decode(partial(use, there), rows, state)
 
     def _next(self, rows: int) -> Numbers:
         table, starts = self.table, self.form.starts(rows)

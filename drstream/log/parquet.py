@@ -67,9 +67,10 @@ class RowGroup:
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
             raise unreadable_part(self.place, error) from None
 
-    def hand_to(self, use: Use) -> bool:
+    def hand_to(self, use: Use, chunk: int | None = None) -> bool:
         """Let all rows be used as they are decoded. Return False if they are not on the disk, or not just numbers.
 
+        chunk  Rows to decode at a time, or a multiple of them. By default, as many as stay in cache.
         Then, or if `use` cannot take them, `batches` takes the rows in another way, or says what is wrong.
         """
         if self.constants or self.verify or not _on_disk(self.footer):
@@ -77,7 +78,7 @@ class RowGroup:
         with suppress(OSError, pa.ArrowException), self._open() as opened, suppress(Unusual):  # and no error of `use`
             columns = self._all_numbers(opened)
             if columns is not None:
-                columns.hand_to(use)
+                columns.hand_to(use, chunk)
                 self._check_state(opened)
                 return True
         return False

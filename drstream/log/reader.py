@@ -146,7 +146,7 @@ class Reader:
         roles = self.roles
         chosen = self.filter is not None or self.splits or self.skip_bad_rows or self.start or self.stop is not None
         more = roles.ranking or roles.sample_rate is not None or self.all_propensities or self.with_sets
-        others = self.loggers or self.offers or self.pairs or self.folds or self.clusters
+        others = self.loggers or self.offers or self.pairs or isinstance(self.folds, Blocks) or self.clusters
         return not (chosen or more or others) and (self.plain_context or not self.with_context)
 
     def hand_to(self, part: Part, use: Use) -> bool:
@@ -154,9 +154,9 @@ class Reader:
 
         Return whether they were. `use` undoes what it has done if it returns UNUSUAL.
         """
-        if self.unit is None or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
+        if (self.unit is None and self.folds is None) or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
             return False
-        return part.hand_to(use)
+        return part.hand_to(use, None if self.folds is None else self.batch_rows)
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the part's rows, also those with bad values, in batches of one size.

@@ -78,6 +78,13 @@ class Folds:
     def _edges(self) -> Floats:
         return np.arange(self.count) / self.count
 
+    @property
+    def key(self) -> Keys:
+        """The seed, as kernels take it."""
+        found = np.array([self._seed], np.uint64)
+        found.flags.writeable = False
+        return found
+
     def of(self, keys: Keys) -> Ints:
         """Return the fold of each row, given row numbers or the keys of clusters."""
         return sampling.folds_at_rows(self._seed, keys, self.count)

@@ -51,6 +51,13 @@ def write(tmp_path, table, **options):
     return path
 
 
+def write_arrow(tmp_path, table):
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.arrow"
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
+
+
 def by_batches(run):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Reader, "hand_to", lambda *args: False)
@@ -113,6 +120,63 @@ def test_chunks_of_a_tile_have_the_results_of_batches(tmp_path, whole, compressi
     assert everything(by_batches(run)) == found
 
 
+@pytest.mark.parametrize("kind", [pytest.param("float32", marks=not_plain), "float64"])
+@pytest.mark.parametrize(
+    "types",
+    [{}, {"action": "int32", "reward": "int32"}, {"reward": "float32", "propensity": "float32"}, {"reward": "int64"}],
+    ids=["as pandas has them", "clicks", "float32", "int64"],
+)
+def test_folds_have_the_results_of_batches(tmp_path, whole, kind, types):
+    table, context = table_of(kind, False, ROWS)
+    policies = {**MIXED, "given": drs.policies.Epsilon(drs.policies.Linear(np.ones((4, 3))), 0.3)}
+    table = with_types(table, **types)
+    for path in (write(tmp_path, table), write(tmp_path, table, compression="zstd"), write_arrow(tmp_path, table)):
+        log = drs.Log(path, context=context)
+        run = partial(drs.evaluate, log, policies, M.Ridge(), ESTIMATORS, crossfit=3, fold_seed=5, cap=3.0)
+        whole.clear()
+        found = everything(run())
+        assert all(whole)
+        assert len(whole) == (1 if path.suffix == ".arrow" else 3)
+        assert everything(by_batches(run)) == found
+        assert everything(run(threads=1)) == found
+
+
+@not_plain
+def test_folds_of_many_rows_have_the_results_of_batches(tmp_path, whole, monkeypatch):
+    """Rows are put in order 65,536 at a time."""
+    table, context = table_of("float32", False, 150_000)
+    path = write(tmp_path, table, row_group_size=len(table), use_dictionary=False)
+    zstd = write(tmp_path, table, row_group_size=len(table), compression="zstd")
+    found = []
+    for file in (path, zstd, write_arrow(tmp_path, table)):
+        run = partial(drs.evaluate, drs.Log(file, context=context), MIXED, M.Ridge(), ["dm", "dr"], crossfit=4)
+        whole.clear()
+        found.append(everything(by_batches(run)))
+        whole.clear()
+        assert everything(run()) == found[-1]
+        assert all(whole)
+
+
+def test_bad_rows_of_folds_are_errors_that_name_them(tmp_path, whole):
+    table, context = table_of("float64", False, ROWS)
+    for column, value, message in (("reward", np.nan, "reward must be finite"), ("action", 2**32, "is not among")):
+        values = with_types(table)[column].to_numpy().copy()
+        values[1_700] = value
+        bad = with_types(table).set_column(table.schema.get_field_index(column), column, pa.array(values))
+        bad_contexts = drs.Log(write(tmp_path, bad), context=context, actions=4)
+        with pytest.raises(LogError, match=f"{message}.*row 1700"):
+            drs.evaluate(bad_contexts, MIXED, M.Ridge().fit(drs.Log(table, context=context)), ["dr"], threads=1)
+        with pytest.raises(LogError, match=f"{message}.*row 1700"):
+            drs.evaluate(bad_contexts, MIXED, M.Ridge(), ["dr"], crossfit=2, threads=1)
+
+
+def test_lists_in_folds_go_by_batches(tmp_path, whole):
+    table, context = table_of("float64", True, ROWS)
+    run = partial(drs.evaluate, drs.Log(write(tmp_path, table), context=context), MIXED, M.Ridge(), ["dr"], crossfit=2)
+    assert everything(run()) == everything(by_batches(run))
+    assert not any(whole)
+
+
 def test_errors_of_the_kernel_are_not_hidden(tmp_path, monkeypatch):
     table, context = table_of("float64", False, ROWS)
     log = drs.Log(write(tmp_path, table), context=context)
@@ -145,7 +209,10 @@ def test_what_the_kernel_cannot_take_goes_by_batches(tmp_path, whole):
     for run in (
         partial(drs.evaluate, open_log(path, filter="x0 > 0"), MIXED, None, ["ips"]),
         partial(drs.evaluate, open_log(path, on_bad_row="skip"), MIXED, None, ["ips"]),
-        partial(drs.evaluate, open_log(path), MIXED, M.Ridge(), ["dr"], crossfit=2),
+        partial(drs.evaluate, open_log(path), MIXED, M.Ridge(), ["dr"], crossfit="forward"),
+        partial(
+            drs.evaluate, open_log(path), MIXED, M.Ridge(), ["dr"], crossfit=2, cluster="action", interval="normal"
+        ),
         partial(drs.evaluate, open_log(table), MIXED, None, ["ips"]),
     ):
         whole.clear()
