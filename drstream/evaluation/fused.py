@@ -23,7 +23,7 @@ from drstream.execution import raise_if_stopped
 from drstream.kernels import fused as kernels
 from drstream.kernels import terms
 from drstream.kernels._jit import address_of
-from drstream.kernels.pages import RESULT, UNUSUAL, Pages, decode
+from drstream.kernels.pages import AT_ONCE, RESULT, UNUSUAL, Pages, decode
 from drstream.log import Batch, Block, Reader
 from drstream.log.memory import aligned, kept
 from drstream.log.numbers import Form, Numbers
@@ -35,6 +35,8 @@ from drstream.types import Ints
 CODES = {np.dtype(name): code for code, name in enumerate(kernels.KINDS)}  # of types of columns
 WHOLE = {np.dtype(np.int32), np.dtype(np.int64)}  # types of actions
 MOST_FORMS = 64  # of rows, that are kept: most parts of a log have one number of rows
+WORK = 1 << 30  # products of a call, or a little more; then it ends for a moment, as a row group can have many rows
+FEWEST = 1 << 8  # products that a row counts for, at least
 CHECKED = -1  # instead of a number of actions: the reader has looked at all events
 INTS, FLOATS = np.empty(0, np.int64), np.empty(0)
 IN_ORDER: tuple[Any, ...] = INTS, 0  # events, as the columns have them
@@ -65,6 +67,7 @@ class Fused:
         self.decode = address_of(decode)
         self._columns: dict[tuple[Form, int], Ints | None] = {}  # what the kernel needs, by form and number of rows
         folds, rows, features = self.linear.weights.shape
+        self.at_once = WORK // max(rows * features, FEWEST)  # rows
         divided = kernels.FOLDED if folds > 1 else 0
         self.divided = np.empty(divided, np.int32), np.empty(divided, np.int64), np.zeros(folds + 1, np.int64)
         policies = len(job.policies)
@@ -112,6 +115,8 @@ class Fused:
             columns = self._columns_of(rows, reader)
             if columns is None:
                 return UNUSUAL
+            if len(pages.columns):
+                pages.state[AT_ONCE] = max(1, self.at_once // max(rows.rows, 1))
             events = kernels.Events(rows.memory.address, columns, *about)
             bad = kernels.add_events(self.decode, pages, folding, events, 0, part.rows, *constants)
             return UNUSUAL if bad >= 0 else int(pages.state[RESULT])
@@ -140,6 +145,8 @@ class Fused:
         roles, job = reader.roles, self.plan.job
         given = [policy.given_by for policy in job.policies if policy.only_logged]
         if None in given or roles.negated or reader.constant is not None:
+            return None
+        if len(self.linear.weights) != (1 if reader.folds is None else reader.folds.count):
             return None
         if reader.folds is not None and roles.listed:  # a product of many rows would be another one than by batches
             return None

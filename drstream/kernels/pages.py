@@ -58,7 +58,7 @@ RESULT = 13  # what was returned, for whoever did not call `decode` itself
 CHUNK, APART = 14, 15  # for `turn`: rows of a chunk, and bytes from one to the next, 0 if there is one
 ADDED, TURNED = 16, 17  # rows of the chunks before this one; one more if `turn` has begun with it
 BASE = 18  # address of the first column
-AT_ONCE = 19  # most chunks of a call
+AT_ONCE = 19  # most chunks of a call, set by whoever uses them
 STATE = 20
 LINE = 64  # bytes: columns begin at multiples
 
@@ -511,7 +511,7 @@ def _open_page(page, column, head, dictionary):
     """Take a new page: keep it if it is a dictionary. Returns DONE, UNUSUAL or MORE_DICTIONARY."""
     if head[KIND] != DICTIONARY_PAGE:
         return DONE if _begin_page(page, column, head) else UNUSUAL
-    plain = (head[FORM] == PLAIN or head[FORM] == OLD_DICTIONARY) and head[COUNT] <= MOST_BYTES
+    plain = (head[FORM] == PLAIN or head[FORM] == OLD_DICTIONARY) and 0 <= head[COUNT] <= MOST_BYTES
     if not plain or column[KNOWN] >= 0 or page.shape[0] != head[COUNT] * column[WIDTH]:
         return UNUSUAL
     if page.shape[0] > dictionary.shape[0]:

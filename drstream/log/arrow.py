@@ -69,10 +69,12 @@ class ArrowSource(TableSource):
 
     def _select(self, columns: Sequence[str]) -> Selected:
         names = tuple(columns)
-        if names not in self._selected:
+        found = self._selected.get(names)
+        if found is None:
             form = form_of([self.schema.field(name) for name in names])
-            self._selected = {names: Selected(self.table.select(list(names)), form, self)}  # those of the last pass
-        return self._selected[names]
+            found = Selected(self.table.select(list(names)), form, self)
+            self._selected = {names: found}  # those of the last pass
+        return found
 
     def part(self, columns: Sequence[str], first_row: int, rows: int) -> ArrowPart:
         return ArrowPart(self, self._select(columns), first_row, rows)

@@ -41,7 +41,6 @@ NO_PAGES = kernels.Pages(  # of rows that are decoded
     np.empty((3, 0), np.int64),
     np.zeros(kernels.STATE, np.int64),
 )
-AT_ONCE = 64  # chunks of a call, which then ends for a moment: a row group can have any number of rows
 CHUNK = 1 << 14  # rows that are decoded and used at a time: float32 then has the 65,536 bytes that Snappy may repeat
 
 
@@ -244,10 +243,9 @@ class Columns:
         self.space.fit(len(self.table), 1)
         return self._next(self.rows)
 
-    @property
-    def most_bytes(self) -> int:
+    def most_bytes(self, chunk: int | None = None) -> int:
         """Bytes that `hand_to` needs for rows."""
-        return int(self.form.starts(min(self.rows, 2 * CHUNK) if self.flow else self.rows)[-1])
+        return int(self.form.starts(min(self.rows, 2 * (chunk or CHUNK)) if self.flow else self.rows)[-1])
 
     def hand_to(self, use: Use, chunk: int | None = None) -> None:
         """Let all rows be decoded and used, in chunks if they flow. The kernel finds places of columns (`turn`)."""
@@ -259,7 +257,6 @@ class Columns:
         self.space.fit(len(self.table), len(self.table) if apart else 1)
         state = np.zeros(kernels.STATE, np.int64)
         state[kernels.CHUNK], state[kernels.APART], state[kernels.BASE] = rows, apart, there.memory.address
-        state[kernels.AT_ONCE] = AT_ONCE
         self._decode(partial(use, there), rows, state)
 
     def _next(self, rows: int) -> Numbers:

@@ -75,15 +75,15 @@ class RowGroup:
         """
         if self.constants or self.verify or not _on_disk(self.footer):
             return False
-        with suppress(OSError, pa.ArrowException), self._open() as opened, suppress(Unusual):  # and no error of `use`
-            columns = self._all_numbers(opened)
+        with suppress(OSError, pa.ArrowException), self._open() as opened, suppress(Unusual):
+            columns = self._all_numbers(opened, chunk)
             if columns is not None:
                 columns.hand_to(use, chunk)
                 self._check_state(opened)
                 return True
         return False
 
-    def _all_numbers(self, opened: Opened) -> Columns | None:
+    def _all_numbers(self, opened: Opened, chunk: int | None) -> Columns | None:
         """Return all columns, if they are decoded here and take little memory; else None."""
         try:
             columns = opened.numbers(self.index, self.columns)
@@ -93,7 +93,7 @@ class RowGroup:
             return None  # `batches` says what is wrong
         if columns is None or len(columns.form.columns) < len(self.columns):
             return None
-        return columns if columns.most_bytes <= DECODE_BYTES else None
+        return columns if columns.most_bytes(chunk) <= DECODE_BYTES else None
 
     def _decoded(self, opened: Opened, rows: int | None) -> Iterator[pa.RecordBatch]:
         """Decode numbers here, and everything else with pyarrow; with it also the rows that are left by `Unusual`."""

@@ -14,6 +14,7 @@ from drstream.evaluation import evaluate as evaluate_module
 from drstream.evaluation import fused
 from drstream.log import Reader, arrow, pages
 from drstream.log import parquet as parquet_files
+from drstream.log.batch import ROWS as ROWS_OF_A_BATCH
 from drstream.log.memory import kept
 from tests.helpers.evaluations import M
 from tests.helpers.fused import ESTIMATORS, POLICIES, table_of
@@ -111,7 +112,7 @@ def test_rows_that_flow_have_the_results_of_batches(tmp_path, whole, repeated, o
 def test_chunks_of_a_tile_have_the_results_of_batches(tmp_path, whole, compression, monkeypatch):
     """Also if a call ends after each of them. Zstandard has no chunks."""
     monkeypatch.setattr(pages, "CHUNK", 1_024)
-    monkeypatch.setattr(pages, "AT_ONCE", 1)
+    monkeypatch.setattr(fused, "WORK", 1)
     table, context = table_of("float64", False, ROWS)
     log = drs.Log(write(tmp_path, table, compression=compression, use_dictionary=False), context=context)
     run = partial(drs.evaluate, log, MIXED, None, ["ips", "snips"])
@@ -143,7 +144,9 @@ def test_folds_have_the_results_of_batches(tmp_path, whole, kind, types):
 
 @not_plain
 def test_folds_of_many_rows_have_the_results_of_batches(tmp_path, whole, monkeypatch):
-    """Rows are put in order 65,536 at a time."""
+    """Rows are put in order 65,536 at a time, as many as a batch has. A call pauses after each of them."""
+    assert fused.kernels.FOLDED == ROWS_OF_A_BATCH
+    monkeypatch.setattr(fused, "WORK", 1)
     table, context = table_of("float32", False, 150_000)
     path = write(tmp_path, table, row_group_size=len(table), use_dictionary=False)
     zstd = write(tmp_path, table, row_group_size=len(table), compression="zstd")
