@@ -52,10 +52,10 @@ def write(tmp_path, table, **options):
     return path
 
 
-def write_arrow(tmp_path, table):
+def write_arrow(tmp_path, table, rows=None):
     path = tmp_path / f"{len(list(tmp_path.iterdir()))}.arrow"
     with pa.ipc.new_file(path, table.schema) as file:
-        file.write_table(table)
+        file.write_table(table, max_chunksize=rows)
     return path
 
 
@@ -131,7 +131,8 @@ def test_folds_have_the_results_of_batches(tmp_path, whole, kind, types):
     table, context = table_of(kind, False, ROWS)
     policies = {**MIXED, "given": drs.policies.Epsilon(drs.policies.Linear(np.ones((4, 3))), 0.3)}
     table = with_types(table, **types)
-    for path in (write(tmp_path, table), write(tmp_path, table, compression="zstd"), write_arrow(tmp_path, table)):
+    arrow_files = write_arrow(tmp_path, table), write_arrow(tmp_path, table, 800)  # the last one is in pieces
+    for path in (write(tmp_path, table), write(tmp_path, table, compression="zstd"), *arrow_files):
         log = drs.Log(path, context=context)
         run = partial(drs.evaluate, log, policies, M.Ridge(), ESTIMATORS, crossfit=3, fold_seed=5, cap=3.0)
         whole.clear()
@@ -162,7 +163,11 @@ def test_folds_of_many_rows_have_the_results_of_batches(tmp_path, whole, monkeyp
 
 def test_bad_rows_of_folds_are_errors_that_name_them(tmp_path, whole):
     table, context = table_of("float64", False, ROWS)
-    for column, value, message in (("reward", np.nan, "reward must be finite"), ("action", 2**32, "is not among")):
+    for column, value, message in (
+        ("reward", np.nan, "reward must be finite"),
+        ("action", 2**32, "is not among"),
+        ("propensity", 0.0, "propensity must be in"),
+    ):
         values = with_types(table)[column].to_numpy().copy()
         values[1_700] = value
         bad = with_types(table).set_column(table.schema.get_field_index(column), column, pa.array(values))
@@ -171,6 +176,15 @@ def test_bad_rows_of_folds_are_errors_that_name_them(tmp_path, whole):
             drs.evaluate(bad_contexts, MIXED, M.Ridge().fit(drs.Log(table, context=context)), ["dr"], threads=1)
         with pytest.raises(LogError, match=f"{message}.*row 1700"):
             drs.evaluate(bad_contexts, MIXED, M.Ridge(), ["dr"], crossfit=2, threads=1)
+
+
+def test_scores_in_folds_that_are_not_finite_are_errors(tmp_path, whole):
+    table, context = table_of("float64", False, ROWS)
+    huge = drs.policies.Softmax(np.full((4, 3), 1e308))
+    log = drs.Log(write(tmp_path, table), context=context)
+    with pytest.raises(PolicyError, match="row"):
+        drs.evaluate(log, {"huge": huge}, M.Ridge(), ["dr"], crossfit=2, threads=1)
+    assert whole == [False]
 
 
 def test_lists_in_folds_go_by_batches(tmp_path, whole):
