@@ -160,7 +160,7 @@ def inspect(terms, rows, p, thin, inspected):
 def merge_counts(reduced, mass, logged, other_reduced, other_mass, other_logged):
     """Add the numbers of reduced weights, the mass of policies and the logged actions of other events.
 
-    One call does it in a third of the time of NumPy, and this is done for each part of a log with the lock held.
+    This is done for each part of a log with the interpreter's lock held, and NumPy's operators take longer (ADR 28).
     """
     for j in range(reduced.shape[0]):
         for k in range(reduced.shape[1]):
