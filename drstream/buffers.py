@@ -31,7 +31,7 @@ FEWEST = 64  # columns that a product of a few of them must have to be worth its
 class Rule:
     """How a fixed policy takes an action by its scores weights @ x + intercept.
 
-    kind     `SOFTMAX` or `ARGMAX` of `kernels.policies`.
+    kind     `SOFTMAX` or `ARGMAX` of `kernels.observe`.
     epsilon  With this probability, it takes a uniformly random action instead.
     """
 

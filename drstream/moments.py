@@ -1,27 +1,32 @@
-"""A state of sums and co-moments: create, update, merge, and read means and co-moments. Kernels do the arithmetic."""
+"""Records of sums and co-moments: create, update, merge, and read means and co-moments. Kernels do the arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from drstream.kernels import account
 from drstream.kernels import moments as kernels
 from drstream.types import Floats, Ints
 
-State = NDArray[np.void]  # one record
-Fields = tuple[Ints, Floats, Floats, Floats]  # its arrays
+FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The number of variables, and the groups of variables whose covariances are needed."""
+    """The form of a record. `kernels/moments.py` and `kernels/account.py` say what is in it.
+
+    groups   Groups of variables whose covariances are needed.
+    weights  Number of variables that are weights, about which more is known.
+    """
 
     variables: int
     groups: tuple[tuple[int, ...], ...]
+    weights: int = 0
 
     @cached_property
     def members(self) -> Ints:
@@ -32,58 +37,45 @@ class Layout:
         return np.cumsum([0, *map(len, self.groups)], dtype=np.int64)
 
     @cached_property
-    def products(self) -> int:
-        """Number of products of all groups."""
-        return sum(len(group) ** 2 for group in self.groups)
+    def _facts(self) -> int:
+        """Where what is known about weights begins."""
+        return 1 + 2 * self.variables + sum(len(group) ** 2 for group in self.groups)
 
     @cached_property
-    def dtype(self) -> np.dtype[np.void]:
-        return np.dtype(
-            [
-                ("count", "i8", (1,)),  # events
-                ("sums", "f8", (self.variables,)),  # of each variable
-                ("carries", "f8", (self.variables,)),  # rounding errors of `sums`
-                ("comoments", "f8", (self.products,)),  # matrices of the groups, upper triangles
-            ],
-            align=True,
-        )
+    def width(self) -> int:
+        """Number of fields."""
+        return self._facts + account.FACTS * self.weights
 
-    def create(self) -> State:
-        return np.zeros(1, self.dtype)
+    def create(self) -> Floats:
+        return np.zeros(self.width)
 
-    def update(self, state: State, terms: Floats) -> None:
-        """Add events, the columns of terms (variables, events). This overwrites terms."""
-        self.updater(state)(terms)
+    def update(self, record: Floats, terms: Floats) -> None:
+        """Add events, the columns of terms (variables, events)."""
+        kernels.update(terms, self.members, self.starts, record)
 
-    def updater(self, state: State) -> Callable[[Floats], None]:
-        """Return a function that does the same, and needs no time to find the fields of the state."""
-        members, starts, fields = self.members, self.starts, fields_of(state)
-        return lambda terms: kernels.update(terms, members, starts, *fields)
+    def merge(self, records: Floats, others: Floats, place: Ints = FIRST) -> None:
+        """Add records of other events to those at these places."""
+        mine, others = records.reshape(-1, self.width), others.reshape(-1, self.width)
+        account.merge_moments(self.weights, place, self.members, self.starts, mine, others, np.empty(self.variables))
 
-    def merge(self, state: State, other: State) -> State:
-        """Add the second state to the first, in place."""
-        self.merge_fields(fields_of(state), fields_of(other))
-        return state
+    def count(self, record: Floats) -> int:
+        return int(record[0])
 
-    def merge_fields(self, fields: Fields, others: Fields) -> None:
-        kernels.merge(self.members, self.starts, *fields, *others)
+    def sums(self, records: Floats) -> Floats:
+        """The sums of the variables, of one record or of several."""
+        v = self.variables
+        return records[..., 1 : 1 + v] + records[..., 1 + v : 1 + 2 * v]
 
-    def count(self, state: State) -> int:
-        return int(state["count"][0, 0])
+    def means(self, record: Floats) -> Floats:
+        return self.sums(record) / record[0] if record[0] else np.full(self.variables, np.nan)
 
-    def means(self, state: State) -> Floats:
-        n = self.count(state)
-        return (state["sums"][0] + state["carries"][0]) / n if n else np.full(self.variables, np.nan)
+    def comoment(self, records: Floats, group: Sequence[int]) -> Any:
+        """The symmetric matrices Σ (x - mean)(y - mean) over events, for the variables of a group."""
+        g, size = self.groups.index(tuple(group)), len(group)
+        start = 1 + 2 * self.variables + sum(len(other) ** 2 for other in self.groups[:g])
+        upper = np.triu(records[..., start : start + size * size].reshape(*records.shape[:-1], size, size))
+        return upper + np.triu(upper, 1).swapaxes(-1, -2)
 
-    def comoment(self, state: State, group: Sequence[int]) -> Floats:
-        """Return the symmetric matrix Σ (x - mean)(y - mean) over events, for the variables of a group."""
-        g = self.groups.index(tuple(group))
-        start = sum(len(other) ** 2 for other in self.groups[:g])
-        size = len(group)
-        upper = np.triu(state["comoments"][0, start : start + size * size].reshape(size, size))
-        return upper + np.triu(upper, 1).T
-
-
-def fields_of(state: State) -> Fields:
-    """Return count, sums, carries and co-moments of a state, as arrays."""
-    return state["count"][0], state["sums"][0], state["carries"][0], state["comoments"][0]
+    def facts(self, record: Floats) -> Floats:
+        """What is known about the weights (weights, fields)."""
+        return record[self._facts :].reshape(self.weights, account.FACTS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +20,10 @@ from drstream.errors import DrstreamError, because
 from drstream.storage import atomic_path
 
 MAGIC = b"drstate\n"
-SCHEMA = 1  # changes with the meaning of any field
-KINDS = {"floats": np.dtype("<f8"), "ints": np.dtype("<i8")}  # types of arrays
+SCHEMA = 2  # changes with the meaning of any field
+KINDS = {"f": np.dtype("<f8"), "i": np.dtype("<i8")}  # types of arrays
 CHECKSUM = 32  # bytes, at the end
-Arrays = dict[str, NDArray[Any]]  # by name; the name ends in a dot and one of KINDS
+Arrays = dict[str, NDArray[Any]]  # by name
 
 
 class StateError(DrstreamError):
@@ -31,11 +32,11 @@ class StateError(DrstreamError):
 
 def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the contents of a file."""
-    listed = [[name, len(values)] for name, values in arrays.items()]
+    listed = [[name, values.dtype.kind, list(values.shape)] for name, values in arrays.items()]
     text = json.dumps({"schema": SCHEMA, **header, "arrays": listed}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     pieces = [MAGIC, len(text).to_bytes(8, "little"), text]
-    pieces += [np.ascontiguousarray(values, KINDS[_kind(name)]).tobytes() for name, values in arrays.items()]
+    pieces += [np.ascontiguousarray(values, KINDS[values.dtype.kind]).tobytes() for values in arrays.values()]
     whole = b"".join(pieces)
     return whole + hashlib.sha256(whole).digest()
 
@@ -69,18 +70,16 @@ def from_bytes(data: bytes, name: str, kind: str) -> tuple[dict[str, Any], Array
 
 def _arrays(listed: Any, data: memoryview) -> Arrays:
     found, start = {}, 0
-    for name, length in listed:
-        if not isinstance(length, int) or not 0 <= length <= len(data) // 8:
-            raise ValueError(length)
-        found[name] = np.frombuffer(data[start : start + 8 * length], KINDS[_kind(name)], length)
+    for name, kind, shape in listed:
+        length = math.prod(shape)
+        if not all(isinstance(size, int) and size >= 0 for size in shape) or length > len(data) // 8:
+            raise ValueError(shape)
+        numbers = np.frombuffer(data[start : start + 8 * length], KINDS[kind], length)
+        found[name] = numbers.reshape(shape)
         start += 8 * length
     if start != len(data):
         raise ValueError(start)
     return found
-
-
-def _kind(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:

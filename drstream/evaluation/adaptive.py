@@ -19,10 +19,9 @@ import numpy as np
 from drstream import execution
 from drstream.buffers import invalid_probabilities
 from drstream.errors import PolicyError
-from drstream.evaluation.totals import stretches_of
+from drstream.evaluation.groupings import stretches_of
 from drstream.execution import Workers
-from drstream.kernels.policies import first_improper
-from drstream.kernels.terms import inverse_overlap
+from drstream.kernels.observe import first_improper, inverse_overlap
 from drstream.log import Block, Log, Reader
 from drstream.log.source import Part
 from drstream.policies.base import FixedPolicy

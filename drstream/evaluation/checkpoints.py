@@ -12,7 +12,7 @@ from drstream.checkpoints import CheckpointFile, doubts_of, kept_at_signals, oth
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.folding import Fold, Marked
 from drstream.evaluation.state import CHECKPOINT, State
-from drstream.evaluation.tally import Tally
+from drstream.evaluation.sums import Sums
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.marks import Mark, Marker
@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 def fold_parts(
-    task: Callable[[Part], list[Tally]],
+    task: Callable[[Part], list[Sums]],
     log: Log,
     columns: Sequence[str],
     workers: Workers,

@@ -41,27 +41,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"  # a limit that is chosen from a grid
 PREDICTED = "predicted"
-WITH_WEIGHT = (  # in the order of their codes in kernels.terms
-    "weight",
-    "reward",
-    "centred",
-    "residual",
-    "robust",
-    "share",
-)
-# terms that explain an estimate; their codes follow
-EXTRA = (
-    "disagreement",
-    "cut",
-    "cut_reward",
-    "second",
-    "absolute",
-    "squared",
-    "absolute_reward",
-    "squared_reward",
-    "direct",  # filled by kernels.marginal
-    "direct_residual",
-)
+WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust", "share")
 KERNELS = {"importance": 0, "capped": 3, "shrunk": 1, "switched": 1}  # number of parameters, in the order of codes
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from drstream import execution
 from drstream import parameters as checked
 from drstream.checkpoints import EVERY
@@ -19,32 +17,28 @@ from drstream.evaluation import grids
 from drstream.evaluation.checkpoints import Checkpoint, fold_parts
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
-from drstream.evaluation.fused import Fused
+from drstream.evaluation.groupings import groups_of
 from drstream.evaluation.keeping import Kept, keeping, state_of
 from drstream.evaluation.lists import (
-    ListPlan,
     check_options,
     choose_for_lists,
     for_lists,
-    list_terms,
     make_list_plan,
 )
+from drstream.evaluation.observe import observer_of
 from drstream.evaluation.outline import Asked, Outline
 from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
-from drstream.evaluation.ragged import space_for
 from drstream.evaluation.rankings import refuse_for_events
 from drstream.evaluation.result import Evaluation
-from drstream.evaluation.segments import check_number, segments_of
+from drstream.evaluation.segments import check_number
 from drstream.evaluation.settings import Settings
 from drstream.evaluation.state import State
-from drstream.evaluation.tally import Tally
-from drstream.evaluation.terms import Bounds, Workspace, block_terms, note_batch
-from drstream.evaluation.totals import buckets_of
+from drstream.evaluation.sums import Sums
+from drstream.evaluation.terms import Bounds
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
-from drstream.log import Block, Log, Reader, as_log
-from drstream.log.batch import Batch
+from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
 from drstream.log.schema import UNIFORM
 from drstream.log.source import Part
@@ -55,7 +49,6 @@ from drstream.models.journaling import journal_of, starts_again
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.provenance import provenance
-from drstream.types import Ints
 
 
 @with_all_actions
@@ -237,10 +230,10 @@ def evaluate(
     totals = fold.total(lambda: [plan.create() for plan in plans])
     if isinstance(state, Kept) and last is not None:
         state.state = replace(last, fold=fold)
-    if not totals[0].totals.count:
+    if not totals[0].count:
         left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
         raise LogError(f"the log is empty{left}: there is no event to evaluate on")
-    made_from = provenance(evaluate, given, log, totals[0].totals.count)
+    made_from = provenance(evaluate, given, log, totals[0].count)
     found = {outline.reward: outline.finish(total, made_from) for outline, total in zip(outlines, totals, strict=True)}
     if keep and last is not None and not isinstance(state, Kept):
         replace(last, fold=fold).save(state)
@@ -316,85 +309,36 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     first = readers[0]
     features = max(reader.n_features for reader in readers)
     common = replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
-    units = {reader.unit for reader in readers}
     checked = any(reader.checks_context for reader in readers)
     encoding = next((reader.encoding for reader in readers if reader.encoding is not None), None)
     offers = [reader.offers for reader in readers if reader.offers is not None]
     widest = max(offers, key=lambda offer: offer.with_features, default=None)
-    common = replace(common, checks_context=checked, encoding=encoding, offers=widest)
-    return replace(common, unit=units.pop() if len(units) == 1 else None)
+    return replace(common, checks_context=checked, encoding=encoding, offers=widest)
 
 
 def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
     return None if value is None else number(name, value, 0, high, above=True, error=DrstreamError)
 
 
-def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Tally]:
-    """Read one part and return its state, for each reward."""
-    tallies = [plan.create() for plan in plans]
-    spaces = [_space(plan) for plan in plans]
-    execution.raise_if_stopped()
-    if len(plans) == 1 and isinstance(fused := spaces[0], Fused):
-        if fused.add_part(part, reader, tallies[0]):
-            return tallies
-        tallies = [plans[0].create()]
-    skipped = tallies[0].skipped
+def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Sums]:
+    """Read one part and return its sums, for each reward."""
+    found = [plan.create() for plan in plans]
+    observers = [observer_of(plan) for plan in plans]
+    form, loggers, skipped = plans[0].form, reader.loggers, found[0].skipped
+    logger = None if loggers is None else loggers.column
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
-        if reader.folds is not None and not plans[0].job.candidates:  # then each block has one model
-            batch = batch.by_fold()
+        batch = observers[0].in_order(batch)
         batch.scratch = scratch
-        for plan, tally, space in zip(plans, tallies, spaces, strict=True):
-            events = batch.for_reward(plan.reward)
-            if isinstance(space, Fused):
-                space.add(events, tally)
-            else:
-                _add_batch(plan, events, space, tally)
-    for tally in tallies[1:]:
-        tally.skipped.update(skipped)
-    return tallies
-
-
-def _space(plan: Plan) -> Fused | Workspace:
-    if plan.fused:
-        return Fused.of(plan)
-    return space_for(plan.job, plan.block_rows)
-
-
-def _add_batch(plan: Plan, batch: Batch, space: Workspace, tally: Tally) -> None:
-    gather, loggers = plan.gather, plan.reader.loggers
-    note_batch(plan.job, batch, tally)
-    bucket = _buckets(batch) if gather.buckets else None
-    divided = []
-    if tally.segments is not None:
-        segment, keys = segments_of(batch.columns, gather.by)
-        count = len(tally.segments.totals.keys() | keys)  # before any of them takes memory
-        check_number(count, gather.by, tally.totals.nbytes, groups=gather.buckets or gather.stretches)
-        tally.segments.begin(segment, keys)
-        divided.append(tally.segments)
-    if tally.loggers is not None and loggers is not None:
-        tally.loggers.begin(*segments_of(batch.columns, [loggers.column]))
-        divided.append(tally.loggers)
-    for block in batch.blocks(plan.block_rows, plan.block_candidates):
-        execution.raise_if_stopped()
-        if isinstance(plan, ListPlan):
-            events = list_terms(plan, block, space, tally)
-        else:
-            events = block_terms(plan.job, block, space, tally)
-        if bucket is not None:
-            events.bucket = bucket[block.start : block.stop]
-        if gather.stretches:
-            events.rows = block.rows
-        for groups in divided:
-            groups.divide(block.start, events)
-        tally.totals.add(events)
-    for groups in divided:
-        groups.end(bucket, Block(batch, 0, len(batch)).rows if gather.stretches else None)
-    if tally.loggers is not None and loggers is not None:
-        check_loggers(len(tally.loggers.totals), loggers.column)
-
-
-def _buckets(batch: Batch) -> Ints:
-    keys = batch.keys
-    return buckets_of(Block(batch, 0, len(batch)).rows.astype(np.uint64) if keys is None else keys)
+        groups = groups_of(form, batch, logger)
+        if "segment" in groups:
+            keys = found[0].tables["segment"].places.keys() | groups["segment"].keys  # before any takes memory
+            check_number(len(keys), form.by, found[0].whole.nbytes, groups=form.buckets or form.stretches)
+        if logger is not None and "logger" in groups:
+            check_loggers(len(found[0].tables["logger"].places.keys() | groups["logger"].keys), logger)
+        for plan, sums, observer in zip(plans, found, observers, strict=True):
+            observer.add(batch.for_reward(plan.reward), groups, sums)
+    for sums in found[1:]:
+        sums.skipped.update(skipped)
+    return found

@@ -21,7 +21,7 @@ from typing import Any
 
 from drstream.errors import DrstreamError, parameter, phrase, printable
 from drstream.evaluation.estimators import ALL, Estimator
-from drstream.evaluation.sums import Sums
+from drstream.evaluation.statistics import Statistics
 
 NEARLY_ALL = 0.95  # the share of importance can be above 1
 LARGE = 0.5  # share of the variance that decides on the advice
@@ -142,7 +142,7 @@ class Facts:
         return self.forward if self.explain.adaptive is None else self.explain.adaptive
 
 
-def explain(sums: Sums, j: int, estimator: Estimator, facts: Facts) -> Explanation:
+def explain(sums: Statistics, j: int, estimator: Estimator, facts: Facts) -> Explanation:
     """Explain the estimate of policy j."""
     require(sums, estimator, facts.estimator)
     mean, covariance = sums.combined(j, estimator, _score_parts(sums, estimator))
@@ -160,7 +160,7 @@ def explain(sums: Sums, j: int, estimator: Estimator, facts: Facts) -> Explanati
     return replace(whole, advice=tuple(_advice(whole, estimator, facts)))
 
 
-def require(sums: Sums, estimator: Estimator, name: str) -> None:
+def require(sums: Statistics, estimator: Estimator, name: str) -> None:
     """Raise an error if the parts of an estimator are not known."""
     if sums.down_sampled:
         raise DrstreamError(
@@ -177,7 +177,7 @@ def require(sums: Sums, estimator: Estimator, name: str) -> None:
         )
 
 
-def has_parts(sums: Sums, estimator: Estimator) -> bool:
+def has_parts(sums: Statistics, estimator: Estimator) -> bool:
     """Whether the pass gathered what the parts are made of."""
     if sums.down_sampled or not estimator.is_mean:
         return False
@@ -185,7 +185,7 @@ def has_parts(sums: Sums, estimator: Estimator) -> bool:
     return all(sums.gathered(estimator, term) for term in terms)
 
 
-def _score_parts(sums: Sums, estimator: Estimator) -> list[dict[str, float]]:
+def _score_parts(sums: Statistics, estimator: Estimator) -> list[dict[str, float]]:
     """b and z, as combinations of terms."""
     if estimator.score == "robust":  # b is not gathered beside the two
         return [{"robust": 1.0, "residual": -1.0}, {"residual": 1.0}]
@@ -194,7 +194,7 @@ def _score_parts(sums: Sums, estimator: Estimator) -> list[dict[str, float]]:
     return [{}, {"weight": sums.pivot, "centred": 1.0}]
 
 
-def _inner(sums: Sums, j: int, estimator: Estimator, told: Explain, importance: float) -> tuple[float, float]:
+def _inner(sums: Statistics, j: int, estimator: Estimator, told: Explain, importance: float) -> tuple[float, float]:
     """T3 and T4; NaN if neither the user nor a second model tells them apart."""
     if estimator.weight is None:
         return 0.0, 0.0
@@ -208,7 +208,7 @@ def _inner(sums: Sums, j: int, estimator: Estimator, told: Explain, importance: 
     return importance - error, error
 
 
-def cut_bias(sums: Sums, j: int, estimator: Estimator) -> tuple[float, float]:
+def cut_bias(sums: Statistics, j: int, estimator: Estimator) -> tuple[float, float]:
     """E[(w - w₀)(r - r̂)], w₀ = ν / p, and its standard error: 0 without a limit, NaN if it was not gathered."""
     if estimator.weight is None or not estimator.weight.reduced:
         return 0.0, 0.0

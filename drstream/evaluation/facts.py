@@ -13,7 +13,7 @@ from drstream.evaluation.checks import Direct, Facts
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.rankings import ListWeight
-from drstream.evaluation.sums import Overlap, Sums
+from drstream.evaluation.statistics import Overlap, Statistics
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
 
@@ -22,7 +22,7 @@ from drstream.intervals.statistic import Statistic
 class Seen:
     """What facts are made of."""
 
-    sums: Sums
+    sums: Statistics
     labels: Sequence[Any]  # of the actions
     stderr: Callable[[Statistic], float]
     clustered: bool
@@ -143,7 +143,7 @@ def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
     return {e.of or e.name: seen.sums.propensity_bias(j, e, seen.propensity_error) for e in weighted}
 
 
-def _by_cluster(facts: Facts, sums: Sums, j: int, kind: int) -> Facts:
+def _by_cluster(facts: Facts, sums: Statistics, j: int, kind: int) -> Facts:
     """Count clusters, not events, where events of one cluster depend on each other."""
     weight, clicks = sums.bucket_weights(j, kind)
     largest = float(weight.max())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from drstream.evaluation.tally import Tally
+from drstream.evaluation.sums import Sums
 from drstream.log.marks import Mark, Marker
 from drstream.log.source import Part
 
@@ -21,7 +21,7 @@ class Unit:
     """The states of a file, by reward. Or those of several files that were merged."""
 
     marks: list[Mark]
-    tallies: list[Tally]
+    tallies: list[Sums]
 
     def merge(self, other: Unit) -> None:
         self.marks += other.marks
@@ -42,7 +42,7 @@ class Fold:
     single: bool = True  # whether each unit is one file
     _bytes: int = 0
 
-    def add(self, mark: Mark, tallies: list[Tally]) -> None:
+    def add(self, mark: Mark, tallies: list[Sums]) -> None:
         """Add the states of the next part."""
         found = Unit([mark], tallies)
         if self.units and self.units[-1].marks[-1].file == mark.file:
@@ -63,7 +63,7 @@ class Fold:
             del self.units[1:]
             self._bytes = self.units[0].nbytes
 
-    def total(self, create: Callable[[], list[Tally]]) -> list[Tally]:
+    def total(self, create: Callable[[], list[Sums]]) -> list[Sums]:
         """Return the states of all parts together. `create` makes states of no events."""
         whole = Unit([], create())
         for unit in self.units:

@@ -1,16 +1,35 @@
-"""The form of a pass's sums: which variables there are, and whose covariances are needed. It needs no log."""
+"""The form of a pass's sums: which variables there are, whose covariances are needed, and by which groups. It needs no log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-import numpy as np
-
-from drstream.evaluation.totals import Segments, Shape
-from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.moments import Layout
+
+BUCKETS = 1024
+
+
+class Grouping(NamedTuple):
+    """How events are divided into groups: by one or several of "segment", "logger", "stretch" and "bucket"."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.parts)
+
+    @property
+    def sums(self) -> bool:
+        """Whether groups have sums alone. Otherwise they have moments."""
+        return "bucket" in self.parts
+
+    @property
+    def per(self) -> int:
+        """Number of groups of a key."""
+        return BUCKETS if self.sums else 1
 
 
 @dataclass(frozen=True)
@@ -31,8 +50,8 @@ class Form:
     by: tuple[str, ...] = ()
     logger: bool = False  # whether there are sums by logger
     actions: int = 0
-    with_sets: bool = False  # whether events have eligible sets
     octaves: bool = False  # whether weights are counted by size
+    watched: tuple[str, ...] = ()  # rows whose extremes are needed
 
     @property
     def first(self) -> int:
@@ -45,14 +64,21 @@ class Form:
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout(self.variables, tuple(part for terms in self.groups for part in self.parts(terms)))
+        groups = tuple(part for terms in self.groups for part in self.parts(terms))
+        return Layout(self.variables, groups, self.policies * len(self.weights))
 
     @cached_property
-    def shape(self) -> Shape:
-        firsts = self.first + np.arange(self.policies) * len(self.columns)
-        weights = np.array([firsts + self.columns.index(name) for name in self.weights], np.int64)
-        weights = np.ascontiguousarray(weights.reshape(-1, self.policies).T)
-        return Shape(self.layout, weights, self.buckets, self.stretches, self.octaves)
+    def groupings(self) -> tuple[Grouping, ...]:
+        """All groupings but that of all events: first those with moments."""
+        of_events = [("segment",)] * bool(self.by) + [("logger",)] * self.logger
+        found = [
+            *of_events,
+            *[("stretch",)] * self.stretches,
+            *[("segment", "stretch")] * (self.stretches and bool(self.by)),
+        ]
+        if self.buckets:
+            found += [("bucket",), *((*parts, "bucket") for parts in of_events)]
+        return tuple(map(Grouping, found))
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
         """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""
@@ -66,11 +92,3 @@ class Form:
         if self.paired:
             return [whole]
         return [(*whole[:first], *whole[i : i + size]) for i in range(first, len(whole), size)]
-
-    def segments(self) -> Segments | None:
-        """Sums by segment, if there are any."""
-        return Segments(replace(self.shape, octaves=False), BATCH_ROWS) if self.by else None
-
-    def loggers(self) -> Segments | None:
-        """Sums by logger, if there are any."""
-        return Segments(replace(self.shape, stretches=False, octaves=False), BATCH_ROWS) if self.logger else None

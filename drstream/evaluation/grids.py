@@ -21,7 +21,7 @@ from typing import Any
 
 from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator, form_of
 from drstream.evaluation.explanation import cut_bias
-from drstream.evaluation.sums import Sums
+from drstream.evaluation.statistics import Statistics
 from drstream.intervals.statistic import Statistic
 from drstream.results import Estimate
 
@@ -83,7 +83,7 @@ def expand(chosen: Sequence[Estimator], parameter: str | None) -> list[Estimator
     return found
 
 
-def choose(grid: Grid, sums: Sums, j: int, stderr: Callable[[Statistic], float], score: float) -> int:
+def choose(grid: Grid, sums: Statistics, j: int, stderr: Callable[[Statistic], float], score: float) -> int:
     """Return the place in the grid of the limit that suits policy j. Widths are `score` standard errors."""
     statistics = [sums.value(j, form) for form in grid.forms]
     stderrs = list(map(stderr, statistics))
@@ -92,7 +92,7 @@ def choose(grid: Grid, sums: Sums, j: int, stderr: Callable[[Statistic], float],
     return slope([s.value for s in statistics], [score * s for s in stderrs])
 
 
-def rows(grid: Grid, sums: Sums, j: int, estimates: Sequence[Estimate], chosen: int) -> list[dict[str, Any]]:
+def rows(grid: Grid, sums: Statistics, j: int, estimates: Sequence[Estimate], chosen: int) -> list[dict[str, Any]]:
     """Return one row for each limit of policy j, with its estimate; for a cap or a floor also with bias and risk."""
     found = []
     for i, (limit, form, e) in enumerate(zip(grid.limits, grid.forms, estimates, strict=True)):

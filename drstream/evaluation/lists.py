@@ -1,14 +1,10 @@
-"""The pass over a log of rankings: what it needs to know, and the terms of a block of lists.
-
-Rankings have no (K, n) buffers. A policy gives its probabilities of the shown items, in the order of the log's flat
-arrays, and `kernels/rankings.py` makes weights and terms from them. Weights of whole lists go on like those of events.
-"""
+"""The plan of a pass over a log of rankings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +14,7 @@ from drstream import execution
 from drstream.errors import parameter
 from drstream.evaluation.estimators import Estimator, choose
 from drstream.evaluation.explanation import Explain
-from drstream.evaluation.plan import MOST_PAIRED, Gather, Plan, groups_of
+from drstream.evaluation.plan import MOST_PAIRED, Gather, OfLists, Plan, groups_of
 from drstream.evaluation.rankings import (
     BY_POSITION,
     KNOWN,
@@ -28,55 +24,19 @@ from drstream.evaluation.rankings import (
     has_position_terms,
 )
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.tally import Tally
-from drstream.evaluation.terms import Job, Terms, WeightTerms, Workspace, events_of, weigh_group
-from drstream.evaluation.totals import Events, Lengths
+from drstream.evaluation.terms import Job, Terms, WeightTerms
 from drstream.execution import Workers
-from drstream.kernels import rankings as kernels
-from drstream.kernels import terms as of_events
-from drstream.log import Block, Log, Reader
+from drstream.log import Log, Reader
 from drstream.log.columns import lengths
-from drstream.log.rankings import Lists
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels
-from drstream.models.positions import Positions, as_positions
+from drstream.models.positions import as_positions
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
-from drstream.policies.rankings import Ranker, bind_ranked, event_of
-from drstream.types import Floats, Ints
+from drstream.policies.rankings import bind_ranked
 
 NONE = np.empty(0)
 NO_PROPENSITIES = f"and the log has none: name their column of lists with {parameter('propensity')}"
 TERMS = ("weight", "reward", "robust")  # in the order of their codes in kernels.rankings
-
-
-@dataclass(frozen=True)
-class ListPlan(Plan):
-    """All that a pass over a log of rankings needs to know. It can be pickled."""
-
-    listed: bool = True  # whether propensities are by position
-    kind: str | None = None  # what those are, if the user said so
-    positions: int = 0  # number of positions that have terms of their own
-
-    @cached_property
-    def by_position(self) -> list[tuple[ListWeight, Ints, Ints]]:
-        """The kinds of weights that each position has: with the codes of their terms, and their places by policy."""
-        pairs = zip(self.job.terms.weighted, self.job.weights, strict=True)
-        found = [(group, group.weight, places) for group, places in pairs]
-        return [
-            (weight, self._codes(group), places)
-            for group, weight, places in found
-            if isinstance(weight, ListWeight) and weight.by_position
-        ]
-
-    def _codes(self, group: WeightTerms) -> Ints:
-        known = [*TERMS, *(f"{term} {place}" for term in BY_POSITION for place in range(self.positions))]
-        return np.array([known.index(term) for term in group.terms])
-
-    @property
-    def model(self) -> Positions | None:
-        model = self.job.models.model
-        assert model is None or isinstance(model, Positions)
-        return model
 
 
 def check_options(log: Log, given: Mapping[str, Any], told: Explain | None) -> None:
@@ -133,7 +93,7 @@ def make_list_plan(
     workers: Workers,
     gather: Gather,
     pairs: bool | None = None,
-) -> ListPlan:
+) -> Plan:
     """Bind policies and predictions to a log of rankings, and find out what to read from it."""
     check_columns(log.source.schema, gather.by)
     for name, policy in policies.items():
@@ -154,8 +114,11 @@ def make_list_plan(
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None)
     terms = replace(terms, weighted=tuple(map(_without_centred, terms.weighted)))
     down_sampled = log.roles.sample_rate is not None
-    job = Job([*bound], models, terms, 0, log.pivot, gather.bounds, down_sampled, candidates=log.has_candidates)
-    plan = ListPlan(
+    job = Job([*bound], models, terms, 0, log.pivot, gather.bounds, down_sampled)
+    job = replace(job, candidates=log.has_candidates, ranking=True)
+    positions = max((getattr(e, "positions", 0) for e in chosen), default=0)
+    known = (*TERMS, *(f"{term} {place}" for term in BY_POSITION for place in range(positions)))
+    plan = Plan(
         job,
         chosen,
         reader,
@@ -163,9 +126,7 @@ def make_list_plan(
         gather,
         log.roles.reward,
         paired=len(bound) <= MOST_PAIRED if pairs is None else pairs,
-        listed=log.roles.propensity in log.roles.lists,
-        kind=log.roles.positions,
-        positions=max((getattr(e, "positions", 0) for e in chosen), default=0),
+        lists=OfLists(log.roles.propensity in log.roles.lists, log.roles.positions, positions, known),
     )
     plan.check_memory(workers.threads)
     return plan
@@ -176,51 +137,3 @@ def _without_centred(group: WeightTerms) -> WeightTerms:
     if not isinstance(group.weight, ListWeight) or not group.weight.by_position:
         return group
     return replace(group, terms=tuple(term for term in group.terms if term != "centred"))
-
-
-def list_terms(plan: ListPlan, block: Block, space: Workspace, tally: Tally) -> Events:
-    """The terms (variables, n) of a block's rankings: the reward, then those of each policy."""
-    job, lists = plan.job, block.lists
-    space.fit(len(block))
-    space.terms[0] = block.reward
-    tally.lengths = Lengths.of(lists.starts).merged(tally.lengths)
-    pseudo = np.empty_like(space.logged)
-    shown = NONE
-    if plan.model is not None:
-        shown = plan.model.of_shown(block, lists.starts)
-        tally.calibration.add(shown, lists.reward)
-    for j, policy in enumerate(job.policies):
-        assert isinstance(policy, Ranker)
-        if not plan.listed:
-            space.logged[j] = policy.of_lists(block, lists)
-            continue
-        weights = _weigh_items(policy, block, lists, space.logged[j], pseudo[j])
-        expected = NONE if plan.model is None else plan.model.of_policy(j, block, lists.starts)
-        for weight, codes, places in plan.by_position:
-            out = space.all_terms[places[j] : places[j] + len(codes)]
-            v = weights[str(weight.kernel)]
-            kernels.fill_terms(codes, plan.positions, lists.starts, v, lists.reward, shown, expected, out)
-    for k, group in enumerate(job.terms.weighted):
-        if not isinstance(group.weight, ListWeight):
-            weigh_group(job, k, block, space, lists.joint, tally)
-        elif not group.weight.by_position:
-            _fill_whole(job, k, pseudo, block, space)
-    return events_of(job, block, space, block.propensity)
-
-
-def _weigh_items(policy: Ranker, block: Block, lists: Lists, whole: Floats, pseudo: Floats) -> dict[str, Floats]:
-    """Return the weights of items, by kind, and fill in the policy's probability and the pseudo-inverse of lists."""
-    pi = policy.of_items(block, lists)
-    ratio, product = np.empty((2, len(pi)))
-    first_bad = kernels.weigh(lists.starts, pi, lists.propensity, ratio, product, whole, pseudo)
-    if first_bad >= 0:
-        raise policy.invalid(pi[first_bad], block.where(event_of(lists.starts, first_bad)))
-    whole *= lists.joint  # the weight of the list, until here
-    return {"positions": ratio, "cascade": product}
-
-
-def _fill_whole(job: Job, k: int, weights: Floats, block: Block, space: Workspace) -> None:
-    """Fill in the terms of one kind of weight, given these weights of whole lists."""
-    group = job.terms.weighted[k]
-    about = NONE, group.codes, job.weights[k], job.predicted, weights, space.ones, block.reward, space.logged_rhat
-    of_events.weigh(of_events.WEIGHTS.index("importance"), *about, job.pivot, space.all_terms)

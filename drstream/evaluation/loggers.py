@@ -17,7 +17,7 @@ from drstream.evaluation.breakdown import array_of
 from drstream.evaluation.checks import FAR_LEVEL, HARMLESS, VERY_FEW, VERY_FEW_REWARDS, VERY_WRONG, Facts
 from drstream.evaluation.estimators import ALL, IMPORTANCE
 from drstream.evaluation.facts import effective
-from drstream.evaluation.sums import Sums
+from drstream.evaluation.statistics import Statistics
 from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.intervals.statistic import Statistic
 
@@ -61,7 +61,7 @@ class OfLogger:
 
 
 def rows_of(
-    loggers: Mapping[Any, Sums], policies: Sequence[str], stderr: Callable[[Statistic], float]
+    loggers: Mapping[Any, Statistics], policies: Sequence[str], stderr: Callable[[Statistic], float]
 ) -> list[OfLogger]:
     """One row for each policy and logger."""
     n = sum(sums.n for sums in loggers.values())

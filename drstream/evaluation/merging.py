@@ -20,7 +20,7 @@ from drstream.evaluation.outline import Outline
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.saved import outline_from_dict
 from drstream.evaluation.state import MADE_UP, Others, State, made_up
-from drstream.evaluation.tally import new_tally
+from drstream.evaluation.sums import Sums
 from drstream.findings import LOOK, Finding
 from drstream.log import Log
 from drstream.log.marks import Mark
@@ -69,10 +69,10 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
     check(used)
     outlines = _outlines(used)
     whole = Fold(keep=True, units=[unit for state in used for unit in state.fold.units])
-    totals = whole.total(lambda: [new_tally(one.form, one.typical_reward) for one in outlines])
-    if not totals[0].totals.count:
+    totals = whole.total(lambda: [Sums(one.form, one.pivot) for one in outlines])
+    if not totals[0].count:
         raise LogError(f"there is no event in {len(found)} states")
-    made_from = _provenance(used, totals[0].totals.count)
+    made_from = _provenance(used, totals[0].count)
     findings = _doubts(first) if len(used) > 1 else []
     results = {
         outline.reward: outline.finish(total, made_from, findings)
@@ -163,7 +163,7 @@ def _refuse_overlap(used: Sequence[State]) -> None:
 
 def _same_sums(unit: Unit, other: Unit) -> bool:
     pairs = zip(unit.tallies, other.tallies, strict=True)
-    return all(a.totals.moments.tobytes() == b.totals.moments.tobytes() for a, b in pairs)
+    return all(a.whole.tobytes() == b.whole.tobytes() for a, b in pairs)
 
 
 def _provenance(used: Sequence[State], events: int) -> dict[str, Any]:

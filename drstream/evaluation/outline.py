@@ -10,24 +10,27 @@ import numpy as np
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.embedding import Embedding
-from drstream.evaluation.estimators import Estimator
+from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.form import Form
-from drstream.evaluation.lists import ListPlan
+from drstream.evaluation.groupings import Key
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.rankings import Lists
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled
 from drstream.evaluation.settings import Settings
-from drstream.evaluation.sums import Group, Inspected, Overlap, Sums, joined, joined_stretches, stratified
-from drstream.evaluation.tally import Tally
-from drstream.evaluation.totals import Totals
+from drstream.evaluation.statistics import Group, Inspected, Overlap, Statistics, joined, joined_stretches, stratified
+from drstream.evaluation.sums import Sums
 from drstream.findings import Finding
-from drstream.log.rows import Folds
+from drstream.intervals.statistic import Groups
+from drstream.kernels.account import FACTS, LARGEST, REDUCTIONS
 from drstream.models.binding import others_of
 from drstream.models.calibration import summarised
+from drstream.moments import Layout
 from drstream.results import ModelSummary
-from drstream.types import Floats, Ints
+from drstream.types import Floats
+
+ROUNDING = 1e-5  # of a probability in float32
 
 
 @dataclass(frozen=True)
@@ -52,16 +55,14 @@ class Outline:
     estimators: list[Estimator]  # with all forms of a grid
     reward: str
     pivot: float
-    typical_reward: float
     precision: str
-    random: tuple[tuple[int, float], ...]  # linear policies whose actions are at random now and then: place, how often
     models: ModelSummary  # as far as it is known before the pass
     has_model: bool
     has_logger: bool  # whether propensities are computed
     others: dict[str, dict[str, int]] = field(default_factory=dict)
     listed: tuple[bool, str | None] | None = None  # of a log of rankings: whether propensities are by position; which
     embedding: Embedding | None = None
-    by_fold: bool = False  # whether events are evaluated in the order of their folds
+    path: str = "python"  # "compiled" if nothing was asked in Python
 
     @classmethod
     def of(cls, plan: Plan, asked: Asked) -> Outline:
@@ -77,33 +78,31 @@ class Outline:
             estimators=plan.estimators,
             reward=plan.reward,
             pivot=job.pivot,
-            typical_reward=plan.typical_reward,
             precision=job.precision,
-            random=job.random,
             models=job.models.about,
             has_model=job.models.model is not None,
             has_logger=job.models.logger is not None,
             others=others_of(job.policies, job.models),
-            listed=(plan.listed, plan.kind) if isinstance(plan, ListPlan) else None,
+            listed=None if plan.lists is None else (plan.lists.listed, plan.lists.kind),
             embedding=job.embedding if isinstance(job.embedding, Embedding) else None,
-            by_fold=isinstance(plan.reader.folds, Folds),
+            path=plan.path,
         )
 
     def finish(
-        self, tally: Tally, made_from: dict[str, Any] | None = None, findings: Sequence[Finding] = ()
+        self, sums: Sums, made_from: dict[str, Any] | None = None, findings: Sequence[Finding] = ()
     ) -> Evaluation:
         """Make the result from the final state."""
         asked, form = self.asked, self.form
-        _refuse_outside(tally, asked.settings, by_fold=self.by_fold)
-        overlap = Overlap(self._mixed(tally), tally.logged, tally.other_than_clicks == 0)
-        whole = self._sums(tally.totals, tally.reduced, overlap)
+        self._refuse_outside(sums)
+        overlap = Overlap(sums.mass, sums.logged, not sums.other_than_clicks[0])
+        whole = self._statistics(_OfGroup.of_all(sums), overlap, sums.octaves if form.octaves else None)
         about = About(
             policies=self.policies,
             labels=list(self.labels),
             estimators=self.estimators,
             chosen=asked.chosen,
-            models=summarised(self.models, tally.calibration, model=self.has_model, logger=self.has_logger),
-            skipped=dict(tally.skipped),
+            models=summarised(self.models, sums.calibration, model=self.has_model, logger=self.has_logger),
+            skipped=dict(sums.skipped),
             settings=asked.settings,
             reward=self.reward,
             auto=asked.auto,
@@ -111,72 +110,134 @@ class Outline:
             forward=asked.forward,
             precision=self.precision,
             others=self.others,
-            provenance=made_from or {},
-            lists=self._lists(tally),
+            provenance={**(made_from or {}), "path": self.path},
+            lists=self._lists(sums),
             embedding=self.embedding,
             findings=tuple(findings),
         )
-        no_counts, unknown = np.full(tally.reduced.shape, -1), replace(overlap, mass=np.full_like(tally.mass, np.nan))
+        unknown = replace(overlap, mass=np.full_like(sums.mass, np.nan))
         segments, loggers = {}, {}
-        if tally.segments is not None:
-            number, size = len(tally.segments.totals), tally.totals.nbytes
-            check_number(number, form.by, size, groups=form.buckets or form.stretches)
-            for key, totals in pooled(tally.segments.totals, form.by).items():
-                segments[key] = self._sums(totals, no_counts, unknown)
-        if tally.loggers is not None:
-            for key in sorted(tally.loggers.totals):
-                loggers[key[0]] = self._sums(tally.loggers.totals[key], no_counts, unknown)
+        if form.by:
+            found = _OfGroup.by_key(sums, "segment")
+            check_number(len(found), form.by, sums.whole.nbytes, groups=form.buckets or form.stretches)
+            segments = {key: self._statistics(one, unknown) for key, one in pooled(found, form.by).items()}
+        if form.logger:
+            by_logger = _OfGroup.by_key(sums, "logger")
+            loggers = {key[0]: self._statistics(by_logger[key], unknown) for key in sorted(by_logger)}
             whole = stratified(whole, list(loggers.values()))
         return Evaluation(about, whole, form.by, segments, loggers=loggers)
 
-    def _mixed(self, tally: Tally) -> Floats:
-        """The sums of ν(a|x) over events, by policy and action. Kernels leave out the random actions of linear ones."""
-        mass = tally.mass.copy()
-        for place, epsilon in self.random:
-            even = tally.even if self.form.with_sets else tally.totals.count / self.form.actions
-            mass[place] = (1 - epsilon) * mass[place] + epsilon * even
-        return mass
-
-    def _lists(self, tally: Tally) -> Lists | None:
+    def _lists(self, sums: Sums) -> Lists | None:
         if self.listed is None:
             return None
-        found = tally.lengths
-        assert found is not None
-        return Lists(found.shortest, found.longest, found.items, *self.listed)
+        shortest, longest = sums.extremes_of("length")
+        return Lists(int(shortest), int(longest), sums.items, *self.listed)
 
-    def _sums(self, totals: Totals, reduced: Ints, overlap: Overlap) -> Sums:
-        """Read means, co-moments and sums by bucket and stretch off a state."""
-        form, layout, state = self.form, self.form.layout, totals.moments
-        means = layout.means(state)
-        groups = {}
+    def _statistics(self, found: _OfGroup, overlap: Overlap, octaves: Floats | None = None) -> Statistics:
+        """Read means, co-moments and sums by bucket and stretch off records."""
+        form, layout = self.form, self.form.layout
+        means, groups = layout.means(found.record), {}
         for terms in form.groups:
             place, parts = list(form.group(terms)), form.parts(terms)
-            stretches = [totals.by_stretch(part) for part in parts]
-            comoment = joined([layout.comoment(state, part) for part in parts], form.first)
-            groups[terms] = Group(
-                means[place], comoment, totals.buckets(place), joined_stretches(stretches, form.first)
-            )
-        inspected = Inspected(*np.moveaxis(totals.inspected, -1, 0))
-        about = self.pivot, form.down_sampled, overlap, form.paired, totals.octaves if totals.shape.octaves else None
-        return Sums(totals.count, groups, list(form.weights), inspected, reduced, *about)
+            comoment = joined([layout.comoment(found.record, part) for part in parts], form.first)
+            buckets = None
+            if found.buckets is not None:
+                buckets = Groups(found.buckets[:, 0], found.buckets[:, 1:][:, place], None)
+            stretches = joined_stretches([found.by_stretch(part) for part in parts], form.first)
+            groups[terms] = Group(means[place], comoment, buckets, stretches)
+        shape = form.policies, len(form.weights)
+        facts = np.moveaxis(layout.facts(found.record).reshape(*shape, FACTS), -1, 0)
+        inspected, reduced = Inspected(*facts[:REDUCTIONS]), facts[REDUCTIONS].astype(np.int64)
+        if octaves is not None:
+            octaves = octaves.reshape(*shape, -1)
+        about = self.pivot, form.down_sampled, overlap, form.paired, octaves
+        return Statistics(int(found.record[0]), groups, list(form.weights), inspected, reduced, *about)
+
+    def _refuse_outside(self, sums: Sums) -> None:
+        """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave."""
+        settings, form = self.asked.settings, self.form
+        limits, most = settings.reward_range, settings.max_weight_bound
+        for row in form.watched if limits is not None else ():
+            if row == "length":
+                continue
+            low, high = sums.extremes_of(row)
+            if low < limits[0] or high > limits[1]:
+                what = "rewards" if row == "reward" else "predictions"
+                todo = "Give the range that rewards can have, or repair these rows"
+                if row != "reward":
+                    todo = f"Hold predictions within the range: {parameter('clamp', limits)}"
+                raise DrstreamError(
+                    f"{what} lie outside of {parameter('reward_range', limits)}: they go from {low:.6g} to {high:.6g}. "
+                    f"{todo}"
+                )
+        if most is None:
+            return
+        largest = form.layout.facts(sums.whole).reshape(form.policies, len(form.weights), FACTS)[:, :, LARGEST]
+        slack = 1 + (ROUNDING if self.precision == "float32" else 0.0)
+        bounded = {f"{weight.name}.weight" for weight in (IMPORTANCE, MARGINAL)}
+        for policy, of_policy in zip(self.policies, largest, strict=True):
+            for name, weight in zip(form.weights, of_policy, strict=True):
+                if name in bounded and weight > most * slack:
+                    raise DrstreamError(
+                        f"weights of policy {policy!r} lie outside of {parameter('max_weight_bound', most)}: the largest "
+                        f"one is {weight:.6g}. Give a bound that holds, or cap the weights: {parameter('cap')} and the "
+                        "capped estimators"
+                    )
 
 
-def _refuse_outside(tally: Tally, settings: Settings, *, by_fold: bool) -> None:
-    """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave.
+@dataclass
+class _OfGroup:
+    """The records of all events, or of a segment or a logger."""
 
-    If events were evaluated in the order of their folds, the one that is shown need not be the first of the log.
-    """
-    for (what, policy), found in tally.outside.items():
-        many = f"{found.count:,} {what}{'s' * (found.count != 1)}"
-        whose = f" of policy {policy!r}" if policy else ""
-        bound = parameter("reward_range", settings.reward_range)
-        todo = "Give the range that rewards can have, or repair these rows"
-        if what == "weight":
-            bound = parameter("max_weight_bound", settings.max_weight_bound)
-            todo = f"Give a bound that holds, or cap the weights: {parameter('cap')} and the capped estimators"
-        elif what == "prediction":
-            todo = f"Hold predictions within the range: {parameter('clamp', settings.reward_range)}"
-        raise DrstreamError(
-            f"{many}{whose} outside of {bound}: {'one of them' if by_fold else 'the first'} is {found.first:.6g}, at "
-            f"{found.where}. {todo}"
-        )
+    layout: Layout
+    record: Floats
+    buckets: Floats | None = None
+    stretches: dict[int, Floats] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return int(self.record[0])
+
+    @classmethod
+    def of_all(cls, sums: Sums) -> _OfGroup:
+        buckets, stretches = sums.tables.get("bucket"), sums.tables.get("stretch")
+        found = cls(sums.form.layout, sums.whole, None if buckets is None else buckets.of(()))
+        if stretches is not None:
+            found.stretches = {stretch: stretches.of(stretch)[0] for stretch in stretches.places}
+        return found
+
+    @classmethod
+    def by_key(cls, sums: Sums, name: str) -> dict[Key, _OfGroup]:
+        """The records of segments or loggers."""
+        table, buckets, stretches = (sums.tables.get(one) for one in (name, f"{name} bucket", f"{name} stretch"))
+        assert table is not None
+        found = {}
+        for key in table.places:
+            found[key] = cls(sums.form.layout, table.of(key)[0], None if buckets is None else buckets.of(key))
+        for pair in () if stretches is None else stretches.places:
+            key, stretch = pair
+            found[key].stretches[stretch] = stretches.of(pair)[0]
+        return found
+
+    def merged(self, other: _OfGroup) -> _OfGroup:
+        """The records of both."""
+        found = replace(self, record=self.record.copy(), stretches=dict(self.stretches))
+        self.layout.merge(found.record, other.record)
+        if self.buckets is not None and other.buckets is not None:
+            found.buckets = self.buckets + other.buckets
+        for stretch, record in other.stretches.items():
+            if stretch in found.stretches:
+                found.stretches[stretch] = found.stretches[stretch].copy()
+                self.layout.merge(found.stretches[stretch], record)
+            else:
+                found.stretches[stretch] = record
+        return found
+
+    def by_stretch(self, group: tuple[int, ...]) -> Groups | None:
+        """The sums of a group's variables, and of their products, by stretch, in the order of the log."""
+        if not self.stretches:
+            return None
+        records = np.array([self.stretches[stretch] for stretch in sorted(self.stretches)])
+        count, sums = records[:, 0], self.layout.sums(records)[:, list(group)]
+        gram = self.layout.comoment(records, group) + sums[:, :, None] * sums[:, None, :] / count[:, None, None]
+        return Groups(count, sums, gram)

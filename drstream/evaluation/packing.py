@@ -1,183 +1,104 @@
-"""The state of a pass as numbers for a file, and back: floats, integers, and a few words as JSON.
-
-The order of the numbers is that of the code below, and docs/states.md says it in words. Reading takes what the form of
-the sums says, and raises an error unless that is all there is.
-"""
+"""The sums of a pass as words and arrays for a file, and back."""
 
 from __future__ import annotations
 
 import datetime
 import math
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drstream.evaluation.form import Form
-from drstream.evaluation.tally import Outside, Tally, new_tally
-from drstream.evaluation.totals import Key, Lengths, Segments, Stretch, Totals
+from drstream.evaluation.groupings import Key
+from drstream.evaluation.sums import Sums, Table
 from drstream.models.calibration import Calibration
-from drstream.moments import fields_of
-from drstream.types import Floats, Ints
+from drstream.types import Floats
 
-Packed = tuple[dict[str, Any], Floats, Ints]  # words, floats, integers
-
-
-class Writer:
-    """Gathers numbers."""
-
-    def __init__(self) -> None:
-        self.floats: list[Floats] = []
-        self.ints: list[Ints] = []
-
-    def put(self, *values: Any) -> None:
-        for value in values:
-            array = np.asarray(value).reshape(-1)
-            (self.floats if array.dtype.kind == "f" else self.ints).append(array)
-
-    def packed(self, words: dict[str, Any]) -> Packed:
-        none_f, none_i = np.empty(0), np.empty(0, np.int64)
-        return words, np.concatenate([none_f, *self.floats]), np.concatenate([none_i, *self.ints])
+Packed = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # words, arrays
 
 
-class Reader:
-    """Gives numbers back, in the same order."""
-
-    def __init__(self, floats: Floats, ints: Ints) -> None:
-        self.floats, self.ints = floats, ints
-        self._float = self._int = 0
-
-    def take(self, out: NDArray[Any]) -> None:
-        """Fill an array."""
-        found: NDArray[Any]
-        if out.dtype.kind == "f":
-            found, self._float = self.floats[self._float : self._float + out.size], self._float + out.size
-        else:
-            found, self._int = self.ints[self._int : self._int + out.size], self._int + out.size
-        if len(found) != out.size:
-            raise ValueError("too few numbers")
-        out[...] = found.reshape(out.shape)
-
-    def ints_of(self, count: int) -> list[int]:
-        out = np.empty(count, np.int64)
-        self.take(out)
-        return out.tolist()
-
-    def floats_of(self, count: int) -> list[float]:
-        out = np.empty(count)
-        self.take(out)
-        return out.tolist()
-
-    def end(self) -> None:
-        if self._float != len(self.floats) or self._int != len(self.ints):
-            raise ValueError("too many numbers")
+def pack(sums: Sums) -> Packed:
+    """Return all of the sums. Records of no event are left out."""
+    found, used = sums.calibration, np.flatnonzero(sums.calibration.table.any(axis=0))  # few of 16,000 buckets
+    arrays: dict[str, NDArray[Any]] = {
+        "whole": sums.whole,
+        "mass": sums.mass,
+        "logged": sums.logged,
+        "octaves": sums.octaves,
+        "extremes": sums.extremes,
+        "deciles.used": used,
+        "deciles": found.table[:, used],
+        "predictions": found.sums,
+    }
+    words: dict[str, Any] = {
+        "skipped": dict(sums.skipped),
+        "items": sums.items,
+        "other_than_clicks": int(sums.other_than_clicks[0]),
+        "predictions": [found.predictions, found.clamped, found.unpredicted, float(found.least_propensity).hex()],
+        "keys": {},
+    }
+    for name, table in sums.tables.items():
+        words["keys"][name] = [_packed(key) for key in table.places]
+        rows = np.flatnonzero(table.records[:, 0])
+        arrays[f"{name}.rows"], arrays[name] = rows, table.records[rows]
+    return words, arrays
 
 
-def pack(tally: Tally) -> Packed:
-    writer, calibration = Writer(), tally.calibration
-    _put_totals(writer, tally.totals)
-    writer.put(tally.reduced, tally.mass, tally.even, tally.logged, tally.other_than_clicks)
-    used = np.flatnonzero(calibration.table.any(axis=0))  # few of 16,000 buckets
-    writer.put(len(used), used, calibration.table[:, used], calibration.sums)
-    writer.put(calibration.predictions, calibration.clamped, calibration.unpredicted, calibration.least_propensity)
-    words: dict[str, Any] = {"skipped": dict(tally.skipped)}
-    if tally.outside:
-        words["outside"] = [[*key, o.count, float(o.first).hex(), o.where] for key, o in tally.outside.items()]
-    if tally.lengths is not None:
-        words["lengths"] = [tally.lengths.shortest, tally.lengths.longest, tally.lengths.items]
-    for name, found in (("segments", tally.segments), ("loggers", tally.loggers)):
-        if found is not None:
-            words[name] = [packed_key(key) for key in found.totals]
-            for totals in found.totals.values():
-                _put_totals(writer, totals)
-    return writer.packed(words)
+def unpack(packed: Packed, form: Form, typical_reward: float) -> Sums:
+    """Return the sums. A ValueError, KeyError or TypeError says that these are not the sums of such a pass."""
+    words, arrays = packed
+    layout = form.layout
+    if len(arrays["whole"]) != layout.width or arrays["mass"].shape != (form.policies, form.actions):
+        raise ValueError("number of policies and actions")  # before any memory is taken for them
+    sums = Sums(form, typical_reward)
+    for name in ("whole", "mass", "logged", "octaves", "extremes"):
+        _fill(getattr(sums, name), arrays[name])
+    sums.items, sums.other_than_clicks[0] = int(words["items"]), int(words["other_than_clicks"])
+    sums.skipped = Counter({str(reason): int(count) for reason, count in words["skipped"].items()})
+    _take_calibration(sums.calibration, words["predictions"], arrays)
+    for name, table in sums.tables.items():
+        _take_table(table, words["keys"][name], arrays[f"{name}.rows"], arrays[name])
+    return sums
 
 
-def unpack(packed: Packed, form: Form, typical_reward: float) -> Tally:
-    """Return the state. A ValueError, KeyError or TypeError says that these are not the numbers of such a state."""
-    words, floats, ints = packed
-    _check_size(form, len(floats), len(ints))
-    reader, tally = Reader(floats, ints), new_tally(form, typical_reward)
-    _take_totals(reader, tally.totals)
-    for array in (tally.reduced, tally.mass, tally.even, tally.logged):
-        reader.take(array)
-    tally.other_than_clicks, used = reader.ints_of(2)
-    _take_calibration(reader, tally.calibration, used)
-    tally.skipped = Counter({str(reason): int(count) for reason, count in words["skipped"].items()})
-    for what, policy, count, first, where in words.get("outside", ()):
-        tally.outside[what, policy] = Outside(int(count), float.fromhex(first), str(where))
-    if "lengths" in words:
-        tally.lengths = Lengths(*map(int, words["lengths"]))
-    for name, found in (("segments", tally.segments), ("loggers", tally.loggers)):
-        if found is not None:
-            _take_segments(reader, found, words[name])
-    reader.end()
-    return tally
+def _fill(out: NDArray[Any], found: NDArray[Any]) -> None:
+    if found.shape != out.shape:
+        raise ValueError(f"{found.shape} numbers for {out.shape}")
+    out[...] = found
 
 
-def _check_size(form: Form, floats: int, ints: int) -> None:
-    """Raise an error if a form asks for more numbers than there are, before any memory is taken for them."""
-    counts = form.policies, form.actions
-    if not all(isinstance(count, int) and count >= 0 for count in counts) or form.actions > ints:
-        raise ValueError("no such number of policies and actions")
-    first, policies = 1 + bool(form.down_sampled), form.policies
-    sizes = [len(terms) * (policies if form.paired else 1) + first for terms in form.groups]
-    products = sum(size**2 for size in sizes) * (1 if form.paired else policies)
-    if 2 * (first + policies * len(form.columns)) + products + policies * form.actions > floats:
-        raise ValueError("too few numbers")
-
-
-def _put_totals(writer: Writer, totals: Totals) -> None:
-    writer.put(*fields_of(totals.moments), totals.inspected)
-    if totals.shape.buckets:
-        writer.put(totals.bucket_counts, totals.bucket_sums)
-    if totals.shape.stretches:
-        writer.put(len(totals.stretches))
-        for index, stretch in totals.stretches.items():
-            writer.put(index, stretch.events, stretch.sums, stretch.products)
-    if totals.shape.octaves:
-        writer.put(totals.octaves)
-
-
-def _take_totals(reader: Reader, totals: Totals) -> None:
-    for array in (*fields_of(totals.moments), totals.inspected):
-        reader.take(array)
-    if totals.shape.buckets:
-        reader.take(totals.bucket_counts)
-        reader.take(totals.bucket_sums)
-    if totals.shape.stretches:
-        for _ in range(reader.ints_of(1)[0]):
-            index, events = reader.ints_of(2)
-            stretch = Stretch.create(totals.shape.layout)
-            stretch.events = events
-            reader.take(stretch.sums)
-            reader.take(stretch.products)
-            totals.stretches[index] = stretch
-    if totals.shape.octaves:
-        reader.take(totals.octaves)
-
-
-def _take_calibration(reader: Reader, calibration: Calibration, used: int) -> None:
-    if not 0 <= used <= calibration.table.shape[1]:
-        raise ValueError("too many buckets")
-    places = np.array(reader.ints_of(used), np.int64)
-    if used and not (places.min() >= 0 and places.max() < calibration.table.shape[1]):
+def _take_calibration(calibration: Calibration, words: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    used = arrays["deciles.used"]
+    if len(used) and not (used.min() >= 0 and used.max() < calibration.table.shape[1]):
         raise ValueError("no such bucket")
-    table = np.empty((3, used))
-    reader.take(table)
-    calibration.table[:, places] = table
-    reader.take(calibration.sums)
-    calibration.predictions, calibration.clamped, calibration.unpredicted = reader.ints_of(3)
-    calibration.least_propensity = reader.floats_of(1)[0]
+    calibration.table[:, used] = arrays["deciles"]
+    _fill(calibration.sums, arrays["predictions"])
+    calibration.predictions, calibration.clamped, calibration.unpredicted = map(int, words[:3])
+    calibration.least_propensity = float.fromhex(words[3])
 
 
-def _take_segments(reader: Reader, found: Segments, keys: Iterable[Any]) -> None:
-    for key in keys:
-        totals = found.shape.create()
-        _take_totals(reader, totals)
-        found.totals[unpacked_key(key)] = totals
+def _take_table(table: Table, keys: Any, rows: NDArray[Any], records: Floats) -> None:
+    table.places_of([_unpacked(key) for key in keys])
+    if len(rows) and not (rows.min() >= 0 and rows.max() < len(table.records)):
+        raise ValueError("no such group")
+    table.records[rows] = records
+
+
+def _packed(key: Any) -> Any:
+    """A key of a table as JSON: a number of a stretch, values of columns, or both."""
+    if isinstance(key, int):
+        return key
+    if len(key) == 2 and isinstance(key[0], tuple):
+        return {"of": packed_key(key[0]), "stretch": key[1]}
+    return packed_key(key)
+
+
+def _unpacked(key: Any) -> Any:
+    if isinstance(key, dict):
+        return unpacked_key(key["of"]), int(key["stretch"])
+    return int(key) if isinstance(key, int) else unpacked_key(key)
 
 
 def packed_key(key: Key) -> list[Any]:

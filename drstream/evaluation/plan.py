@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -16,28 +16,26 @@ from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.embedding import Categories, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.form import Form
-from drstream.evaluation.scoring import Stack
+from drstream.evaluation.program import Program, make_program
+from drstream.evaluation.scoring import Stack, linear_models
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.tally import Tally, new_tally
-from drstream.evaluation.terms import Bounds, Job, Terms
-from drstream.evaluation.totals import Shape
+from drstream.evaluation.sums import Sums
+from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
 from drstream.execution import Workers, physical_memory
-from drstream.kernels.fused import PAD
-from drstream.kernels.fused import TILE as FUSED_ROWS
-from drstream.kernels.terms import GIVEN
+from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.log.rows import Blocks
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
-from drstream.moments import Layout
-from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.policies.base import FixedPolicy, rule_of, warn_if_learned_here
+from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
 MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
 CANDIDATES = 1 << 14  # of a block's events together: what is computed for them then stays in cache
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
+LARGEST_TILE = 1 << 20  # bytes of a tile's contexts and scores
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,19 @@ class Gather:
     octaves: bool = False  # weights by size
 
 
+@dataclass(frozen=True)
+class OfLists:
+    """What a pass over a log of rankings needs to know beside the terms."""
+
+    listed: bool  # whether propensities are by position
+    kind: str | None  # what those are, if the user said so
+    positions: int  # number of positions that have terms of their own
+    known: tuple[str, ...]  # terms of lists, in the order of their codes
+
+    def codes(self, group: WeightTerms) -> Ints:
+        return np.array([self.known.index(term) for term in group.terms])
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """All that a pass needs to know, bound to the log. It can be pickled."""
@@ -63,9 +74,9 @@ class Plan:
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
     gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
-    typical_reward: float = 0.0  # that predictions are compared about: 0, unless rewards are far from it
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
-    fused: bool = False  # whether batches go the way of `evaluation/fused.py`
+    compiled: bool = False  # whether nothing has to be asked in Python
+    lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
     def form(self) -> Form:
@@ -82,17 +93,32 @@ class Plan:
             by=gather.by,
             logger=self.reader.loggers is not None,
             actions=job.n_actions,
-            with_sets=job.with_sets,
             octaves=gather.octaves and not job.down_sampled,
+            watched=self._watched,
         )
 
     @property
-    def layout(self) -> Layout:
-        return self.form.layout
+    def _watched(self) -> tuple[str, ...]:
+        """The rows whose extremes are needed."""
+        bounds, job = self.gather.bounds, self.job
+        found = ["reward"] if bounds.reward_range is not None else []
+        found += ["length"] if job.ranking else []
+        if bounds.predictions and job.models.model is not None:
+            found += ["rhat", *(f"{j}.b" for j in range(len(job.policies)))]
+        return tuple(found)
+
+    @cached_property
+    def program(self) -> Program:
+        return make_program(self.job, self.form.layout, list(self.form.watched))
 
     @property
-    def shape(self) -> Shape:
-        return self.form.shape
+    def path(self) -> str:
+        """Which way events go, in words."""
+        return "compiled" if self.compiled else "python"
+
+    def in_python(self) -> Plan:
+        """The same plan for observers that ask policies and models in Python."""
+        return replace(self, compiled=False, job=replace(self.job, stack=None))
 
     @property
     def block_rows(self) -> int:
@@ -112,8 +138,9 @@ class Plan:
     def check_memory(self, workers: int) -> None:
         """Raise an error if the buffers of all workers need more memory than the machine has."""
         job, stack = self.job, self.job.stack
-        weights = 0 if stack is None else sum(found.matrix.nbytes for found in stack.weights)
-        block = self.block_rows * (job.bytes_an_event + 8 * (job.variables + 2 * len(job.policies)))
+        weights = 0 if stack is None else stack.weights.nbytes
+        rows = len(self.program.rows) + len(self.program.code.code)
+        block = 8 * BATCH_ROWS * rows + (self.block_rows * job.bytes_an_event if stack is None else 0)
         needed, there = weights + workers * block, physical_memory()
         if needed > there:
             raise DrstreamError(
@@ -122,15 +149,14 @@ class Plan:
                 f"take fewer policies at a time, or fewer {parameter('threads')}"
             )
 
-    def fused_if_possible(self, contexts: Set[np.dtype[Any]]) -> Plan:
-        """Let batches go the fast way, if they can. It finds contexts that are not finite by itself."""
-        if not _can_fuse(self, contexts):
-            return self
-        reader = replace(self.reader, checks_context=False, unit=None if self.reader.folds else FUSED_ROWS)
-        return replace(self, reader=reader, fused=True)
+    def create(self) -> Sums:
+        return Sums(self.form, self.job.pivot)
 
-    def create(self) -> Tally:
-        return new_tally(self.form, self.typical_reward)
+
+def tile_of(rows: int, features: int, kind: np.dtype[Any]) -> int:
+    """Events of a tile, so that contexts and scores stay in cache, if they can."""
+    most = LARGEST_TILE // ((rows + features) * kind.itemsize)
+    return min(TILE, max(16, 1 << (max(most, 1).bit_length() - 1)))
 
 
 def make_plan(
@@ -182,17 +208,39 @@ def make_plan(
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     job = replace(job, embedding=categories, typical_reward=log.typical_reward)
-    if reader.with_context and not job.candidates:
+    compiled = _all_linear(job, reader)
+    if compiled:
         kind = log.context_type if precision is None else np.dtype(precision)
-        job = replace(job, stack=Stack.of(bound, job.predicted, models.model, kind))
+        job = replace(job, stack=Stack.of(bound, models.model, kind))
+        reader = replace(reader, checks_context=False)  # the kernel does so
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
-    about = gather, log.roles.reward, log.pivot, paired
+    about = gather, log.roles.reward, paired, compiled
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
+    if by_time:
+        overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
+        plan = replace(plan, job=replace(job, overlaps=overlaps))
     plan.check_memory(workers.threads)
-    if not by_time:
-        return plan.fused_if_possible(log.context_types)
-    overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
-    return replace(plan, job=replace(job, overlaps=overlaps))
+    return plan
+
+
+def _all_linear(job: Job, reader: Reader) -> bool:
+    """Whether all policies and models are linear in dense contexts, or look at nothing but columns of the log."""
+    models = job.models
+    if job.candidates or models.second is not None or job.embedding is not None:
+        return False
+    if models.logger is not None and not models.logger.policy.direct:
+        return False
+    if models.model is not None and not linear_models(models.model):
+        return False
+    if reader.with_context and reader.roles.sparse is not None:
+        return False
+    if any(callable(group.weight.kernel) for group in job.terms.weighted):
+        return False
+    model = models.model is not None
+    return all(
+        policy.only_logged or rule_of(policy) is not None or (policy.steady is not None if model else policy.direct)
+        for policy in job.policies
+    )
 
 
 def with_known_actions(
@@ -204,40 +252,6 @@ def with_known_actions(
     if not any(one.given for one in needed) and not any(policy.needs_actions(log) for policy in policies.values()):
         return log
     return log.with_actions_of(*(user for one in needed for user in one.users), *policies.values())
-
-
-def _can_fuse(plan: Plan, contexts: Set[np.dtype[Any]]) -> bool:
-    """Whether a pass can go the way of `evaluation/fused.py`. `contexts` are the types of dense contexts' columns."""
-    job, gather = plan.job, plan.gather
-    models, stack = job.models, job.stack
-    if (
-        gather.buckets
-        or gather.stretches
-        or gather.by
-        or gather.octaves
-        or job.down_sampled
-        or job.overlaps is not None
-    ):
-        return False
-    if gather.bounds.reward_range is not None or gather.bounds.max_weight is not None:
-        return False
-    if models.logger is not None or models.second is not None or isinstance(models.folds, Blocks):
-        return False
-    if plan.reader.offers is not None:
-        return False
-    if plan.reader.loggers is not None:  # sums by logger, and balanced weights
-        return False
-    if any(group.with_extra or group.weight.power or group.code == GIVEN for group in job.terms.weighted):
-        return False
-    if models.model is not None and (stack is None or not stack.has_model):
-        return False
-    if any(j not in job.stacked and not policy.only_logged for j, policy in enumerate(job.policies)):
-        return False
-    if stack is None:
-        return True
-    tile = (FUSED_ROWS + PAD) * sum(stack.weights[0].matrix.shape) * stack.kind.itemsize  # bytes of its largest arrays
-    # with one row of weights, BLAS may leave out a product of 0 and NaN, by which the kernel finds bad contexts
-    return contexts == {stack.kind} and stack.rows > 1 and tile <= MOST
 
 
 def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:

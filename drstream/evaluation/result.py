@@ -37,7 +37,7 @@ from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weigh
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
 from drstream.evaluation.rankings import Lists, Ranked, assumption
 from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
-from drstream.evaluation.sums import Sums
+from drstream.evaluation.statistics import Statistics
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
 from drstream.intervals.freedman import Constant, constants_of, measured_constants
@@ -100,11 +100,11 @@ class Evaluation(WithModels, Reported):
     def __init__(
         self,
         about: About,
-        sums: Sums,
+        sums: Statistics,
         by: Sequence[str] = (),
-        segments: dict[tuple[Any, ...], Sums] | None = None,
+        segments: dict[tuple[Any, ...], Statistics] | None = None,
         chosen_limits: dict[str, int] | None = None,
-        loggers: dict[Any, Sums] | None = None,
+        loggers: dict[Any, Statistics] | None = None,
     ) -> None:
         self.policies = list(about.policies)
         self.labels = list(about.labels)  # empty if only probabilities of logged actions were needed

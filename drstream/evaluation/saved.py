@@ -44,9 +44,7 @@ def outline_to_dict(outline: Outline) -> dict[str, Any]:
         "settings": _plain(asdict(asked.settings)),
         "form": _plain(asdict(outline.form)),
         "pivot": outline.pivot,
-        "typical_reward": outline.typical_reward,
         "precision": outline.precision,
-        "random": [list(pair) for pair in outline.random],
         "models": _plain({name: getattr(outline.models, name) for name in OF_MODELS}),
         "has_model": outline.has_model,
         "has_logger": outline.has_logger,
@@ -54,7 +52,7 @@ def outline_to_dict(outline: Outline) -> dict[str, Any]:
         "embedding": None
         if embedding is None
         else {"codes": embedding.codes.tolist(), "categories": packed_key(embedding.categories)},
-        "by_fold": outline.by_fold,
+        "path": outline.path,
     }
 
 
@@ -79,9 +77,7 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
         estimators=grids.expand(chosen, asked.auto),
         reward=found["reward"],
         pivot=float(found["pivot"]),
-        typical_reward=float(found["typical_reward"]),
         precision=found["precision"],
-        random=tuple((int(place), float(epsilon)) for place, epsilon in found["random"]),
         models=ModelSummary(**models),
         has_model=found["has_model"],
         has_logger=found["has_logger"],
@@ -90,7 +86,7 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
         embedding=None
         if embedding is None
         else Embedding(np.array(embedding["codes"], np.int64), unpacked_key(embedding["categories"])),
-        by_fold=found["by_fold"],
+        path=found["path"],
     )
 
 

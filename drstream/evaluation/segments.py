@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Protocol, Self, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from drstream.errors import DrstreamError, LogError, parameter
-from drstream.evaluation.totals import Key, Totals
+from drstream.evaluation.groupings import Key
 from drstream.execution import check_memory
 from drstream.log.schema import is_string, require_column
-from drstream.types import Ints
 
 MOST_VALUES = 10_000  # different segments in one pass
 MOST_WITH_GROUPS = 1_000  # if each has sums by bucket or stretch: 50 kB a segment, for one policy
@@ -66,35 +63,6 @@ def check_columns(schema: pa.Schema, names: Sequence[str]) -> None:
         raise DrstreamError(f"{parameter('by', list(names))} names a column twice")
 
 
-def segments_of(columns: pa.RecordBatch, names: Sequence[str]) -> tuple[Ints, list[Key]]:
-    """Return the segment of each event of a batch, as an index, and the keys of these segments."""
-    code = np.zeros(columns.num_rows, np.int64)
-    values: list[list[Any]] = []
-    for name in names:
-        column = columns.column(name)
-        if not isinstance(column, pa.DictionaryArray):
-            column = pc.dictionary_encode(column, null_encoding="encode")
-        found = column.dictionary.to_pylist()
-        index = column.indices.fill_null(len(found)).to_numpy(zero_copy_only=False).astype(np.int64)
-        values.append([*found, None])
-        code = code * len(values[-1]) + index
-    most = math.prod(map(len, values))
-    if most > 1 << 20:  # too many combinations to count each
-        used, segment = np.unique(code, return_inverse=True)
-        return segment.reshape(-1), [_key(int(number), values) for number in used]
-    present = np.bincount(code, minlength=most) > 0
-    place = np.cumsum(present) - 1
-    return place[code], [_key(int(number), values) for number in np.flatnonzero(present)]
-
-
-def _key(code: int, values: list[list[Any]]) -> Key:
-    key = []
-    for found in reversed(values):
-        code, place = divmod(code, len(found))
-        key.append(found[place])
-    return tuple(reversed(key))
-
-
 def check_number(found: int, names: Sequence[str], size: int, *, groups: bool) -> None:
     """Raise an error if there are too many segments to hold, of so many bytes each.
 
@@ -114,21 +82,29 @@ def check_number(found: int, names: Sequence[str], size: int, *, groups: bool) -
     )
 
 
-def pooled(totals: dict[Key, Totals], names: Sequence[str]) -> dict[Key, Totals]:
+class Counted(Protocol):
+    """Sums over events, which can be merged."""
+
+    @property
+    def count(self) -> int: ...
+
+    def merged(self, other: Self) -> Self: ...
+
+
+Some = TypeVar("Some", bound=Counted)
+
+
+def pooled(found: Mapping[Key, Some], names: Sequence[str]) -> dict[Key, Some]:
     """Return the largest segments, by key, and one that pools all others."""
-    by_size = sorted(totals, key=lambda key: -totals[key].count)  # stable: first seen, first kept
-    kept = sorted(by_size[:MOST_SHOWN], key=_order)
-    found = {key: totals[key] for key in kept}
-    rest = [key for key in totals if key not in found]
+    by_size = sorted(found, key=lambda key: -found[key].count)  # stable: first seen, first kept
+    kept = {key: found[key] for key in sorted(by_size[:MOST_SHOWN], key=_order)}
+    rest = [found[key] for key in found if key not in kept]
     if rest:
-        other = totals[rest[0]].shape.create()
-        for key in rest:
-            other.merge(totals[key])
         name = OTHER
-        while (name,) * len(names) in found:  # a value of the log itself
+        while (name,) * len(names) in kept:  # a value of the log itself
             name = f"({name})"
-        found[(name,) * len(names)] = other
-    return found
+        kept[(name,) * len(names)] = reduce(lambda one, other: one.merged(other), rest)
+    return kept
 
 
 def _order(key: Key) -> list[tuple[bool, str, Any]]:

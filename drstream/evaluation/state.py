@@ -54,7 +54,7 @@ class State:
     @property
     def n(self) -> int:
         """Number of events."""
-        return sum(unit.tallies[0].totals.count for unit in self.fold.units)
+        return sum(unit.tallies[0].count for unit in self.fold.units)
 
     def to_bytes(self, kind: str = EVALUATION) -> bytes:
         """The state as the bytes of a file."""
@@ -62,9 +62,9 @@ class State:
         for number, unit in enumerate(self.fold.units):
             words = []
             for reward, tally in enumerate(unit.tallies):
-                about, floats, ints = pack(tally)
+                about, found = pack(tally)
                 words.append(about)
-                arrays |= {f"{number}.{reward}.floats": floats, f"{number}.{reward}.ints": ints}
+                arrays |= {f"{number}.{reward}.{name}": array for name, array in found.items()}
             units.append({"files": files_of(unit.marks), "rewards": words})
         header = {
             "kind": kind,
@@ -116,11 +116,7 @@ class State:
         outlines = [] if self.identity is None else self.outlines
         for number, unit in enumerate(header["units"]):
             tallies = [
-                unpack(
-                    (words, arrays.pop(f"{number}.{reward}.floats"), arrays.pop(f"{number}.{reward}.ints")),
-                    outline.form,
-                    outline.typical_reward,
-                )
+                unpack((words, _under(f"{number}.{reward}.", arrays)), outline.form, outline.pivot)
                 for reward, (outline, words) in enumerate(zip(outlines, unit["rewards"], strict=True))
             ]
             self.fold.units.append(Unit(marks_of(unit["files"]), tallies))
@@ -131,6 +127,11 @@ class State:
     def __repr__(self) -> str:
         files = len({mark.file for mark in self.marks})
         return f"State of {self.n:,} events from {files} file{'s' * (files != 1)}"
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    """Take out the arrays whose names begin so."""
+    return {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
 
 
 def made_up(name: str, error: Exception) -> DrstreamError:

@@ -1,422 +1,113 @@
-"""What a pass leaves behind: sums over all events, and the statistics that estimates and intervals are made of."""
+"""What a pass sums up over events: a record of all of them, and tables of records by groups of events.
+
+Groups are segments, loggers, stretches of time, buckets, and pairs of these. A bucket holds the events whose cluster (or
+row) has the same hash: intervals that do without the independence of events are made of sums by bucket. A stretch is a
+part of the log in its order: intervals that hold at all times are made of sums by stretch. `groupings.py` says which
+group an event belongs to.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError, parameter
-from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
-from drstream.intervals.statistic import Groups, Side, Spread, Statistic
+from drstream.evaluation.form import Form
+from drstream.kernels import account as kernels
+from drstream.models.calibration import Calibration
+from drstream.moments import Layout
 from drstream.types import Floats, Ints
 
-Place = list[int]  # of a policy's terms in a group
 
+@dataclass
+class Table:
+    """Records of groups. Each key has `per` of them, one after the other: one, or one for each bucket."""
 
-@dataclass(frozen=True)
-class Group:
-    """Means and co-moments of a group of variables: the reward, perhaps 1 / sample rate, and the same terms of every
-    policy. Also their sums by bucket and by stretch, if these were gathered.
-
-    within  Co-moments about the means of each logger, for balanced weights: the variance of a mean is within / n².
-    """
-
-    means: Floats
-    comoment: Floats
-    buckets: Groups | None = None
-    stretches: Groups | None = None
-    within: Floats | None = None
+    width: int  # fields of a record
+    per: int = 1
+    places: dict[Hashable, int] = field(default_factory=dict)  # of keys
+    memory: Floats = field(default_factory=lambda: np.empty((0, 0)))  # records, and room for more
 
     @property
-    def spread(self) -> Floats:
-        """The co-moments that tell how far means may be from their expectations."""
-        return self.comoment if self.within is None else self.within
+    def records(self) -> Floats:
+        return self.memory[: len(self.places) * self.per]
 
-    @cached_property
-    def finite(self) -> bool:
-        """Whether all numbers are. One weight of 1e155 has an infinite square."""
-        return bool(np.isfinite(self.means).all() and np.isfinite(self.comoment).all())
+    def places_of(self, keys: Sequence[Hashable]) -> Ints:
+        """Return the places of keys. New ones get records of zeros."""
+        places = self.places
+        found = np.array([places.setdefault(key, len(places)) for key in keys], np.int64)
+        needed = len(places) * self.per
+        if needed > len(self.memory):
+            room = np.zeros((max(needed, 2 * len(self.memory)), self.width))
+            room[: len(self.memory)] = self.memory
+            self.memory = room
+        return found
 
-    def only(self, used: NDArray[Any]) -> Group:
-        """The group with 0 for all variables but those that are used, so that 0 times infinity does not spoil them."""
-        if self.finite:
-            return self
-        both = np.outer(used, used)
-        buckets, stretches = self.buckets, self.stretches
-        return Group(
-            np.where(used, self.means, 0.0),
-            np.where(both, self.comoment, 0.0),
-            buckets and replace(buckets, sums=np.where(used, buckets.sums, 0.0)),
-            stretches
-            and replace(
-                stretches,
-                sums=np.where(used, stretches.sums, 0.0),
-                gram=None if stretches.gram is None else np.where(both, stretches.gram, 0.0),
-            ),
-            None if self.within is None else np.where(both, self.within, 0.0),
-        )
+    def of(self, key: Hashable) -> Floats:
+        """The records of a key (per, width)."""
+        first = self.places[key] * self.per
+        return self.memory[first : first + self.per]
 
-    def scaled(self, ratio: float) -> Group:
-        """The group over so many times as many events. Sums by bucket and by stretch are left out."""
-        within = None if self.within is None else self.within * ratio
-        return Group(self.means, self.comoment * ratio, within=within)
+    def merge(self, other: Table, layout: Layout | None) -> None:
+        """Add a table of other events. `layout` is that of moments; None: the records are sums."""
+        blocks = self.places_of(list(other.places))
+        place = (blocks[:, None] * self.per + np.arange(self.per)).reshape(-1)
+        if layout is None:
+            kernels.merge_sums(place, self.records, other.records)
+        else:
+            layout.merge(self.records, other.records, place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "memory": self.records}
 
 
-def joined(parts: Sequence[Floats], shared: int) -> Floats:
-    """Join the co-moments (..., V, V) of each policy's variables. All have the first `shared` variables.
-
-    Between policies nothing is known, and the matrix has 0.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    size = parts[0].shape[-1] - shared
-    whole = np.zeros((*parts[0].shape[:-2], *2 * [shared + size * len(parts)]))
-    for j, part in enumerate(parts):
-        place = np.r_[:shared, shared + j * size : shared + (j + 1) * size]
-        whole[..., place[:, None], place] = part
-    return whole
-
-
-def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | None:
-    """Join the sums by stretch of each policy's variables."""
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    sums = np.concatenate([known[0].sums, *(part.sums[:, shared:] for part in known[1:])], axis=1)
-    return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
-
-
-def _used(gradient: Floats, sides: Sequence[Side]) -> NDArray[Any]:
-    """Which variables (V,) matter to a statistic."""
-    used = gradient != 0
-    for side in sides:
-        for coefficients in (side.score, side.clicks, side.share):
-            used = used if coefficients is None else used | (coefficients != 0)
-        if side.weight is not None:
-            used[side.weight] = True
-    return used
-
-
-def stratified(whole: Sums, loggers: Sequence[Sums]) -> Sums:
-    """The sums over all events, with co-moments within loggers for balanced weights.
-
-    Given n_j, the number of events of logger j, the variance of a mean is Σ_j (n_j/n)² s_j²/n_j, with s_j² the variance
-    among the events of logger j: balanced terms have other expectations for each logger, and those differences are no
-    chance. The balanced mean is unbiased for any n_j, so this holds as well if chance decides on the logger of a row.
-    The pooled variance has these differences in it, so it is never smaller, up to n_j/(n_j-1). It stands in if a logger
-    has a single event, whose variance is unknown.
-    """
-    if any(one.n < 2 for one in loggers):
-        return whole
-    groups = dict(whole.groups)
-    for terms, group in groups.items():
-        if f"{BALANCED.name}.weight" in terms:
-            parts = [one.groups[terms].comoment * (one.n / (one.n - 1)) for one in loggers]
-            groups[terms] = replace(group, within=np.sum(parts, axis=0) * ((whole.n - 1) / whole.n))
-    return replace(whole, groups=groups)
-
-
-@dataclass(frozen=True)
-class Inspected:
-    """What is known about weights, by policy and kind of weight."""
-
-    largest: Floats
-    thin: Floats  # sum of the weights of events with a small propensity
-    rewarded: Floats  # sum of the weights of events with a reward other than 0
-    rewarded_squares: Floats  # and of their squares
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Where policies put their mass, and where the log has events."""
-
-    mass: Floats  # sum of ν(a|x) over events, by policy and action; NaN if unknown
-    logged: Ints  # number of events, by logged action; empty if no policy needed actions
-    clicks: bool  # whether all rewards are 0 or 1
-
-
-@dataclass(frozen=True)
 class Sums:
-    """Sums over all events."""
+    """The state of a pass over some events, for one reward. States of parts merge, in order."""
 
-    n: int  # events
-    groups: dict[tuple[str, ...], Group]  # by the columns of the terms
-    weights: list[str]  # columns of the weights, in the order of `inspected` and `reduced`
-    inspected: Inspected
-    reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight; -1 if unknown
-    pivot: float
-    down_sampled: bool
-    overlap: Overlap
-    paired: bool = True  # whether the covariances between policies are known; otherwise they are 0 here
-    octaves: Ints | None = None  # number of weights by policy, kind of weight, and size, if they were counted
+    def __init__(self, form: Form, typical_reward: float) -> None:
+        self.form = form
+        layout = form.layout
+        self.whole = layout.create()
+        self.tables = {g.name: Table(1 + layout.variables if g.sums else layout.width, g.per) for g in form.groupings}
+        self.mass = np.zeros((form.policies, form.actions))  # sum of ν(a|x) over events, by policy and action
+        self.logged = np.zeros(form.actions, np.int64)  # number of events, by logged action
+        self.octaves = np.zeros((layout.weights if form.octaves else 0, kernels.BINS))  # of weights by size
+        self.extremes = np.tile([np.inf, -np.inf], (len(form.watched), 1))  # of rows
+        self.calibration = Calibration(typical_reward)  # of r̂
+        self.other_than_clicks = np.zeros(1, np.int64)  # number of rewards that are neither 0 nor 1
+        self.items = 0  # in all lists of rankings
+        self.skipped: Counter[str] = Counter()  # bad rows by reason
 
     @property
-    def first(self) -> int:
-        """Where the terms of policies begin in a group."""
-        return 1 + self.down_sampled
+    def count(self) -> int:
+        return int(self.whole[0])
 
-    @cached_property
-    def _any_group(self) -> Group:
-        return next(iter(self.groups.values()))
+    def extremes_of(self, row: str) -> tuple[float, float]:
+        """The smallest and the largest number of a row."""
+        low, high = self.extremes[self.form.watched.index(row)]
+        return float(low), float(high)
 
-    def scaled(self, ratio: float) -> Sums:
-        """The sums over so many times as many events like these. Sums by bucket and by stretch are left out."""
-        found, overlap = self.inspected, self.overlap
-        return replace(
-            self,
-            n=max(round(self.n * ratio), 1),
-            groups={terms: group.scaled(ratio) for terms, group in self.groups.items()},
-            inspected=Inspected(
-                found.largest, found.thin * ratio, found.rewarded * ratio, found.rewarded_squares * ratio
-            ),
-            reduced=np.where(self.reduced < 0, self.reduced, np.rint(self.reduced * ratio).astype(np.int64)),
-            overlap=replace(
-                overlap, mass=overlap.mass * ratio, logged=np.ceil(overlap.logged * ratio).astype(np.int64)
-            ),
-        )
+    def merge(self, later: Sums) -> None:
+        layout = self.form.layout
+        layout.merge(self.whole, later.whole)
+        for grouping in self.form.groupings:
+            table = later.tables[grouping.name]
+            self.tables[grouping.name].merge(table, None if grouping.sums else layout)
+        self.mass += later.mass
+        self.logged += later.logged
+        self.octaves += later.octaves
+        np.minimum(self.extremes[:, 0], later.extremes[:, 0], out=self.extremes[:, 0])
+        np.maximum(self.extremes[:, 1], later.extremes[:, 1], out=self.extremes[:, 1])
+        self.calibration.merge(later.calibration)
+        self.other_than_clicks += later.other_than_clicks
+        self.items += later.items
+        self.skipped.update(later.skipped)
 
-    def value(self, j: int, estimator: Estimator) -> Statistic:
-        """The estimate of policy j, as a function of means."""
-        columns, group = self._group(estimator)
-        place = self._place(j, columns, estimator.columns)
-        at = self._function(group, place, estimator)
-        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            value, gradient = float(at(group.means)), self._gradient(group, place, estimator)
-        sides = self._sides(j, columns, place, estimator)
-        if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
-            gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
-            if self.without_overlap(j, estimator):
-                value = math.nan  # IPS would be 0 and DR be DM, whatever the policy is worth
-        return self._statistic(group, value, gradient, at, sides)
-
-    def without_overlap(self, j: int, estimator: Estimator) -> bool:
-        """Whether policy j never takes a logged action. A limit of weights may drop them, too: then it is False."""
-        assert estimator.weight is not None
-        kind = self.kind(estimator)
-        if self.inspected.largest[j, kind] > 0:
-            return False
-        if not estimator.weight.reduced or self.reduced[j, kind] == 0:
-            return True
-        plain = f"{IMPORTANCE.name}.weight"  # of a segment, it is not known how many weights a limit dropped
-        return (
-            self.reduced[j, kind] < 0
-            and plain in self.weights
-            and not self.inspected.largest[j, self.weights.index(plain)]
-        )
-
-    def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Group]:
-        """The group that has the terms of an estimator, with the names of its terms."""
-        return next(item for item in self.groups.items() if set(estimator.columns) <= set(item[0]))
-
-    def _place(self, j: int, columns: Sequence[str], wanted: Sequence[str]) -> Place:
-        return [self.first + j * len(columns) + columns.index(name) for name in wanted]
-
-    def baseline(self, group: Group | None = None) -> Statistic:
-        """The logging policy's own mean reward."""
-        group = group or self._any_group
-        gradient, score = np.zeros((2, len(group.means)))
-        gradient[0] = score[0] = 1.0
-        value = float(group.means[0])
-        if self.down_sampled:
-            scale = group.means[1]
-            value /= scale
-            gradient[0], gradient[1] = 1 / scale, -value / scale
-        sides = () if self.down_sampled else (Side(1.0, "baseline", None, score, score, score, 1.0),)
-        return self._statistic(group, value, gradient, self._mean_reward, sides)
-
-    def difference(self, j: int, other: int | None, estimator: Estimator) -> Statistic:
-        """The value of policy j minus that of another, or of the logging policy (None)."""
-        if other is not None and not self.paired:
-            raise DrstreamError(
-                "differences between two policies need their covariances, which this pass did not gather: pass "
-                f"{parameter('pairs', True)}, or evaluate these two alone"
-            )
-        _, group = self._group(estimator)
-        left = self.value(j, estimator)
-        right = self.baseline(group) if other is None else self.value(other, estimator)
-        sides: tuple[Side, ...] = ()
-        if left.sides and right.sides:
-            mirrored = (replace(side, sign=-side.sign) for side in right.sides)
-            sides = (*left.sides, *mirrored)
-
-        def at(means: Floats) -> Any:
-            return left.at(means) - right.at(means)
-
-        return self._statistic(group, left.value - right.value, left.gradient - right.gradient, at, sides)
-
-    def _statistic(
-        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
-    ) -> Statistic:
-        group = group.only(_used(gradient, sides))
-        return Statistic(value, self.n, group.means, group.spread, gradient, at, sides, group.buckets, group.stretches)
-
-    def _mean_reward(self, means: Floats) -> Any:
-        return means[0] / means[1] if self.down_sampled else means[0]
-
-    def _sample(self, means: Floats, covariance: Floats) -> Sample:
-        return Sample(means, covariance, self.pivot)
-
-    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
-        covariance = self._covariance(group, place)
-
-        def at(means: Floats) -> Any:
-            scale = means[1] if self.down_sampled else 1.0
-            with np.errstate(all="ignore"):
-                return estimator.value(self._sample(means[place] / scale, covariance))
-
-        return at
-
-    def _covariance(self, group: Group, place: Place) -> Floats:
-        """Covariances of a policy's terms; in a down-sampled log, of what they contribute to the means."""
-        if not self.down_sampled:
-            return group.comoment[np.ix_(place, place)] / self.n
-        scale = group.means[1]
-        with np.errstate(all="ignore"):
-            ratio = group.means[place] / scale
-        pick = np.zeros((len(ratio), len(group.means)))
-        pick[:, place] = np.eye(len(ratio)) / scale
-        pick[:, 1] = -ratio / scale
-        with np.errstate(all="ignore"):
-            return pick @ group.only((pick != 0).any(axis=0)).comoment @ pick.T / self.n
-
-    def _gradient(self, group: Group, place: Place, estimator: Estimator) -> Floats:
-        scale = group.means[1] if self.down_sampled else 1.0
-        ratio = group.means[place] / scale
-        inner = np.asarray(estimator.gradient(self._sample(ratio, self._covariance(group, place))), np.float64)
-        gradient = np.zeros(len(group.means))
-        gradient[place] = inner / scale
-        if self.down_sampled:
-            gradient[1] = -float(inner @ ratio) / scale
-        return gradient
-
-    def _sides(self, j: int, columns: Sequence[str], place: Place, estimator: Estimator) -> tuple[Side, ...]:
-        coefficients = None if self.down_sampled else estimator.score_coefficients(self.pivot)
-        if coefficients is None:
-            return ()
-        variables = self.first + len(columns) * len(self.overlap.mass)
-        score = np.zeros(variables)
-        score[place] = coefficients
-        if estimator.weight is None:
-            return (Side(1.0, str(estimator.score), None, score),)
-        clicks, share = np.zeros((2, variables))
-        weight, centred = self._place(j, columns, [estimator.column("weight"), estimator.column("centred")])
-        clicks[weight], clicks[centred] = self.pivot, 1.0
-        share[place[estimator.carrier]] = 1.0
-        largest = float(self.inspected.largest[j, self.kind(estimator)])
-        spread = self.spread(j, estimator)
-        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest, spread),)
-
-    def spread(self, j: int, estimator: Estimator) -> Spread | None:
-        """How far rewards are from the model of an estimator; for IPS, from 0. None if it was not gathered."""
-        robust = estimator.score == "robust"
-        absolute, squared = ("absolute", "squared") if robust else ("absolute_reward", "squared_reward")
-        if not self.gathered(estimator, absolute):
-            return None
-        mean, covariance = self.combined(j, estimator, [self._z(estimator), {squared: 1.0}, {absolute: 1.0}])
-        if self.down_sampled:  # the co-moments are those of terms times 1 / sample rate
-            scale = float(self._group(estimator)[1].means[1])
-            return Spread(math.nan, float(mean[1]) / scale, float(mean[2]) / scale)
-        return Spread(float(covariance[0, 0] + mean[0] ** 2), float(mean[1]), float(mean[2]))
-
-    def _z(self, estimator: Estimator) -> dict[str, float]:
-        """w (r - r̂), or w r, as a sum of terms."""
-        return {"residual": 1.0} if estimator.score == "robust" else {"weight": self.pivot, "centred": 1.0}
-
-    def propensity_bias(self, j: int, estimator: Estimator, error: float) -> float:
-        """How far an estimate can be off if true propensities are within `error` of those that are used.
-
-        Theorem 3.4: |bias| <= E_ν[|1 - ϱ| |Δ|]. For a mean of b + z this is at most δ E_ν|y|, with y = r - r̂ or, for
-        IPS, r. A log has E[w |y|] = E_ν[ϱ |y|] >= (1 - δ) E_ν|y|. For Σ z / Σ w, the bias is
-        E_ν[(ϱ - 1)(y - E_ν y)] / E_ν[ϱ], at most δ √V_ν[y] / E[w], and V_ν[y] <= E[w (y - c)²] / (1 - δ) for any c.
-        NaN if it is not known.
-        """
-        weight, spread = estimator.weight, None
-        if weight is None:
-            return 0.0
-        if weight.gradual and (estimator.is_mean or (estimator.is_ratio and not weight.reduced)):
-            spread = self.spread(j, estimator)
-        if spread is None:
-            return math.nan
-        if estimator.is_mean:
-            return error / (1 - error) * spread.absolute
-        (z, w), _ = self.combined(j, estimator, [self._z(estimator), {"weight": 1.0}])
-        scale = float(self._group(estimator)[1].means[1]) if self.down_sampled else 1.0
-        z, w = float(z) / scale, float(w) / scale
-        return error * math.sqrt(max(0.0, spread.squared - z * z / w) / (1 - error)) / w if w > 0 else math.nan
-
-    def gathered(self, estimator: Estimator, term: str) -> bool:
-        """Whether a term with the estimator's weight is in its group."""
-        return estimator.column(term) in self._group(estimator)[0]
-
-    def combined(
-        self, j: int, estimator: Estimator, combinations: Sequence[Mapping[str, float]]
-    ) -> tuple[Floats, Floats]:
-        """Means and covariances (over n) of some sums of policy j's terms."""
-        columns, group = self._group(estimator)
-        pick = np.zeros((len(combinations), len(group.means)))
-        for row, combination in zip(pick, combinations, strict=True):
-            for term, coefficient in combination.items():
-                row[self._place(j, columns, [estimator.column(term)])] = coefficient
-        group = group.only((pick != 0).any(axis=0))
-        with np.errstate(all="ignore"):  # weights of 1e155 and more give inf or NaN
-            return pick @ group.means, pick @ group.comoment @ pick.T / self.n
-
-    def kind(self, estimator: Estimator) -> int:
-        """The index of the estimator's weight."""
-        return self.weights.index(estimator.column("weight"))
-
-    def _term(self, j: int, column: str) -> tuple[Group, int]:
-        """The group that has a term of policy j, and its place there."""
-        terms = next(terms for terms in self.groups if column in terms)
-        return self.groups[terms], self.first + j * len(terms) + terms.index(column)
-
-    def mean_weight(self, j: int, kind: int) -> Statistic:
-        """The mean of the weights of policy j, of one kind."""
-        return self.mean_of(j, self.weights[kind])
-
-    def mean_of(self, j: int, column: str) -> Statistic:
-        """The mean of a term of policy j."""
-        group, place = self._term(j, column)
-        gradient = np.zeros(len(group.means))
-        scale = float(group.means[1]) if self.down_sampled else 1.0
-        mean = float(group.means[place]) / scale
-        gradient[place] = 1 / scale
-        if self.down_sampled:
-            gradient[1] = -mean / scale
-
-        def at(means: Floats) -> Any:
-            return means[place] / means[1] if self.down_sampled else means[place]
-
-        return self._statistic(group, mean, gradient, at, ())
-
-    def bucket_weights(self, j: int, kind: int) -> tuple[Floats, Floats | None]:
-        """Sums of the weights of policy j by bucket: of all events, and of clicks if an estimator has their sums."""
-        column = self.weights[kind]
-        centred = column.replace(".weight", ".centred")
-        groups = sorted(self.groups, key=lambda terms: centred not in terms)  # first one that has both
-        terms = next(terms for terms in groups if column in terms)
-        group, start = self.groups[terms], self.first + j * len(terms)
-        assert group.buckets is not None
-        weight = group.buckets.sums[:, start + terms.index(column)]
-        if centred not in terms:
-            return weight, None
-        with np.errstate(all="ignore"):  # 1 / 1e-320 is infinite
-            return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
-
-    def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
-        """The sum of the weights of policy j, of one kind, and of their squares."""
-        group, place = self._term(j, self.weights[kind])
-        mean = float(group.means[place])
-        with np.errstate(all="ignore"):
-            return self.n * mean, float(group.comoment[place, place]) + self.n * mean * mean
-
-    def ess(self, j: int, kind: int) -> float:
-        """Effective sample size; NaN where no event has weight."""
-        total, squares = self.weight_sums(j, kind)
-        return total / squares * total if squares > 0 else math.nan
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes a file needs for it."""
+        tables = sum(table.records.nbytes for table in self.tables.values())
+        return tables + self.whole.nbytes + self.mass.nbytes + self.logged.nbytes + self.octaves.nbytes

@@ -2,12 +2,16 @@
 
 Matrices are (actions, events). codes[a] is the category of action a. Kernels called `ragged_...` are for events with
 candidates of their own: those of event i are at starts[i]..starts[i + 1] of flat arrays.
+
+Whether, given the category, actions matter to a reward is told by w' = ν(a|x) / p, scaled so that the covered actions of
+a category have all of its ν(e|x): the weights w = ν(e|x) / μ(e|x) and w' have the same mean in each category. Where ν is 0
+for all covered actions, there is nothing to compare, and w' is w.
 """
 
 import numpy as np
 
 from drstream.kernels._jit import kernel
-from drstream.kernels._types import F8, F8_IN, F8_IN2, I4_IN, I8_IN, float64, void
+from drstream.kernels._types import F8, F8_IN, F8_IN2, I4_IN, I8_IN, void
 
 
 @kernel(void(F8_IN2, I8_IN, I4_IN, F8_IN, F8))
@@ -66,18 +70,3 @@ def ragged_probabilities(starts, pi, mu, codes, position, own, whole, covered):
             there += other * (mu[c] > 0.0)
         whole[i] = total
         covered[i] = there
-
-
-@kernel(void(F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, F8_IN, float64, F8))
-def direct_effect(w, pi, p, whole, covered, r, rhat, centre, out):
-    """out <- (w - w') (r - r̂ - centre), whose mean is 0 if, given the category, actions do not matter to r - r̂.
-
-    w               ν(e|x) / μ(e|x)
-    whole, covered  As `marginal_probabilities` has them.
-
-    w' = ν(a|x) / p, scaled so that the covered actions of a category have all of its ν(e|x): both weights then have the
-    same mean in each category. Where ν is 0 for all covered actions, there is nothing to compare, and out is 0.
-    """
-    for i in range(out.shape[0]):
-        other = pi[i] / p[i] * (whole[i] / covered[i]) if covered[i] > 0.0 else w[i]
-        out[i] = (w[i] - other) * (r[i] - rhat[i] - centre)

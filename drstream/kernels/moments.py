@@ -2,12 +2,14 @@
 
 Variables are the rows of `terms`. A group is a set of variables whose covariances are needed. Group g is
 `members[starts[g]:starts[g + 1]]`. Its co-moment matrix is row by row in `comoments` (upper triangle only).
+A record is an array: the number of events, the sums of the variables, what rounding took from these, the co-moments,
+and perhaps more.
 """
 
 import numpy as np
 
 from drstream.kernels._jit import kernel, uncounted, unordered_helper
-from drstream.kernels._types import F8, F8_2, F8_IN, I8, I8_IN, void
+from drstream.kernels._types import F8, F8_2, I8_IN, void
 from drstream.kernels.sums import compensated_sum, two_sum
 
 TILE = 1024  # rows centred at a time: 8 KB a variable stays in the first-level cache
@@ -62,7 +64,7 @@ def add_products(terms, first, last, members, out):
 
 
 @uncounted
-def _add_shift(shift, factor, members, out):
+def add_shift(shift, factor, members, out):
     """Chan's cross term: factor * shift shift' on the upper triangle."""
     size = members.shape[0]
     for i in range(size):
@@ -72,20 +74,19 @@ def _add_shift(shift, factor, members, out):
 
 
 @uncounted
-def _chan_factor(n, m):
+def chan_factor(n, m):
     return n * m / (n + m) if n > 0 else 0.0
 
 
 @uncounted
-def update_tile(terms, first, last, members, starts, count, sums, carries, comoments, shift):
-    """Add the columns first..last, at most TILE, of the first rows of `terms`; they are left centred.
+def update_tile(terms, m, members, starts, count, sums, carries, comoments, shift):
+    """Add the first m columns, of at most a tile, of the first rows of `terms`; they are left centred.
 
     `shift` is scratch, a number for each of these rows.
     """
-    m = last - first
     n = count[0]
     for v in range(sums.shape[0]):
-        x = terms[v][first:last]
+        x = terms[v][:m]
         total, lost = compensated_sum(x)
         mean = (total + lost) / m
         for i in range(m):
@@ -98,41 +99,20 @@ def update_tile(terms, first, last, members, starts, count, sums, carries, comom
         group = members[starts[g] : starts[g + 1]]
         size = group.shape[0]
         out = comoments[flat : flat + size * size]
-        add_products(terms, first, last, group, out)
-        _add_shift(shift, _chan_factor(n, m), group, out)
+        add_products(terms, 0, m, group, out)
+        add_shift(shift, chan_factor(n, m), group, out)
         flat += size * size
     count[0] = n + m
 
 
-@kernel(void(F8_2, I8_IN, I8_IN, I8, F8, F8, F8))
-def update(terms, members, starts, count, sums, carries, comoments):
-    """Add the columns of `terms` (variables x rows) to a state; `terms` is left centred."""
-    shift = np.empty(sums.shape[0])
+@kernel(void(F8_2, I8_IN, I8_IN, F8))
+def update(terms, members, starts, record):
+    """Add the columns of `terms` (variables x rows) to a record."""
+    variables = terms.shape[0]
+    shift, tile = np.empty(variables), np.empty((variables, TILE))
     for first in range(0, terms.shape[1], TILE):
-        last = min(first + TILE, terms.shape[1])
-        update_tile(terms, first, last, members, starts, count, sums, carries, comoments, shift)
-
-
-@kernel(void(I8_IN, I8_IN, I8, F8, F8, F8, I8_IN, F8_IN, F8_IN, F8_IN))
-def merge(members, starts, count, sums, carries, comoments, count2, sums2, carries2, comoments2):
-    """Add a second state to the first."""
-    n = count[0]
-    m = count2[0]
-    if m == 0:
-        return
-    shift = np.empty(sums.shape[0])
-    for v in range(sums.shape[0]):
-        mean2 = (sums2[v] + carries2[v]) / m
-        shift[v] = mean2 - (sums[v] + carries[v]) / n if n > 0 else 0.0
-        sums[v], error = two_sum(sums[v], sums2[v])
-        carries[v] += error + carries2[v]
-    flat = 0
-    for g in range(starts.shape[0] - 1):
-        group = members[starts[g] : starts[g + 1]]
-        size = group.shape[0]
-        out = comoments[flat : flat + size * size]
-        for i in range(size * size):
-            out[i] += comoments2[flat + i]
-        _add_shift(shift, _chan_factor(n, m), group, out)
-        flat += size * size
-    count[0] = n + m
+        m = min(TILE, terms.shape[1] - first)
+        for v in range(variables):
+            tile[v, :m] = terms[v, first : first + m]
+        sums, carries, comoments = record[1:], record[1 + variables :], record[1 + 2 * variables :]
+        update_tile(tile, m, members, starts, record[:1], sums[:variables], carries[:variables], comoments, shift)

@@ -19,7 +19,7 @@ from drstream.kernels._types import (
     int64,
     void,
 )
-from drstream.kernels.policies import TOLERANCE
+from drstream.kernels.observe import TOLERANCE
 from drstream.kernels.random import GAMMA
 from drstream.kernels.scores import TILE, exp_row
 from drstream.kernels.sums import dot

@@ -28,7 +28,7 @@ from drstream.kernels._types import (
     void,
 )
 from drstream.kernels.lanes import LANE_TYPE, accept, consider, leave_trace
-from drstream.kernels.policies import TOLERANCE
+from drstream.kernels.observe import TOLERANCE
 from drstream.kernels.tallies import Event
 from drstream.kernels.tiles import TILE
 

@@ -1,7 +1,7 @@
 """From scores to probabilities. Rows are actions and columns are events, so that inner loops run over events.
 
-`bits` are the eligible sets of the events (see `sets.py`), without rows if all events could choose any action. Scores
-of other actions are not looked at, and their probabilities are 0.
+`bits` are the eligible sets of the events (see `sets.py`); None if all events could choose any action, so that no code
+is compiled for them. Scores of other actions are not looked at, and their probabilities are 0.
 """
 
 import math
@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from drstream.kernels._jit import as_exponent, inlined, kernel, uncounted
-from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, void
+from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, none, void
 from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
@@ -91,31 +91,16 @@ def _add_intercepts(scores, base, intercept, bits, first, last, largest, poison)
     """
     largest[:] = -np.inf
     poison[:] = 0
-    actions = intercept.shape[0]
-    if bits.shape[0] > 0:
-        for k in range(actions):
+    for k in range(intercept.shape[0]):
+        row, shift = scores[base + k][first:last], intercept[k]
+        if bits is not None:
             words, place = word_of(bits, k, first, last)
-            _add_intercept(scores[base + k][first:last], intercept[k], words, place, largest, poison)
-        return
-    for k in range(0, actions, 2):  # two rows at a time read and write what is common to all half as often
-        row = scores[base + k][first:last]
-        if k + 1 < actions:
-            _add_two(row, scores[base + k + 1][first:last], intercept[k], intercept[k + 1], largest, poison)
-            continue
-        for i in range(row.shape[0]):
-            row[i] += intercept[k]
-            poison[i] += row[i] - row[i]
-            largest[i] = max(largest[i], row[i])
-
-
-@uncounted
-def _add_two(one, two, of_one, of_two, largest, poison):
-    """The same for two actions."""
-    for i in range(one.shape[0]):
-        a, b = one[i] + of_one, two[i] + of_two
-        one[i], two[i] = a, b
-        poison[i] += (a - a) + (b - b)
-        largest[i] = max(largest[i], max(a, b))
+            _add_intercept(row, shift, words, place, largest, poison)
+        else:
+            for i in range(row.shape[0]):
+                row[i] += shift
+                poison[i] += row[i] - row[i]
+                largest[i] = max(largest[i], row[i])
 
 
 @uncounted
@@ -164,7 +149,7 @@ def logistic_row(row, scratch):
         row[i] = (one if row[i] >= 0 else small[i]) / total[i]
 
 
-@kernel(void(F8_2, F8_IN, U4_IN2))
+@kernel(void(F8_2, F8_IN, none), void(F8_2, F8_IN, U4_IN2))
 def softmax(scores, intercept, bits):
     """scores (K, n) <- exp(scores + intercept) / sum over actions. A NaN score makes its column NaN."""
     scratch = np.empty((3, TILE), scores.dtype)
@@ -181,30 +166,18 @@ def softmax(scores, intercept, bits):
 @uncounted
 def hide_block(matrix, bits):
     """matrix (K, n) <- 0 where the action is not eligible."""
-    for k in range(matrix.shape[0] if bits.shape[0] > 0 else 0):
-        row = matrix[k]
-        words, place = word_of(bits, k, 0, row.shape[0])
-        for i in range(row.shape[0]):
-            row[i] = row[i] if (words[i] >> place) & BIT != 0 else 0.0
+    if bits is not None:
+        for k in range(matrix.shape[0]):
+            row = matrix[k]
+            words, place = word_of(bits, k, 0, row.shape[0])
+            for i in range(row.shape[0]):
+                row[i] = row[i] if (words[i] >> place) & BIT != 0 else 0.0
 
 
 @kernel(void(F8_2, U4_IN2))
 def hide(matrix, bits):
     """The same, for a block."""
     hide_block(matrix, bits)
-
-
-@uncounted
-def _choose_between(one, two, of_one, of_two, k, largest, poison, choice):
-    """Look at actions k and k + 1, after all actions before them. Scores become larger by an intercept."""
-    later = np.int32(k + 1)
-    for i in range(one.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
-        a, b, top = one[i] + of_one, two[i] + of_two, largest[i]
-        poison[i] += (a - a) + (b - b)
-        chosen = np.int32(k) if a > top else choice[i]
-        top = max(top, a)
-        choice[i] = later if b > top else chosen
-        largest[i] = max(top, b)
 
 
 @uncounted
@@ -231,19 +204,20 @@ def choose_tile(scores, base, intercept, bits, first, last, scratch, choice):
     hidden = scores.dtype.type(-np.inf)
     for i in range(chosen.shape[0]):
         largest[i], poison[i], chosen[i] = hidden, 0, 0
-    actions = intercept.shape[0]
-    if bits.shape[0] > 0:
-        for k in range(actions):
+    for k in range(intercept.shape[0]):
+        row, shift, action = scores[base + k][first:last], intercept[k], np.int32(k)
+        if bits is not None:
             words, place = word_of(bits, k, first, last)
-            _choose_or_not(scores[base + k][first:last], intercept[k], words, place, k, largest, poison, chosen)
-        return
-    for k in range(0, actions, 2):  # two rows at a time; a last one stands beside itself, and comes first
-        other = min(k + 1, actions - 1)
-        one, two = scores[base + k][first:last], scores[base + other][first:last]
-        _choose_between(one, two, intercept[k], intercept[other], k, largest, poison, chosen)
+            _choose_or_not(row, shift, words, place, k, largest, poison, chosen)
+        else:
+            for i in range(row.shape[0]):  # no branch: an unpredictable one costs 25 ns an event
+                score = row[i] + shift
+                poison[i] += score - score
+                chosen[i] = action if score > largest[i] else chosen[i]
+                largest[i] = max(largest[i], score)
 
 
-@kernel(void(F8_2, F8_IN, U4_IN2))
+@kernel(void(F8_2, F8_IN, none), void(F8_2, F8_IN, U4_IN2))
 def argmax(scores, intercept, bits):
     """scores (K, n) <- 1 for the first of the largest scores + intercept, 0 for the others; NaN for a NaN score."""
     scratch = np.empty((2, TILE), scores.dtype)

@@ -62,6 +62,16 @@ class Batch:
             self, reward=self.more_rewards[name], lists=None if self.lists is None else self.lists.for_reward(name)
         )
 
+    @property
+    def numbers(self) -> Ints:
+        """The row numbers of the events in the log."""
+        return np.arange(self.rows, self.rows + len(self)) if isinstance(self.rows, int) else self.rows
+
+    @property
+    def in_file(self) -> NDArray[np.uint64]:
+        """The row numbers of the events in their file."""
+        return (self.numbers - self.place.file_row).astype(np.uint64)
+
     def row_number(self, i: int) -> int:
         """Return the row number of event i in the log."""
         return int(self.rows + i if isinstance(self.rows, int) else self.rows[i])
@@ -204,9 +214,9 @@ class Block:
         return None if self.batch.eligible is None else self.batch.eligible.rows(self.start, self.stop)
 
     @cached_property
-    def eligible_bits(self) -> NDArray[np.uint32]:
-        """The eligible sets as words (W, n), for kernels. W is 0 if all events could choose any action."""
-        return np.empty((0, len(self)), np.uint32) if self.eligible is None else self.eligible.bits()
+    def eligible_bits(self) -> NDArray[np.uint32] | None:
+        """The eligible sets as words (W, n), for kernels; None if all events could choose any action."""
+        return None if self.eligible is None else self.eligible.bits()
 
     @cached_property
     def eligible_mask(self) -> Bools | None:
@@ -215,7 +225,7 @@ class Block:
 
     def hide(self, values: Floats) -> None:
         """values (K, n) <- 0 for actions that are not eligible."""
-        if self.eligible is not None:
+        if self.eligible_bits is not None:
             hide(values, self.eligible_bits)
 
     @property
@@ -233,10 +243,7 @@ class Block:
     @property
     def rows(self) -> Ints:
         """The row numbers of the events in the log."""
-        numbers = self.batch.rows
-        if isinstance(numbers, int):
-            return np.arange(numbers + self.start, numbers + self.stop)
-        return numbers[self.start : self.stop]
+        return self.batch.numbers[self.start : self.stop]
 
     def pieces(self, rows: int) -> Iterator[Block]:
         for start in range(self.start, self.stop, rows):

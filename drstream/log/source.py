@@ -28,6 +28,7 @@ class Place:
     first_row: int  # number in the log
     name: str = ""  # name of the file or table, if it has one
     row_group: int | None = None
+    file_row: int = 0  # number of its file's first row in the log
 
     def __str__(self) -> str:
         return self.name if self.row_group is None else f"row group {self.row_group} of {self.name}"

@@ -13,7 +13,7 @@ from drstream.buffers import PIECE
 from drstream.errors import ModelError, parameter, phrase, warn_user
 from drstream.execution import Workers
 from drstream.kernels import ragged
-from drstream.kernels.terms import clamp
+from drstream.kernels.observe import clamp
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.models.base import CandidateModel, RewardModel, as_model

@@ -12,7 +12,7 @@ import numpy as np
 
 from drstream.buffers import answer
 from drstream.kernels.logistic import logistic
-from drstream.kernels.policies import LOGISTIC
+from drstream.kernels.observe import LOGISTIC
 from drstream.log import Block
 from drstream.log.encoding import Encoding
 from drstream.log.pairs import Pairs

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from drstream.buffers import Weights
 from drstream.inheritance import older
-from drstream.kernels.policies import IDENTITY
+from drstream.kernels.observe import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Block, Log
 from drstream.models.base import CandidateModel, RewardModel

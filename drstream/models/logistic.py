@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drstream.kernels.logistic import logistic
-from drstream.kernels.policies import LOGISTIC
+from drstream.kernels.observe import LOGISTIC
 from drstream.models.linear import LinearModel
 from drstream.models.logistic_fit import Regression
 from drstream.types import Floats

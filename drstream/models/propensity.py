@@ -14,7 +14,7 @@ from drstream.errors import ModelError, phrase
 from drstream.execution import Workers
 from drstream.frames import Feed, feed_from, named_columns, uses_context
 from drstream.kernels import ragged
-from drstream.kernels.policies import SOFTMAX, first_improper, logged_probability
+from drstream.kernels.observe import SOFTMAX, first_improper, logged_probability
 from drstream.log import Block, Log, as_log
 from drstream.log.pairs import Pairs
 from drstream.log.rows import Folds

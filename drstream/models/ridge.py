@@ -18,7 +18,7 @@ from drstream import execution
 from drstream.errors import ModelError, parameter, suggest
 from drstream.execution import Workers
 from drstream.kernels import sparse
-from drstream.kernels.policies import logged_probability
+from drstream.kernels.observe import logged_probability
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.batch import ROWS
 from drstream.log.rows import Blocks, Folds

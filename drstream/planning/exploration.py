@@ -22,16 +22,16 @@ import numpy as np
 
 from drstream import execution
 from drstream.evaluation.estimators import ALL, PREDICTED, Estimator
+from drstream.evaluation.observe import observer_of
 from drstream.evaluation.plan import Plan
-from drstream.evaluation.ragged import space_for
-from drstream.evaluation.sums import Sums
-from drstream.evaluation.terms import block_terms
+from drstream.evaluation.statistics import Statistics
 from drstream.execution import Workers
-from drstream.log import Log
+from drstream.log import Block, Log
 from drstream.log.source import Part
 from drstream.types import Floats
 
 SHARES = np.concatenate([[0.0], np.logspace(-4, 0, 97)])  # of exploration
+PIECE = 4096  # events at a time
 HALF = 0.25  # of the variance: half of the width
 
 
@@ -49,7 +49,7 @@ class Influence:
 
 @dataclass
 class Spread:
-    """Sums over events, for each influence function."""
+    """Statistics over events, for each influence function."""
 
     count: int
     squares: Floats  # (I,) Σ ψ²
@@ -90,7 +90,7 @@ class Explored:
 UNKNOWN = Explored(math.nan, math.nan, math.nan, math.nan)
 
 
-def influences(plan: Plan, sums: Sums, estimators: Sequence[Estimator]) -> list[Influence]:
+def influences(plan: Plan, sums: Statistics, estimators: Sequence[Estimator]) -> list[Influence]:
     """The influence functions of all estimates."""
     found = []
     columns, first = plan.job.terms.columns, plan.job.first
@@ -133,20 +133,22 @@ def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) 
 
 
 def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Spread:
-    spread, tally = Spread.create(len(found)), plan.create()
-    space = space_for(plan.job, plan.block_rows)
+    spread, observer = Spread.create(len(found)), observer_of(plan)
     weighted, context = (np.array([getattr(one, name) for one in found]) for name in ("weighted", "context"))
     constants = np.array([[one.constant] for one in found])
     for batch in plan.reader.batches(part, Counter()):
-        for block in batch.blocks(plan.block_rows, plan.block_candidates):
+        events = observer.in_order(batch)
+        variables = observer.variables(events)
+        p = observer.row("p", Block(events, 0, len(events)))[:, None]
+        for block in events.blocks(PIECE):
             execution.raise_if_stopped()
-            events = block_terms(plan.job, block, space, tally)
-            p = np.asarray(events.propensity)[:, None]
+            place = slice(block.start, block.stop)
             choices = actions if block.eligible is None else block.eligible.sizes[:, None]
-            if block.batch.candidates is not None:
+            if events.candidates is not None:
                 choices = np.diff(block.candidates.starts)[:, None]
-            ratio = p / ((1 - SHARES) * p + SHARES / choices)
-            spread.add(context @ events.terms + constants, weighted @ events.terms, ratio)
+            ratio = p[place] / ((1 - SHARES) * p[place] + SHARES / choices)
+            terms = variables[:, place]
+            spread.add(context @ terms + constants, weighted @ terms, ratio)
     return spread
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from drstream.buffers import Rule, by_position, call_flat, fill_from
 from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
-from drstream.kernels.policies import ARGMAX
+from drstream.kernels.observe import ARGMAX
 from drstream.log import Block, Log
 from drstream.log.reader import describe_labels
 from drstream.log.rows import Origin

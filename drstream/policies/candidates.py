@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drstream.buffers import flat_numbers
 from drstream.errors import DrstreamError, PolicyError, phrase
 from drstream.kernels import ragged
-from drstream.kernels.policies import ARGMAX
+from drstream.kernels.observe import ARGMAX
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, nulls
 from drstream.log.rows import keys_of

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drstream.buffers import Rule, Weights
 from drstream.errors import PolicyError, parameter, phrase
 from drstream.inheritance import older
-from drstream.kernels.policies import ARGMAX, SOFTMAX
+from drstream.kernels.observe import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls

@@ -10,7 +10,7 @@ import numpy as np
 
 from drstream.buffers import Rule, as_matrix, check_predictions, fill_from
 from drstream.errors import ModelError, PolicyError, parameter, phrase
-from drstream.kernels.policies import ARGMAX
+from drstream.kernels.observe import ARGMAX
 from drstream.kernels.scores import argmax
 from drstream.log import Block, Log
 from drstream.log.rows import Origin
