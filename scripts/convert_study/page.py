@@ -7,7 +7,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.convert_study.measure import ACTIONS, FEATURES, GROUP_ROWS, Measured, Source
 from scripts.experiments.page import wrapped
 from scripts.experiments.summary import table

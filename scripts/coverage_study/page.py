@@ -11,7 +11,7 @@ from drstream.evaluation import checks
 from drstream.evaluation.settings import CAREFUL, CLUSTERED
 from drstream.evaluation.settings import DEFAULT as PLAIN
 from drstream.intervals import methods
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.coverage_study.measure import ALWAYS, COUNTED, DEFAULT, ESTIMATORS, GIVEN, LARGEST, LEVELS, USUAL, Count
 from scripts.coverage_study.run import THRESHOLDS
 from scripts.coverage_study.worlds import WORLDS

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.coverage_study import thresholds
 from scripts.coverage_study.measure import Counts, measure
 from scripts.coverage_study.worlds import WORLDS

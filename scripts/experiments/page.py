@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.contents import EXPERIMENTS
 from scripts.experiments.summary import Results
 

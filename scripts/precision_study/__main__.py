@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.summary import table
 from scripts.precision_study.measure import CASES, ESTIMATORS, REQUIRED, ROWS, Found, measure
 

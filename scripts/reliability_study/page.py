@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.page import wrapped
 from scripts.reliability_study.parts import PARTS
 from scripts.reliability_study.record import ERROR, LOST, OUTCOMES, SAME, UNTOLD, read

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from tests.helpers.places import ROOT
 
 SAME, ERROR, UNTOLD, LOST = OUTCOMES = ("same", "error", "untold", "lost")

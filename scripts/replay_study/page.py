@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drstream.replaying.grid import PRIOR
 from drstream.replaying.options import GRID
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.page import wrapped
 from scripts.experiments.summary import table as plain_table
 from scripts.replay_study.run import AUTO

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.trials import THREADS
 from scripts.replay_study.online import truths
 from scripts.replay_study.worlds import ACTIONS, CELLS, Cell, learners, table, world_of

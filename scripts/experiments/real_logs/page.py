@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.real_logs.contents import LOGS
 
 HEAD = """# Real logs

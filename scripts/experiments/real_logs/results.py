@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import drstream as drs
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.experiments.trials import Row, Setting
 
 DIGITS = 12  # other processors may round the last ones otherwise
