@@ -1,4 +1,4 @@
-"""The form of a pass's sums: which variables there are, whose covariances are needed, and by which groups. It needs no log."""
+"""The form of a pass's sums: variables, whose covariances are needed, and groupings of events. It needs no log."""
 
 from __future__ import annotations
 

@@ -148,17 +148,25 @@ class Outline:
         shape = form.policies, len(form.weights)
         facts = np.moveaxis(layout.facts(found.record).reshape(*shape, FACTS), -1, 0)
         inspected, reduced = Inspected(*facts[:REDUCTIONS]), facts[REDUCTIONS].astype(np.int64)
-        if octaves is not None:
-            octaves = octaves.reshape(*shape, -1)
-        about = self.pivot, form.down_sampled, overlap, form.paired, octaves
-        return Statistics(int(found.record[0]), groups, list(form.weights), inspected, reduced, *about)
+        return Statistics(
+            int(found.record[0]),
+            groups,
+            list(form.weights),
+            inspected,
+            reduced,
+            self.pivot,
+            form.down_sampled,
+            overlap,
+            form.paired,
+            None if octaves is None else octaves.reshape(*shape, -1).astype(np.int64),
+        )
 
     def _refuse_outside(self, sums: Sums) -> None:
         """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave."""
         settings, form = self.asked.settings, self.form
         limits, most = settings.reward_range, settings.max_weight_bound
-        for row in form.watched if limits is not None else ():
-            if row == "length":
+        for row in form.watched:
+            if row == "length" or limits is None:
                 continue
             low, high = sums.extremes_of(row)
             if low < limits[0] or high > limits[1]:
@@ -179,9 +187,9 @@ class Outline:
             for name, weight in zip(form.weights, of_policy, strict=True):
                 if name in bounded and weight > most * slack:
                     raise DrstreamError(
-                        f"weights of policy {policy!r} lie outside of {parameter('max_weight_bound', most)}: the largest "
-                        f"one is {weight:.6g}. Give a bound that holds, or cap the weights: {parameter('cap')} and the "
-                        "capped estimators"
+                        f"weights of policy {policy!r} lie outside of {parameter('max_weight_bound', most)}: the "
+                        f"largest one is {weight:.6g}. Give a bound that holds, or cap the weights: "
+                        f"{parameter('cap')} and the capped estimators"
                     )
 
 
@@ -214,9 +222,10 @@ class _OfGroup:
         found = {}
         for key in table.places:
             found[key] = cls(sums.form.layout, table.of(key)[0], None if buckets is None else buckets.of(key))
-        for pair in () if stretches is None else stretches.places:
-            key, stretch = pair
-            found[key].stretches[stretch] = stretches.of(pair)[0]
+        if stretches is not None:
+            for pair in stretches.places:
+                key, stretch = pair
+                found[key].stretches[stretch] = stretches.of(pair)[0]
         return found
 
     def merged(self, other: _OfGroup) -> _OfGroup:

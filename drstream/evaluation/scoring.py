@@ -1,4 +1,4 @@
-"""What is linear in the contexts: the weights of all policies and of the model, multiplied with contexts in one call."""
+"""What is linear in contexts: the weights of all policies and of the model, which one call multiplies with them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What a pass sums up over events: a record of all of them, and tables of records by groups of events.
 
-Groups are segments, loggers, stretches of time, buckets, and pairs of these. A bucket holds the events whose cluster (or
-row) has the same hash: intervals that do without the independence of events are made of sums by bucket. A stretch is a
-part of the log in its order: intervals that hold at all times are made of sums by stretch. `groupings.py` says which
-group an event belongs to.
+Groups are segments, loggers, stretches of time, buckets, and pairs of these. A bucket holds the events whose cluster
+(or row) has the same hash: intervals that do without the independence of events are made of sums by bucket. A stretch
+is a part of the log in its order: intervals that hold at all times are made of sums by stretch. `groupings.py` says
+which group an event belongs to.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ class Table:
 
     width: int  # fields of a record
     per: int = 1
-    places: dict[Hashable, int] = field(default_factory=dict)  # of keys
-    memory: Floats = field(default_factory=lambda: np.empty((0, 0)))  # records, and room for more
+    places: dict[Any, int] = field(default_factory=dict)  # of keys
+    memory: Floats = field(init=False)  # records, and room for more
+
+    def __post_init__(self) -> None:
+        self.memory = np.empty((0, self.width))
 
     @property
     def records(self) -> Floats:

@@ -56,7 +56,7 @@ class Actions(Observer):
             if bad >= 0:
                 refuse(f"policy {policy.name!r}", pi, block, bad)
             kernels.logged_probability(pi, block.action, logged)
-            if rhat is not None and f"{j}.b" in self.program.rows:
+            if rhat is not None:
                 kernels.expect(pi, rhat, self.row(f"{j}.b", block))
             if self.marginals is not None:
                 whole, covered = self.row(f"{j}.pi.category", block), self.row(f"{j}.pi.covered", block)

@@ -47,7 +47,7 @@ class Candidates(Observer):
                 logged[:] = policy.logged(block)
                 continue
             policy.fill_flat(block, pi)
-            b = self.row(f"{j}.b", block) if f"{j}.b" in self.program.rows else unused
+            b = unused if models.model is None else self.row(f"{j}.b", block)
             bad = int(ragged.observe(starts, pi, rhat, block.action, logged, b))
             if bad >= 0:
                 of_event = pi[starts[bad] : starts[bad + 1]]

@@ -34,7 +34,7 @@ class Linear(Observer):
         super().__init__(plan)
         stack = self.job.stack
         if stack is not None:
-            folds, rows, features = stack.weights.shape
+            rows, features = stack.weights.shape[1:]
             width = tile_of(rows, features, stack.kind) + kernels.PAD
             self._stack = self._for_kernel(stack)
             self._x, self._scores = np.zeros((features, width), stack.kind), np.zeros((rows, width), stack.kind)
@@ -103,9 +103,10 @@ class Linear(Observer):
 
 
 def _contexts(batch: Batch, kind: np.dtype[Any], first: int, last: int) -> Iterator[tuple[Ints, int, int, int]]:
-    """Yield where contexts are: addresses and types of columns, or of a matrix with so many features, and for which events.
+    """Yield where contexts are, and for which events.
 
-    An address is where the number of event 0 would be.
+    Addresses and types of columns, or of a matrix with so many features. An address is where the number of event 0
+    would be.
     """
     context = batch.context
     if isinstance(context, Coded):
