@@ -27,7 +27,7 @@ from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
-from drstream.policies.base import FixedPolicy, rule_of, warn_if_learned_here
+from drstream.policies.base import FixedPolicy, warn_if_learned_here
 from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
@@ -100,12 +100,7 @@ class Plan:
     @property
     def _watched(self) -> tuple[str, ...]:
         """The rows whose extremes are needed."""
-        bounds, job = self.gather.bounds, self.job
-        found = ["reward"] if bounds.reward_range is not None else []
-        found += ["length"] if job.ranking else []
-        if bounds.predictions and job.models.model is not None:
-            found += ["rhat", *(f"{j}.b" for j in range(len(job.policies)))]
-        return tuple(found)
+        return ("length",) if self.job.ranking else ()
 
     @cached_property
     def program(self) -> Program:
@@ -208,11 +203,10 @@ def make_plan(
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     job = replace(job, embedding=categories, typical_reward=log.typical_reward)
-    compiled = _all_linear(job, reader)
+    stacked = replace(job, stack=_stack(log, job, reader, precision))
+    compiled = _is_compiled(stacked, reader)
     if compiled:
-        kind = log.context_type if precision is None else np.dtype(precision)
-        job = replace(job, stack=Stack.of(bound, models.model, kind))
-        reader = replace(reader, checks_context=False)  # the kernel does so
+        job, reader = stacked, replace(reader, checks_context=False)  # the kernel does so
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
     about = gather, log.roles.reward, paired, compiled
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
@@ -223,24 +217,22 @@ def make_plan(
     return plan
 
 
-def _all_linear(job: Job, reader: Reader) -> bool:
+def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack | None:
+    """What is linear in dense contexts, or looks at nothing."""
+    model, sparse = job.models.model, reader.with_context and reader.roles.sparse is not None
+    if job.candidates or sparse or (model is not None and not linear_models(model)):
+        return None
+    return Stack.of(job.policies, model, log.context_type if precision is None else np.dtype(precision))
+
+
+def _is_compiled(job: Job, reader: Reader) -> bool:
     """Whether all policies and models are linear in dense contexts, or look at nothing but columns of the log."""
-    models = job.models
-    if job.candidates or models.second is not None or job.embedding is not None:
+    models, stacked = job.models, () if job.stack is None else job.stack.slots.tolist()
+    if job.candidates or (models.model is not None and job.stack is None):
         return False
     if models.logger is not None and not models.logger.policy.direct:
         return False
-    if models.model is not None and not linear_models(models.model):
-        return False
-    if reader.with_context and reader.roles.sparse is not None:
-        return False
-    if any(callable(group.weight.kernel) for group in job.terms.weighted):
-        return False
-    model = models.model is not None
-    return all(
-        policy.only_logged or rule_of(policy) is not None or (policy.steady is not None if model else policy.direct)
-        for policy in job.policies
-    )
+    return all(direct or j in stacked for j, direct in enumerate(job.direct))
 
 
 def with_known_actions(

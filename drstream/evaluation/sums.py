@@ -74,7 +74,7 @@ class Sums:
         self.form = form
         layout = form.layout
         self.whole = layout.create()
-        self.tables = {g.name: Table(1 + layout.variables if g.sums else layout.width, g.per) for g in form.groupings}
+        self.tables = {g.name: Table(form.width(g), g.per) for g in form.groupings}
         self.mass = np.zeros((form.policies, form.actions))  # sum of ν(a|x) over events, by policy and action
         self.logged = np.zeros(form.actions, np.int64)  # number of events, by logged action
         self.octaves = np.zeros((layout.weights if form.octaves else 0, kernels.BINS))  # of weights by size

@@ -74,7 +74,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the caller said about rewards and weights. Events outside of it are counted; None: nothing was said."""
+    """What the caller said about rewards and weights. An event outside of it is an error. None: nothing was said."""
 
     reward_range: tuple[float, float] | None = None
     max_weight: float | None = None

@@ -147,8 +147,8 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     for columns in plan.groups:
         group = plan.form.group(columns)
         found = result._sums.groups[columns]
-        assert (found.means == plan.layout.means(total.whole)[list(group)]).all()
-        assert (found.comoment == plan.layout.comoment(total.whole, group)).all()
+        assert (found.means == plan.form.layout.means(total.whole)[list(group)]).all()
+        assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.job.terms == plan.job.terms
     assert copy.estimators[0] is chosen[0]

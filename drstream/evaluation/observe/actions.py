@@ -59,10 +59,25 @@ class Actions(Observer):
             if rhat is not None:
                 kernels.expect(pi, rhat, self.row(f"{j}.b", block))
             if self.marginals is not None:
-                whole, covered = self.row(f"{j}.pi.category", block), self.row(f"{j}.pi.covered", block)
-                self.marginals.add(pi, block, logged, whole, covered)
+                self._add_categories(self.marginals, j, block, pi)
         for j in range(len(job.policies)):
             self.weigh_own(j, block, p)
+
+    def see_rest(self, block: Block) -> None:
+        """Fill in what a second model predicts, and what policies do with categories, if the rest is known."""
+        models, n = self.job.models, len(block)
+        if models.second is not None:
+            self._predict(models.second, block, self.row("second", block), None)
+        if self.marginals is not None:
+            pi = self._pi[: plan_size(self, n)].reshape(-1, n)
+            self.marginals.begin(block, models.logger, pi, self.row("p", block), self.row("p.category", block))
+            for j, policy in enumerate(self.job.policies):
+                policy.fill(block, pi)
+                self._add_categories(self.marginals, j, block, pi)
+
+    def _add_categories(self, marginals: Marginals, j: int, block: Block, pi: Floats) -> None:
+        whole, covered = self.row(f"{j}.pi.category", block), self.row(f"{j}.pi.covered", block)
+        marginals.add(pi, block, self.row(f"{j}.pi", block), whole, covered)
 
     def _predict(self, model: RewardModel, block: Block, logged: Floats, calibration: Calibration | None) -> Any:
         """Return r̂(x, a) (K, n), and fill in r̂ of the logged actions."""

@@ -15,6 +15,7 @@ from drstream.evaluation.observe.base import Observer
 from drstream.evaluation.plan import Plan, tile_of
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.sums import Sums
+from drstream.execution import raise_if_stopped
 from drstream.kernels import observe as kernels
 from drstream.kernels import order
 from drstream.log import Batch, Block
@@ -33,6 +34,8 @@ class Linear(Observer):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         stack = self.job.stack
+        asked = self.job.models.second is not None or self.job.embedding is not None
+        self._rest = Actions(plan) if asked else None
         if stack is not None:
             rows, features = stack.weights.shape[1:]
             width = tile_of(rows, features, stack.kind) + kernels.PAD
@@ -59,7 +62,8 @@ class Linear(Observer):
         )
 
     def in_order(self, batch: Batch) -> Batch:
-        return batch.by_fold() if self.plan.reader.folds is not None and isinstance(batch.context, Coded) else batch
+        by_fold = isinstance(batch.context, Coded) or self._rest is not None
+        return batch.by_fold() if self.plan.reader.folds is not None and by_fold else batch
 
     def observe(self, batch: Batch, sums: Sums) -> Floats:
         self.begin(batch)
@@ -71,6 +75,13 @@ class Linear(Observer):
                 self.values[self.program.rows[f"{j}.pi"]] = policy.logged(whole, sums.mass[j])
         if self.job.stack is not None:
             self._observe(whole, self.job.stack, sums)
+        if self._rest is not None:
+            self._rest.values = self.values
+            for block in batch.blocks(self.plan.block_rows):
+                raise_if_stopped()
+                self._rest.see_rest(block)
+        for j in range(len(self.job.policies)):
+            self.weigh_own(j, whole, self.values[self.program.rows["p"]])
         return self.values
 
     def _observe(self, whole: Block, stack: Stack, sums: Sums) -> None:
