@@ -17,7 +17,7 @@ from drstream.evaluation.embedding import Categories, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.form import Form
 from drstream.evaluation.program import Program, make_program
-from drstream.evaluation.scoring import Stack, linear_models
+from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.sums import Sums
 from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
@@ -75,7 +75,6 @@ class Plan:
     gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
-    compiled: bool = False  # whether nothing has to be asked in Python
     lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
@@ -109,11 +108,11 @@ class Plan:
     @property
     def path(self) -> str:
         """Which way events go, in words."""
-        return "compiled" if self.compiled else "python"
+        return "python" if self.job.asks else "compiled"
 
     def in_python(self) -> Plan:
         """The same plan for observers that ask policies and models in Python."""
-        return replace(self, compiled=False, job=replace(self.job, stack=None))
+        return replace(self, job=replace(self.job, stack=None))
 
     @property
     def block_rows(self) -> int:
@@ -135,7 +134,7 @@ class Plan:
         job, stack = self.job, self.job.stack
         weights = 0 if stack is None else stack.weights.nbytes
         rows = len(self.program.rows) + len(self.program.code.code)
-        block = 8 * BATCH_ROWS * rows + (self.block_rows * job.bytes_an_event if stack is None else 0)
+        block = 8 * BATCH_ROWS * rows + (self.block_rows * job.bytes_an_event if job.asks else 0)
         needed, there = weights + workers * block, physical_memory()
         if needed > there:
             raise DrstreamError(
@@ -203,12 +202,11 @@ def make_plan(
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     job = replace(job, embedding=categories, typical_reward=log.typical_reward)
-    stacked = replace(job, stack=_stack(log, job, reader, precision))
-    compiled = _is_compiled(stacked, reader)
-    if compiled:
-        job, reader = stacked, replace(reader, checks_context=False)  # the kernel does so
+    job = replace(job, stack=_stack(log, job, reader, precision))
+    if not job.asks:
+        reader = replace(reader, checks_context=False)  # the kernel does so
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
-    about = gather, log.roles.reward, paired, compiled
+    about = gather, log.roles.reward, paired
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
@@ -218,21 +216,10 @@ def make_plan(
 
 
 def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack | None:
-    """What is linear in dense contexts, or looks at nothing."""
-    model, sparse = job.models.model, reader.with_context and reader.roles.sparse is not None
-    if job.candidates or sparse or (model is not None and not linear_models(model)):
+    """What is linear in dense contexts, or looks at nothing but columns of the log."""
+    if job.candidates or (reader.with_context and reader.roles.sparse is not None):
         return None
-    return Stack.of(job.policies, model, log.context_type if precision is None else np.dtype(precision))
-
-
-def _is_compiled(job: Job, reader: Reader) -> bool:
-    """Whether all policies and models are linear in dense contexts, or look at nothing but columns of the log."""
-    models, stacked = job.models, () if job.stack is None else job.stack.slots.tolist()
-    if job.candidates or (models.model is not None and job.stack is None):
-        return False
-    if models.logger is not None and not models.logger.policy.direct:
-        return False
-    return all(direct or j in stacked for j, direct in enumerate(job.direct))
+    return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
 
 
 def with_known_actions(

@@ -45,6 +45,10 @@ class Stack:
     def kind(self) -> np.dtype[Any]:
         return self.weights.dtype
 
+    @property
+    def with_model(self) -> bool:
+        return self.model.shape[1] > 0
+
     @classmethod
     def of(cls, policies: Sequence[FixedPolicy], model: RewardModel | None, kind: np.dtype[Any]) -> Stack | None:
         """Stack what is linear, and beside it policies that look at nothing. None if nothing is linear."""

@@ -15,6 +15,7 @@ from drstream.log import Block
 from drstream.types import Floats
 
 NONE = np.empty(0)
+NOTHING = np.zeros(1, np.int64)
 
 
 class Candidates(Observer):
@@ -28,7 +29,8 @@ class Candidates(Observer):
 
     def see(self, block: Block, sums: Sums) -> None:
         job, models = self.job, self.job.models
-        starts, count = block.candidates.starts, block.candidates.count
+        offered = block.batch.candidates  # None if all policies find what they do in columns
+        starts, count = (NOTHING, 0) if offered is None else (block.candidates.starts, block.candidates.count)
         self._pi = _of_size(self._pi, count)
         pi, rhat, p = self._pi, NONE, self.row("p", block)
         if models.logger is not None:
