@@ -6,6 +6,7 @@ taken, pickles are refused, and the checksum of each array must be right. Nothin
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -128,19 +129,29 @@ def check_array(name: str, found: Any, shape: Collection[int | None]) -> NDArray
 def to_bytes(kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the contents of a file of this kind."""
     out = io.BytesIO()
-    write(out, _headed(kind, words), arrays)
+    write(out, _headed(kind, words, arrays), arrays)
     return out.getvalue()
 
 
 def save(path: str | os.PathLike[str], kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file of this kind, which appears only when it is complete."""
-    write_whole(path, lambda file: write(file, _headed(kind, words), arrays), StateError)
+    write_whole(path, lambda file: write(file, _headed(kind, words, arrays), arrays), StateError)
 
 
-def _headed(kind: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def _headed(kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     from drstream import __version__
 
-    return {"kind": kind, "schema": SCHEMA, "version": __version__, **words}
+    about = {"kind": kind, "schema": SCHEMA, "version": __version__, **words}
+    return {**about, "sha256": _digest(about, arrays)}
+
+
+def _digest(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """The digest of all that a file says: zip's checksums are of single arrays, and have 32 bits."""
+    found = hashlib.sha256(json.dumps(words).encode())
+    for name, values in arrays.items():
+        found.update(repr((name, values.dtype.descr, values.shape)).encode())
+        found.update(np.ascontiguousarray(values).view(np.uint8) if values.size else b"")
+    return found.hexdigest()
 
 
 def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, Any], Arrays]:
@@ -164,6 +175,8 @@ def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, A
         raise StateError(f"{name} is not a state or checkpoint that drstream wrote")
     if words["schema"] != SCHEMA:
         raise _other_schema(name, words["schema"], words.get("version"))
+    if words.pop("sha256", None) != _digest(words, arrays):
+        raise StateError(f"{name} is damaged: its checksum is wrong. Make it again")
     if words["kind"] != kind:
         raise StateError(f"{name} holds {words['kind']!r}, not {kind!r}")
     return words, arrays
