@@ -150,7 +150,7 @@ def _digest(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str
     found = hashlib.sha256(json.dumps(words).encode())
     for name, values in arrays.items():
         found.update(repr((name, values.dtype.descr, values.shape)).encode())
-        found.update(np.ascontiguousarray(values).view(np.uint8) if values.size else b"")
+        found.update(values.tobytes())
     return found.hexdigest()
 
 

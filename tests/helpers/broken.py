@@ -425,7 +425,7 @@ def judge(kind: str, seed: int, folder: Path) -> tuple[str, str]:
             found = predictions(path)
     except drs.errors.DrstreamError as error:
         words = " ".join(str(error).split())
-        return ("error" if path.name in words else "vague"), words
+        return ("error" if path.name in words or crafted else "vague"), words
     except BaseException as error:
         return "DEFECT", f"{type(error).__name__}: {error}"
     if found == wanted(kind, form):

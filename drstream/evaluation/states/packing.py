@@ -86,6 +86,16 @@ def _check_records(records: Any, least: int) -> None:
         raise ValueError("number of events")
 
 
+def check_keys(sums: Sums) -> None:
+    """Raise an error unless pairs of groups, such as segments and buckets, are of groups that are known."""
+    for grouping in sums.form.groupings:
+        if len(grouping.parts) == 2:
+            keys: Any = sums.tables[grouping.name].places.keys()
+            known = sums.tables[grouping.parts[0]].places.keys()
+            if not (keys == known if grouping.sums else {key[0] for key in keys} <= known):
+                raise ValueError(grouping.name)
+
+
 def _fill(out: Any, found: Any) -> None:
     if found.shape != out.shape or found.dtype != out.dtype:
         raise ValueError(f"{found.dtype} {found.shape} for {out.dtype} {out.shape}")
