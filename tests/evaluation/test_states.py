@@ -403,7 +403,7 @@ def test_a_state_of_an_earlier_version_says_what_to_do(tmp_path):
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "log.json").write_text(json.dumps({"schema": 1}))
     for source, wanted in (
-        (tmp_path / "log.json", "is not a state or checkpoint that drstream wrote"),
+        (tmp_path / "log.json", "is not a state that drstream wrote"),
         (tmp_path / "none.state", "no such file"),
         (tmp_path, "cannot read"),
         ([3], "an? int is not a state"),
