@@ -95,8 +95,9 @@ def check_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.
 
 def _array(data: bytes) -> NDArray[Any]:
     shape, fortran, kind, start = check_header(io.BytesIO(data), len(data))
-    found: NDArray[Any] = np.ndarray(shape, kind, data, start, order="F" if fortran else "C")
-    return found.copy(order="K")  # kernels take arrays that can be written to
+    memory = bytearray(data)  # kernels take arrays that can be written to
+    found: NDArray[Any] = np.ndarray(shape, kind, memory, start, order="F" if fortran else "C")
+    return found if found.flags.aligned else found.copy(order="K")
 
 
 def _text(found: NDArray[Any]) -> bytes:
