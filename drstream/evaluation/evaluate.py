@@ -210,7 +210,7 @@ def evaluate(
     with journal_of(given, workers, log, inputs.values()) as (fitting, fits):
         for reward, given_models in inputs.items():
             about_pass = tried, parameters, fitting, gather
-            of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
+            of_reward = log.for_reward(reward)
             if ranking:
                 plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
             else:

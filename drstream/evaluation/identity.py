@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from drstream.checkpoints import about_columns, named, shown, within
 from drstream.digests import Digest
 from drstream.errors import DrstreamError, parameter, phrase
@@ -21,7 +19,6 @@ from drstream.provenance import describe
 from drstream.states import StateError, difference
 
 PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
-FAR = 1e5  # rewards so far from 0, in standard deviations, lose ten digits about 0
 
 
 def identity_of(
@@ -122,11 +119,9 @@ def refuse_unlasting(
             f"bootstrap intervals divide rows by their number: give {parameter('cluster')}, or choose another"
         )
     for reward in log.roles.rewards:
-        first = log.for_reward(reward)._first_rewards
-        spread = float(np.std(first)) if len(first) else 0.0
-        if spread and abs(float(np.mean(first))) > FAR * spread:
+        if typical := log.for_reward(reward).pivot:
             raise _cannot(
-                f"rewards in {reward!r} are about {np.mean(first):.6g} and differ by {spread:.2g}, and sums about 0 "
+                f"rewards in {reward!r} are about {typical:.6g}, with a spread that is small beside it, and sums about 0 "
                 "would lose their digits: subtract a constant from them"
             )
 

@@ -66,7 +66,7 @@ def test_under_a_logging_policy_that_learns_the_default_covers_and_anytime_does_
         for e in ESTIMATORS:
             found = default[policy, e]
             hits[e] += found.low <= truth <= found.high
-            events, low, high = anytime_path(result._sums.value(0, result._form(e)), result._settings.limits)
+            events, low, high = anytime_path(result.statistics.value(0, result._form(e)), result._settings.limits)
             assert len(events) > 10
             always[e] += bool((low <= truth).all() and (truth <= high).all())
     assert min(hits.values()) / LOGS >= ENOUGH, hits

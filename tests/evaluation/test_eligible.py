@@ -154,7 +154,7 @@ def test_policies_act_on_the_eligible_actions(actions, way, monkeypatch):
             value, stderr, _ = reference.estimate(estimator, r, p, a, pi, model.predict(X))
             assert result[estimator].value == pytest.approx(value, rel=1e-9, nan_ok=True), (name, estimator)
             assert result[estimator].stderr == pytest.approx(stderr, rel=1e-9, nan_ok=True), (name, estimator)
-        overlap = result._sums.overlap
+        overlap = result.statistics.overlap
         np.testing.assert_allclose(overlap.mass[0], pi.sum(axis=0), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
@@ -245,7 +245,7 @@ def test_full_sets_are_no_sets_to_the_last_bit(way):
         drs.evaluate(opened(table, actions, eligible=sets, **of_all), policies, **options) for sets in (None, "items")
     ]
     assert bits(found[0]) == bits(found[1])
-    assert found[0]._sums.overlap.mass == pytest.approx(found[1]._sums.overlap.mass, rel=1e-12)
+    assert found[0].statistics.overlap.mass == pytest.approx(found[1].statistics.overlap.mass, rel=1e-12)
 
 
 @pytest.fixture(scope="module", params=[5, 70])
