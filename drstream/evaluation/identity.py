@@ -121,8 +121,8 @@ def refuse_unlasting(
     for reward in log.roles.rewards:
         if typical := log.for_reward(reward).pivot:
             raise _cannot(
-                f"rewards in {reward!r} are about {typical:.6g}, with a spread that is small beside it, and sums about 0 "
-                "would lose their digits: subtract a constant from them"
+                f"rewards in {reward!r} are about {typical:.6g}, with a spread that is small beside it, and sums about "
+                "0 would lose their digits: subtract a constant from them"
             )
 
 
