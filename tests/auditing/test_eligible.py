@@ -49,14 +49,12 @@ def test_means_are_over_the_events_that_could_choose_the_action():
         audit["inverse_over_all"]
 
 
-@pytest.mark.jit_only
 def test_without_the_sets_the_same_log_is_looked_at():
     """Every action seems to be possible in some events only, which is what the sets say."""
     found = opened(made(), eligible=None).audit()
     assert found["inverse_propensity"].level == "look"
 
 
-@pytest.mark.jit_only
 def test_no_false_alarms():
     counts = Counter(check for seed in range(60) for check in flagged(made(seed, 2000)))
     assert counts.total() <= 1
@@ -80,7 +78,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.jit_only
 def test_wrong_propensities_are_found(case):
     change, check = WRONG[case]
     table = made(rows=8000)

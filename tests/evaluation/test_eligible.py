@@ -288,7 +288,6 @@ def test_batches_and_threads_do_not_matter(stored, way):
         assert bits(run(cut, actions, **options)) == whole
 
 
-@pytest.mark.jit_only
 def test_processes_give_the_same_bits(stored, processes):
     path, _, actions = stored
     found = bits(run(str(path), actions, crossfit=2, executor=processes))

@@ -17,8 +17,6 @@ from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 300 if PLAIN else 3_000
 WORLD = world(kinds=40, floor=0.01)
 POLICIES = {"soft": drs.policies.Softmax(WORLD.taste * 2), "rare": drs.policies.Softmax(-2 * WORLD.taste)}

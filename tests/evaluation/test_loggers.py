@@ -19,8 +19,6 @@ from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, as_table, events
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.places import data
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 BALANCED = ["balanced-ips", "balanced-snips", "balanced-dr"]
 P = {"a": np.array([0.8, 0.1, 0.1]), "b": np.array([0.1, 0.2, 0.7])}  # two loggers of three actions
 RATES = np.array([0.1, 0.5, 0.3])  # mean rewards of the actions

@@ -161,7 +161,6 @@ def test_a_log_of_actions_gives_the_same_numbers():
         assert both[0][name].stderr == pytest.approx(both[1][name].stderr, rel=1e-12)
 
 
-@pytest.mark.jit_only
 def test_mips_is_right_where_rewards_depend_on_the_category_alone():
     """Items of a large catalogue, two hundred of which were never logged; their categories were."""
     rng = np.random.default_rng(1)

@@ -124,7 +124,6 @@ def evaluated(table, estimators=ALL, model=PREDICTED, **options):
     return drs.evaluate(drs.Log(table, **{**ROLES, **options}), NEW, model, list(estimators))
 
 
-@pytest.mark.jit_only
 def test_processes_give_the_same_bits(parquet, processes):
     assert bits(run(parquet, executor=processes)) == bits(run(parquet))
 

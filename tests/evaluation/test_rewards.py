@@ -119,7 +119,6 @@ class TestDownSampled:
                 one, two = result[policy, estimator], plain[policy, estimator]
                 assert (one.value, one.stderr) == pytest.approx((two.value, two.stderr), rel=1e-9)
 
-    @pytest.mark.jit_only
     def test_unbiased_and_covered(self):
         """400 logs of 2,000 rows before sampling: the mean is within 4 standard errors, 95 % intervals cover."""
         policy, truth = POLICIES["soft"], world().value(POLICIES["soft"])

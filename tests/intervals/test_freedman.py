@@ -109,7 +109,6 @@ def test_events_of_clusters_are_no_guarantee():
     assert result["ips"].method == "freedman, if events are independent"
 
 
-@pytest.mark.jit_only  # in a short log, the range of the rewards cuts both
 def test_differences_share_the_risk():
     """The difference of two policies is within the sum of their bounds at half of the risk."""
     policies = {"a": POLICY, "b": drs.policies.Uniform()}
@@ -123,7 +122,6 @@ def test_differences_share_the_risk():
     assert math.isfinite(result.difference("a").low)  # to the logging policy
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("error", [0.0, 0.2])
 def test_coverage_with_given_constants_is_at_least_nominal(error):
     """300 logs of 400 events at 80 %. The share has a standard error of 2.3 % there; the bound is far above."""
@@ -218,7 +216,6 @@ def test_threads_do_not_change_a_bit(tmp_path):
     assert found[0].constants(estimator="dr") == found[1].constants(estimator="dr")
 
 
-@pytest.mark.jit_only
 def test_the_command_line(tmp_path):
     pq.write_table(table(), tmp_path / "log.parquet")
     words = ("evaluate", "log.parquet", "--policy", "uniform", "--estimator", "ips", "--interval", "freedman", "--json")

@@ -28,8 +28,6 @@ from tests.helpers.interval_logs import (
     statistic,
 )
 
-pytestmark = pytest.mark.jit_only  # no kernel is called
-
 SIDES = {
     "ips": (side("reward", "a"),),
     "dr": (side("robust", "a"),),

@@ -15,8 +15,6 @@ from drstream.models import passes
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 D = 5
 ROWS = 240 if PLAIN else 3_000
 NEAR = 1e-4 if PLAIN else 2e-5  # of predictions: 1e-3 of their standard error

@@ -188,7 +188,6 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
     assert pickle.loads(pickle.dumps(wanted)).predict(events[0]).tolist() == wanted.predict(events[0]).tolist()
 
 
-@pytest.mark.jit_only
 @FORMS
 def test_other_processes_change_no_bit(events, tmp_path, sparse, processes):
     log = log_of(*events, sparse=sparse, path=tmp_path / "log.parquet")
@@ -307,7 +306,6 @@ def test_bad_rows_and_empty_logs(events, sparse):
 # Real data
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("name", ["letter", "optdigits"])
 @pytest.mark.parametrize("weights", [None, "1/p"])
 def test_dense_real_data(name, weights):
@@ -325,7 +323,6 @@ def test_dense_real_data(name, weights):
     np.testing.assert_allclose(model.predict(X), ref, rtol=0, atol=1e-8 * np.abs(ref).max())
 
 
-@pytest.mark.jit_only
 def test_sparse_real_data():
     table = pq.read_table(data("rcv1_top4.parquet"))
     rows, rng = table.num_rows, np.random.default_rng(0)

@@ -25,8 +25,6 @@ from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import LEARNERS, as_events, small_log
 from tests.helpers.sparse import DIM, both_logs
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 RHAT = drs.models.Column("rhat")
 
 

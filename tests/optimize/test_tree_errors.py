@@ -124,7 +124,6 @@ def test_what_a_classifier_raises_says_at_which_node(table, X):
     assert "raised by Fails at node 0 of 3" in caught.value.__notes__[0]
 
 
-@pytest.mark.jit_only
 def test_scikit_learn_is_an_extra(table, monkeypatch):
     code = "import sys; import drstream.optimize.trees as t; t.FilterTree(); print('sklearn' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,8 +13,6 @@ from drstream.replaying.needed import FAILURE, events_needed, longest_horizon
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world
 
-pytestmark = pytest.mark.jit_only
-
 
 @pytest.fixture(scope="module")
 def log():

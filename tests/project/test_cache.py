@@ -393,7 +393,7 @@ class Mine(drs.policies.CompiledShared):
 
 
 PROGRAMS = {
-    "actions": (REPLAY, "policy = drs.policies.EpsilonGreedy()", POLICY),
+    "actions": (REPLAY, "policy = drs.policies.Exp3()", POLICY),
     "candidates": (OFFERED, "policy = drs.policies.EpsilonGreedy()", SHARED),
 }
 

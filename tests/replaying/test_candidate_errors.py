@@ -275,7 +275,6 @@ def test_what_a_compiled_policy_lacks_is_said(log):
         drs.replay(log, type("None", (Mine,), {"initial_state": P.CompiledShared.initial_state})(), 5, q=0.1)
 
 
-@pytest.mark.jit_only
 def test_debug_checks_the_bounds_of_a_compiled_policy(log):
     class Beyond(Mine):
         @staticmethod

@@ -15,8 +15,6 @@ import drstream as drs
 from tests.helpers import naive_replay
 from tests.helpers.replays import bits, small_log
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 
 @pytest.fixture
 def log():

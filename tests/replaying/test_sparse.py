@@ -341,7 +341,6 @@ def test_invalid_probabilities():
         drs.replay(sparse, Half(), 5)
 
 
-@pytest.mark.jit_only
 def test_an_index_beyond_the_state_is_found_in_debug_mode():
     class Beyond(OneWeight):
         @staticmethod
