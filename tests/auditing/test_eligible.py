@@ -11,6 +11,8 @@ import drstream as drs
 from tests.helpers import eligible as naive
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 ROWS = 400 if PLAIN else 4_000
 K = 6
 

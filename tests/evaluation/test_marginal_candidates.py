@@ -13,6 +13,8 @@ from tests.helpers import naive_marginal
 from tests.helpers.candidate_logs import DZ, NAMES, D, events, items_of, table_of
 from tests.helpers.evaluations import BY_TIME, MARGINAL
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 WEIGHTS = np.random.default_rng(5).normal(size=D + DZ)
 PLAIN_OF = {"mips": "ips", "snmips": "snips", "offcem": "dr"}  # with each candidate in a category of its own

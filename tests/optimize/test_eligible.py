@@ -22,6 +22,8 @@ from tests.helpers.shop import Shop
 from tests.helpers.sparse import DIM, both_logs
 from tests.helpers.trees import Recorder, check_nodes
 
+pytestmark = pytest.mark.covers
+
 ROWS = 150 if PLAIN else 400
 HAS_SKOPS = importlib.util.find_spec("skops") is not None
 

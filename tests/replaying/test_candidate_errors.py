@@ -12,6 +12,8 @@ from tests.helpers import naive_replay
 from tests.helpers.candidate_replays import CANDIDATES, Shared, open_log, small_log
 from tests.helpers.replays import small_log as dense_log
 
+pytestmark = pytest.mark.covers
+
 P = drs.policies
 TABLE = small_log(0, 300)[0]
 
