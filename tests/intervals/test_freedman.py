@@ -13,6 +13,7 @@ from drstream.errors import for_command_line
 from drstream.intervals.freedman import FORMS
 from tests.helpers import naive_intervals as naive
 from tests.helpers.command import drstream, fails
+from tests.helpers.crossed import meeting
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -50,11 +51,15 @@ def events(low, high, name):
     return (pi * rhat).sum(axis=1).tolist(), (w * miss).tolist(), w.tolist(), miss.tolist()
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("error", [0.0, 0.2])
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 3.0), (2.0, 5.0)])
-@pytest.mark.parametrize("constants", [{}, {"largest": True}, GIVEN, {**GIVEN, "max_ratio": 1.05}], ids=str)
-def test_bounds_are_those_of_single_events(form, error, low, high, constants):
+@meeting(
+    2,
+    form=FORMS,
+    error=[0.0, 0.2],
+    limits=[(0.0, 1.0), (-1.0, 3.0), (2.0, 5.0)],
+    constants=[{}, {"largest": True}, GIVEN, {**GIVEN, "max_ratio": 1.05}],
+)
+def test_bounds_are_those_of_single_events(form, error, limits, constants):
+    low, high = limits
     told = {k: v for k, v in constants.items() if k != "largest"}
     told = drs.Constants(**told, measured="largest" not in constants, form=form)
     result = run(low, high, propensity_error=error or None, constants=told)

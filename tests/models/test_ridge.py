@@ -15,6 +15,7 @@ import drstream as drs
 from drstream.execution import Workers
 from drstream.models import passes, ridge
 from tests.helpers import reference
+from tests.helpers.crossed import meeting
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN
 from tests.helpers.places import data
@@ -50,10 +51,7 @@ def close(got, ref, sparse, relative=1e-8):
 POLICY = drs.policies.Softmax(np.random.default_rng(1).standard_normal((K, D)))
 
 
-@FORMS
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weights", [None, "1/p", "mrdr"])
-@pytest.mark.parametrize("alpha", [1e-6, 1.0, 50.0])
+@meeting(2, alpha=[1e-6, 1.0, 50.0], weights=[None, "1/p", "mrdr"], fit_intercept=[True, False], sparse=[False, True])
 def test_weights_equal_those_of_scikit_learn(events, alpha, weights, fit_intercept, sparse):
     X, a, r, p = events
     policy = POLICY if weights == "mrdr" else None
