@@ -297,6 +297,7 @@ def test_a_learner_that_knows_no_sets_is_refused_before_the_pass():
 # The truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlm", "filter", "offset", "progressive"])
 def test_learned_policies_are_about_as_good_as_the_best_within_the_sets(name):
     """In a world of random sets; and evaluate on other events is within 4 standard errors of the true value."""
