@@ -15,6 +15,8 @@ from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 LOGS, KINDS, VISITS = 60, 100, 16
 BEST = 1  # the action whose value is estimated
 

@@ -169,6 +169,7 @@ def test_probabilities_of_given_sets(name):
             bound.probabilities(X, bad)
 
 
+@pytest.mark.covers
 def test_float32_contexts_keep_to_their_sets():
     w, table, mask, X, a, r, p = made(40, kind=np.float32)
     model = M.Ridge().fit(opened(made(40, seed=1)[1], 40))

@@ -415,6 +415,7 @@ def test_bad_rows_are_named_or_skipped(shop):
     assert found.n == len(shop.r) - 1
 
 
+@pytest.mark.covers
 def test_a_plan_takes_categories(shop):
     forecast = drs.plan(
         shop.log(),

@@ -118,6 +118,7 @@ def test_the_bias_is_within_the_bound_by_enumeration(seed):
         assert abs(gap) <= error / (1 - error) * (frequency @ (mu * low * absolute).sum(axis=1)) + 1e-12
 
 
+@pytest.mark.slow
 def test_coverage_where_propensities_are_wrong():
     """200 logs whose propensities are 1 / 0.8 too large: a plain interval misses, a wide one holds."""
     w = drs.synth.World(n_actions=3, n_features=2, kinds=8, floor=0.1, seed=4)

@@ -127,6 +127,7 @@ def test_differences_share_the_risk():
     assert math.isfinite(result.difference("a").low)  # to the logging policy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [0.0, 0.2])
 def test_coverage_with_given_constants_is_at_least_nominal(error):
     """300 logs of 400 events at 80 %. The share has a standard error of 2.3 % there; the bound is far above."""

@@ -304,6 +304,7 @@ def test_bad_rows_and_empty_logs(events, sparse):
 # Real data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["letter", "optdigits"])
 @pytest.mark.parametrize("weights", [None, "1/p"])
 def test_dense_real_data(name, weights):
@@ -321,6 +322,7 @@ def test_dense_real_data(name, weights):
     np.testing.assert_allclose(model.predict(X), ref, rtol=0, atol=1e-8 * np.abs(ref).max())
 
 
+@pytest.mark.slow
 def test_sparse_real_data():
     table = pq.read_table(data("rcv1_top4.parquet"))
     rows, rng = table.num_rows, np.random.default_rng(0)

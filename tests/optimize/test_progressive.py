@@ -368,6 +368,7 @@ def errors_and_bounds(place, logs, rows, policy, model=None, **options):
     return np.array(found).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_model", [False, True])
 @pytest.mark.parametrize("options", [{"q": 0.0, "c_max": 0.15}, {"q": 0.05}, {"q": 0.0, "c_max": 0.15, "horizon": 250}])
 def test_the_bound_holds_and_the_value_has_no_bias(options, with_model):

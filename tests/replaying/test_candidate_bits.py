@@ -117,6 +117,7 @@ def test_shards_are_replayed_apart_and_merged(table, tmp_path):
         assert bits(there) == bits(run)
 
 
+@pytest.mark.covers
 def test_constant_multipliers_models_by_fold_clamps_and_propensities_of_a_policy(table):
     log = few(open_log(table))
     for method in ("rs", "dr-ns-wc"):
