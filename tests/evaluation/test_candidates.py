@@ -25,8 +25,6 @@ from tests.helpers.candidate_logs import DZ, FORMS, D, events, log_of, table_of
 from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, limits
 from tests.helpers.passes import PLAIN, not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 P, M = drs.policies, drs.models
 ONE_PASS = [name for name in ALL if name not in BY_TIME + BALANCED + MARGINAL]  # test_marginal_candidates.py
 FOUR = ["dm", "ips", "snips", "dr"]

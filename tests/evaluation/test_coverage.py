@@ -14,7 +14,7 @@ from drstream.intervals.anytime import anytime_path
 from scripts.coverage_study.measure import ESTIMATORS, evaluate
 from scripts.coverage_study.worlds import CLICKS, WORLDS
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS = 200
 ENOUGH = 0.93 - 2.5 * math.sqrt(0.93 * 0.07 / LOGS)

@@ -169,6 +169,7 @@ def test_probabilities_of_given_sets(name):
             bound.probabilities(X, bad)
 
 
+@pytest.mark.covers
 def test_float32_contexts_keep_to_their_sets():
     w, table, mask, X, a, r, p = made(40, kind=np.float32)
     model = M.Ridge().fit(opened(made(40, seed=1)[1], 40))
@@ -290,7 +291,6 @@ def test_batches_and_threads_do_not_matter(stored, way):
         assert bits(run(cut, actions, **options)) == whole
 
 
-@pytest.mark.jit_only
 def test_processes_give_the_same_bits(stored, processes):
     path, _, actions = stored
     found = bits(run(str(path), actions, crossfit=2, executor=processes))

@@ -11,8 +11,6 @@ from drstream.models.binding import BoundModels
 from scripts.precision_study.measure import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 FEATURES = ["x0", "x1", "x2"]
 POLICIES = {
     "soft": drs.policies.Softmax(WORLD.taste, [0.1, -0.2, 0.3, 0.0]),

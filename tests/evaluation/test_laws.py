@@ -22,8 +22,6 @@ from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
 

@@ -9,6 +9,8 @@ import drstream as drs
 from tests.helpers.passes import PLAIN
 from tests.helpers.ranked_candidates import INTERACTIONS, W, draw, softmax
 
+pytestmark = pytest.mark.covers
+
 P = drs.policies
 ROLES = {"action": "shown", "propensity": "p", "reward": "r", "context": ["x0", "x1"], "positions": "independent"}
 SETS = drs.Candidates("offered", "z")

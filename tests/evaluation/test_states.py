@@ -16,8 +16,6 @@ from drstream.states import from_bytes, to_bytes
 from tests.helpers.days import CONTEXT, KINDS, LINEAR, SOFT, TWO, contents, day, halves, ridge, write
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 DAYS, WINDOW = 30, 7
 P = drs.policies
 

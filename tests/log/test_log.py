@@ -20,8 +20,6 @@ from drstream.log.source import PIECE
 from tests.helpers.logs import world
 from tests.helpers.passes import not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 2_000
 
 

@@ -20,8 +20,6 @@ from drstream.log.rows import FOLD_SEED, Folds, keys_of, split_seed
 from tests.helpers import reference
 from tests.helpers.logs import clustered
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS, USERS = 400, 60
 
 

@@ -19,6 +19,8 @@ from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, NAMES, D, events, log_of, table_of
 from tests.helpers.passes import PLAIN, not_plain
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 FOUND = events(rows=250, seed=8)
 

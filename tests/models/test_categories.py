@@ -10,8 +10,6 @@ import drstream as drs
 from drstream.log import encoding
 from tests.helpers.categories import one_hot, table
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 CONTEXT = ["age", "country", "zip", "member"]
 HASHED = ["age", drs.Hashed("agent", bits=9), "country"]
 ELSEWHERE = ("AT", "FR", "US")  # AT is new, DE is gone

@@ -12,7 +12,7 @@ from bench.profile import cases as profile
 from bench.profile.steps import DECODING, EVENTS, VIEWS
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # pages and JSON, not kernels
+pytestmark = pytest.mark.slow
 CASE = cases.CASES[0]
 PAIRS = [0.50, 0.52, 0.48, 0.51, 0.49]
 

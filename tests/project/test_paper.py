@@ -16,7 +16,7 @@ from scripts.experiments.trials import Setting
 from scripts.experiments.visits import run as visits
 from tests.helpers.places import DATA, ROOT
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
+pytestmark = pytest.mark.slow
 HERE = (DATA / "uci_ecoli.parquet").is_file()
 
 

@@ -13,7 +13,7 @@ from scripts.experiments.real_logs.results import beside, write
 from scripts.experiments.trials import Setting
 from tests.helpers.places import DATA, ROOT, data
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
+pytestmark = pytest.mark.slow
 COMMITTED = ROOT / "docs" / "real_logs"
 FILES = ("obd_all.parquet", "obd_men.parquet", "hillstrom.parquet", "gotv_social.parquet")
 

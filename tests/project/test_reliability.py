@@ -14,7 +14,7 @@ from tests.helpers.broken import judge
 from tests.helpers.places import ROOT
 
 pytestmark = [
-    pytest.mark.jit_only,  # in processes
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
 ]
 FEW = {"files": 12, "changes": 8, "processes": 1, "dask": 1, "spark": 1, "signals": 1, "disk": 10, "open_files": 4}

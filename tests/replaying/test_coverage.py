@@ -13,7 +13,7 @@ from scripts.replay_study.online import truths
 from scripts.replay_study.run import AUTO, measure
 from scripts.replay_study.worlds import Cell
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS = 20
 EASY, HARD = Cell(10, 100, "softmax"), Cell(20, 100, "uniform")
