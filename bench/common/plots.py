@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.common.markdown import Info
-from scripts.experiments.plots import COLOURS, pyplot, save
+from scripts.studies.paper.plots import COLOURS, pyplot, save
 
 FOLDER = "benchmarks"  # beside the page
 COLUMNS = 4  # panels side by side

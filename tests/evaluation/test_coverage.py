@@ -11,8 +11,8 @@ import pytest
 
 import drstream as drs
 from drstream.intervals.anytime import anytime_path
-from scripts.coverage_study.measure import ESTIMATORS, evaluate
-from scripts.coverage_study.worlds import CLICKS, WORLDS
+from scripts.studies.coverage.measure import ESTIMATORS, evaluate
+from scripts.studies.coverage.worlds import CLICKS, WORLDS
 
 pytestmark = pytest.mark.jit_only
 

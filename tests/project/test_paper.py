@@ -8,12 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from scripts.experiments import data, page, trials
-from scripts.experiments.adaptive import run as adaptive
-from scripts.experiments.classification import run as classification
-from scripts.experiments.slotting import run as slotting
-from scripts.experiments.trials import Setting
-from scripts.experiments.visits import run as visits
+from scripts.studies import data, trials
+from scripts.studies.paper import page
+from scripts.studies.paper.adaptive import run as adaptive
+from scripts.studies.paper.classification import run as classification
+from scripts.studies.paper.slotting import run as slotting
+from scripts.studies.paper.visits import run as visits
+from scripts.studies.trials import Setting
 from tests.helpers.places import DATA, ROOT
 
 pytestmark = pytest.mark.jit_only  # experiments, not kernels

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import drstream as drs
-from scripts.experiments.real_logs import arms, open_bandit, page
-from scripts.experiments.real_logs.contents import LOGS
-from scripts.experiments.real_logs.results import beside, write
-from scripts.experiments.trials import Setting
+from scripts.studies.real_logs import arms, open_bandit, page
+from scripts.studies.real_logs.contents import LOGS
+from scripts.studies.real_logs.results import beside, write
+from scripts.studies.trials import Setting
 from tests.helpers.places import DATA, ROOT, data
 
 pytestmark = pytest.mark.jit_only  # experiments, not kernels

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reliability_study import files, record, signals
-from scripts.reliability_study.__main__ import run
-from scripts.reliability_study.page import page
-from scripts.reliability_study.parts import PARTS
+from scripts.studies.reliability import files, record, signals
+from scripts.studies.reliability.__main__ import run
+from scripts.studies.reliability.page import page
+from scripts.studies.reliability.parts import PARTS
 from tests.helpers.broken import judge
 from tests.helpers.places import ROOT
 

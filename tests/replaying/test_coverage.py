@@ -9,9 +9,9 @@ import functools
 import numpy as np
 import pytest
 
-from scripts.replay_study.online import truths
-from scripts.replay_study.run import AUTO, measure
-from scripts.replay_study.worlds import Cell
+from scripts.studies.replay.online import truths
+from scripts.studies.replay.run import AUTO, measure
+from scripts.studies.replay.worlds import Cell
 
 pytestmark = pytest.mark.jit_only
 
