@@ -91,7 +91,7 @@ def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> P
         "seconds": f"{time.perf_counter() - started:.1f}",
         "workers": str(setting.workers),
         "date": time.strftime("%Y-%m-%d"),
-        "commit": _commit(),
+        "commit": commit(),
     }
     setting.output.mkdir(parents=True, exist_ok=True)
     path = setting.output / f"{name}.parquet"
@@ -100,7 +100,13 @@ def write(name: str, rows: Iterable[Row], setting: Setting, started: float) -> P
     return path
 
 
-def _commit() -> str:
+def made(setting: Setting, started: float) -> str:
+    """How results were made."""
+    seconds, date = time.perf_counter() - started, time.strftime("%Y-%m-%d")
+    return f"{date}, commit {commit()}, seed {setting.seed}: {seconds:.0f} s on {setting.workers} cores"
+
+
+def commit() -> str:
     """The commit that is checked out, with a plus sign if files differ from it."""
     found = []
     for command in ("rev-parse --short=10 HEAD", "status --porcelain --untracked-files=no -- drstream scripts"):

@@ -7,7 +7,7 @@ import pytest
 
 import drstream as drs
 from drstream.evaluation.terms import _within
-from scripts.studies.precision.measure import CASES, REQUIRED, measure
+from scripts.studies.precision import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
 pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not

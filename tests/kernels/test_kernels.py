@@ -91,8 +91,9 @@ def check_extra_terms(out, chosen, p, r, logged_rhat):
 
 
 def test_codes_of_terms_are_their_places_in_the_list():
-    from drstream.evaluation.estimators import EXTRA, WITH_WEIGHT
     from drstream.evaluation.marginals import DIRECT, RESIDUAL  # kernels.marginal knows no codes
+
+    from drstream.evaluation.estimators import EXTRA, WITH_WEIGHT
 
     codes = terms.WEIGHT, terms.WEIGHTED_REWARD, terms.CENTRED_REWARD, terms.RESIDUAL, terms.ROBUST, terms.SHARE
     assert codes == tuple(map(WITH_WEIGHT.index, ("weight", "reward", "centred", "residual", "robust", "share")))

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from drstream.kernels.policies import ARGMAX, IDENTITY, LOGISTIC, READY, SOFTMAX
 
 from drstream.kernels import policies
-from drstream.kernels.policies import ARGMAX, IDENTITY, LOGISTIC, READY, SOFTMAX
 from drstream.log.eligible import bits_of
 from tests.helpers.eligible import random_mask
 from tests.helpers.passes import PLAIN, not_plain

@@ -7,39 +7,38 @@ import multiprocessing
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from drstream.storage import atomic_path
 from scripts.studies.coverage import thresholds
 from scripts.studies.coverage.measure import Counts, measure
 from scripts.studies.coverage.worlds import WORLDS
-from scripts.studies.trials import THREADS
+from scripts.studies.trials import THREADS, Setting
 
 THRESHOLDS = "thresholds.json"
 CHUNK = 50  # logs of a task
 FULL = 200  # logs with all methods and levels
 
 
-def simulate(names: list[str], folder: Path, seed: int, workers: int, *, quick: bool) -> None:
+def simulate(setting: Setting) -> None:
     """Write NAME.json for each world."""
     os.environ.update(dict.fromkeys(THREADS, "1"))  # the processes inherit these
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for name in names:
+    with ProcessPoolExecutor(setting.workers, multiprocessing.get_context("spawn")) as pool:
+        for name in WORLDS:
             started = time.perf_counter()
-            chunks = max(1, WORLDS[name].logs // CHUNK // (10 if quick else 1))
+            chunks = max(1, WORLDS[name].logs // CHUNK // setting.repetitions(1, 10))
             counts = Counts()
-            for found in pool.map(task, *zip(*((name, seed, chunk) for chunk in range(chunks)), strict=True)):
+            for found in pool.map(task, *zip(*((name, setting.seed, chunk) for chunk in range(chunks)), strict=True)):
                 counts.merge(found)
-            with atomic_path(folder / f"{name}.json") as unfinished:
-                unfinished.write_text(as_json(name, seed, counts))
+            with atomic_path(setting.output / f"{name}.json") as unfinished:
+                unfinished.write_text(as_json(name, setting.seed, counts))
             seconds = time.perf_counter() - started
             print(f"{name}: {counts.logs} logs in {seconds:.0f} s", flush=True)  # noqa: T201
 
 
-def simulate_thresholds(folder: Path, seed: int, *, quick: bool) -> None:
+def simulate_thresholds(setting: Setting) -> None:
     """Write thresholds.json."""
-    with atomic_path(folder / THRESHOLDS) as unfinished:
-        unfinished.write_text(json.dumps(thresholds.measure(seed, quick=quick), indent=1) + "\n")
+    with atomic_path(setting.output / THRESHOLDS) as unfinished:
+        unfinished.write_text(json.dumps(thresholds.measure(setting.seed, quick=setting.quick), indent=1) + "\n")
 
 
 def task(name: str, seed: int, chunk: int) -> Counts:

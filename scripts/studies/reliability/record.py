@@ -1,13 +1,12 @@
 """What a part of the study has found, as a file of JSON that later runs add to.
 
-Whoever changes such a file by hand says so in its list `notes`, which the page shows.
+Whoever changes such a file by hand says so in its list `notes`, which the results show.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drstream.storage import atomic_path
-from tests.helpers.places import ROOT
+from scripts.studies.trials import commit
 
 SAME, ERROR, UNTOLD, LOST = OUTCOMES = ("same", "error", "untold", "lost")
 WORDS = 300  # most characters that are kept of what went wrong
@@ -44,15 +43,16 @@ class Part:
     run     Runs the cases first..last-1 in a folder of their own, and yields what came of each.
     cases   How many there are in the study.
     piece   How many are run before the results are saved.
+    quick   How many there are in the quick form.
     needs   Packages that it needs beside those of drstream.
     """
 
     name: str
     title: str
-    text: str
     run: Callable[[int, int, Path], Iterator[Case]]
     cases: int
     piece: int = 10
+    quick: int = 2
     needs: tuple[str, ...] = ()
 
 
@@ -83,12 +83,6 @@ def write(found: dict[str, Any], name: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_path(path_of(name, folder)) as unfinished:
         unfinished.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-
-
-def commit() -> str:
-    words = ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

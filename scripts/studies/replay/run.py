@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import drstream as drs
 from drstream.storage import atomic_path
 from scripts.studies.replay.online import truths
-from scripts.studies.replay.worlds import ACTIONS, CELLS, Cell, learners, table, world_of
-from scripts.studies.trials import THREADS
+from scripts.studies.replay.worlds import ACTIONS, CELLS, HORIZONS, Cell, learners, table, world_of
+from scripts.studies.trials import THREADS, Setting
 
 LEVELS = (0.0, 0.01, 0.05)  # the paper's q
+LOGS, Q_LOGS = 32, 16  # of a cell; those that q is tried on, too
 FIT = 0.2  # share of a log for the reward model
 AUTO = "auto"
 
@@ -62,22 +63,24 @@ def _row(method: str, run: drs.Replay, seconds: float | None = None) -> dict[str
     return {"learner": run.policy, "method": method, **found}
 
 
-def simulate(folder: Path, seed: int, logs: int, logs_with_q: int, workers: int) -> None:
+def simulate(setting: Setting) -> None:
     """Write truths.parquet and results.parquet."""
+    logs, logs_with_q = setting.repetitions(LOGS, 2), setting.repetitions(Q_LOGS, 2)
+    cells = [cell for cell in CELLS if not setting.quick or (cell.actions, cell.horizon) == (ACTIONS[0], HORIZONS[0])]
     os.environ.update(dict.fromkeys(THREADS, "1"))  # the processes inherit these
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(setting.workers, multiprocessing.get_context("spawn")) as pool:
         names = list(learners(2))
-        pairs = [(actions, name) for actions in ACTIONS for name in names]
+        pairs = [(actions, name) for actions in dict.fromkeys(cell.actions for cell in cells) for name in names]
         found = [row for rows in pool.map(truths, *zip(*pairs, strict=True)) for row in rows]
-        _write(found, folder / "truths.parquet")
+        _write(found, setting.output / "truths.parquet")
         rows: list[dict[str, Any]] = []
         started = time.perf_counter()
-        for cell in CELLS:
-            tasks = [(cell, seed, log, log < logs_with_q) for log in range(logs)]
+        for cell in cells:
+            tasks = [(cell, setting.seed, log, log < logs_with_q) for log in range(logs)]
             for some in pool.map(_measure, tasks):
                 rows += some
             print(*cell, f"{time.perf_counter() - started:.0f} s", flush=True)  # noqa: T201
-            _write(rows, folder / "results.parquet")
+            _write(rows, setting.output / "results.parquet")
 
 
 def _measure(task: tuple[Cell, int, int, bool]) -> list[dict[str, Any]]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 import drstream as drs
+from scripts.studies import trials
+from scripts.studies.results import Found
+from scripts.studies.trials import Setting
 
+PARTS = ()
 ESTIMATORS = ("dm", "ips", "snips", "dr")
 REQUIRED = 1e-5  # relative, on estimates, for weights up to 1e4
-ROWS, FIT_ROWS = 200_000, 20_000
+ROWS, QUICK_ROWS, FIT_ROWS = 200_000, 20_000, 20_000
 
 
 class Case(NamedTuple):
@@ -40,7 +45,7 @@ CASES = (
 )
 
 
-class Found(NamedTuple):
+class Differences(NamedTuple):
     """The largest relative differences of estimates and of standard errors, and the largest weight."""
 
     values: dict[str, float]  # by estimator
@@ -48,7 +53,31 @@ class Found(NamedTuple):
     weight: float
 
 
-def measure(case: Case, rows: int = ROWS, seed: int = 0) -> Found:
+def run(parts: list[str], setting: Setting) -> Found:
+    started = time.perf_counter()
+    rows = setting.repetitions(ROWS, QUICK_ROWS)
+    measured = [measure(case, rows, setting.seed) for case in CASES]
+    worst = max(value for one in measured for value in one.values.values())
+    found = Found({"precision": trials.made(setting, started)})
+    found.figures = {"rows of a log": f"{rows:,}", "largest difference": f"{worst:.0e}", "required": f"{REQUIRED:.0e}"}
+    head = ["K x d", "spread of scores", "mean of features", "model", "largest weight", *ESTIMATORS, "standard errors"]
+    found.table(
+        "The largest relative differences over three policies",
+        head,
+        [
+            [
+                f"{case.actions:,} x {case.features}",
+                *(f"{case.scores:g}", f"{case.offset:g}", case.link, f"{one.weight:,.0f}"),
+                *(f"{one.values[name]:.0e}" for name in ESTIMATORS),
+                f"{one.stderr:.0e}",
+            ]
+            for case, one in zip(CASES, measured, strict=True)
+        ],
+    )
+    return found
+
+
+def measure(case: Case, rows: int = ROWS, seed: int = 0) -> Differences:
     world = drs.synth.World(case.actions, case.features, kinds=None, seed=seed)
     rows = max(1_000, rows * 10 // max(10, case.actions))
     table, fit = (_shifted(world.table(n, seed=seed + i), case.offset) for i, n in ((1, rows), (2, FIT_ROWS)))
@@ -67,7 +96,7 @@ def measure(case: Case, rows: int = ROWS, seed: int = 0) -> Found:
             one, other_one = single[policy, name], double[policy, name]
             values[name] = max(values.get(name, 0.0), _apart(one.value, other_one.value))
             stderr = max(stderr, _apart(one.stderr, other_one.stderr))
-    return Found(values, stderr, max(double[policy, "ips"].max_weight for policy in policies))
+    return Differences(values, stderr, max(double[policy, "ips"].max_weight for policy in policies))
 
 
 def _shifted(table: pa.Table, offset: float) -> pa.Table:
