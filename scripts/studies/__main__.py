@@ -1,6 +1,6 @@
 """The command line of `scripts/study`. A study is a module of this package with `PARTS` and `run(parts, setting)`.
 
-A part of a study can be run alone. Its rows go to build/studies/NAME, and what they say to results/NAME.json; results of
+A part of a study can be run alone. Rows go to build/studies/NAME, and what they say to results/NAME.json; results of
 other parts stay as they are. The quick form leaves results alone: it writes to build/studies, too.
 """
 
@@ -42,9 +42,7 @@ def main() -> int:
     )
     parser.add_argument("name", choices=[*STUDIES, SHOW], metavar="NAME", help="the study to run, or show")
     parser.add_argument("parts", nargs="*", metavar="PART", help="parts to run (default: all)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a small form, to try it; keeps no results"
-    )
+    parser.add_argument("--quick", action="store_true", help="a small form, to try it; keeps no results")
     parser.add_argument("--data", type=Path, default=data.FOLDER, help="folder of real data (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     parser.add_argument(

@@ -6,7 +6,7 @@ Pages take their figures from there; tests/project/test_studies.py looks up each
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class Found:
     figures: dict[str, str] = field(default_factory=dict)
     tables: dict[str, list[list[str]]] = field(default_factory=dict)
 
-    def table(self, title: str, head: Sequence[str], rows: Rows) -> None:
+    def table(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self.tables[title] = [list(head), *map(list, rows)]
 
     def update(self, later: Found) -> None:

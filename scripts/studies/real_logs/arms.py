@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import drstream as drs
 from scripts.studies import data
-from scripts.studies.real_logs.results import Halves, beside, bounds, findings
+from scripts.studies.real_logs.rows import Halves, beside, bounds, findings
 from scripts.studies.trials import Row, Setting
 
 SPLITS, FEW_SPLITS = 200, 5

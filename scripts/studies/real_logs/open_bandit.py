@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import drstream as drs
 from scripts.studies import data
-from scripts.studies.real_logs.results import beside, bounds, findings
+from scripts.studies.real_logs.rows import beside, bounds, findings, known
 from scripts.studies.trials import Row, Setting
 
 CAMPAIGNS = ("all", "men")
@@ -111,7 +111,7 @@ def _estimates(result: drs.Evaluation, truth: drs.Estimate, about: Row) -> list[
     rows = []
     for estimator in result.estimators:
         estimate = result[policy, estimator]
-        row = {**about, "policy": policy, "estimator": estimator, "ess": estimate.ess}
+        row = {**about, "policy": policy, "estimator": estimator, "ess": known(estimate.ess)}
         rows.append({**row, **beside(estimate, truth)})
     return rows
 

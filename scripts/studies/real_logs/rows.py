@@ -1,56 +1,26 @@
-"""Rows of results: an estimate beside the truth, and how both are compared and stored."""
+"""Rows of results: an estimate beside the truth, and how both are compared."""
 
 from __future__ import annotations
 
-import json
 import math
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import drstream as drs
-from drstream.storage import atomic_path
-from scripts.studies.trials import Row, Setting
-
-DIGITS = 12  # other processors may round the last ones otherwise
-
-
-def write(name: str, run: Callable[[Setting], dict[str, Any]], setting: Setting) -> Path:
-    """Runs one log, and writes NAME.json with its results and settings."""
-    started = time.perf_counter()
-    found = run(setting)
-    about = {
-        "quick": setting.quick,
-        "seconds": round(time.perf_counter() - started, 1),
-        "workers": setting.workers,
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    setting.output.mkdir(parents=True, exist_ok=True)
-    path = setting.output / f"{name}.json"
-    with atomic_path(path) as unfinished:
-        unfinished.write_text(json.dumps(_rounded({"about": about, **found}), indent=1) + "\n")
-    return path
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return value
+from scripts.studies.trials import Row
 
 
 def bounds(estimate: drs.Estimate) -> Row:
     return {
         "value": estimate.value,
         "stderr": estimate.stderr,
-        "low": estimate.low,
-        "high": estimate.high,
+        "low": known(estimate.low),
+        "high": known(estimate.high),
         "method": estimate.method,
     }
+
+
+def known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def beside(estimate: drs.Estimate, truth: drs.Estimate) -> Row:
