@@ -9,8 +9,9 @@ import re
 
 REGION = re.compile(r"<!-- figures: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[,.]\d+)*(?:e[-+]?\d+)?")  # not those of names, such as float32
-NO_FIGURES = re.compile(
-    r"`[^`]*`|\]\([^)]*\)|^#.*|^```.*?^```|(?:sections?|[Tt]heorem|[Ff]igures?|[Tt]able|Algorithm|ADR|eq\.) [\d. and]+",
+NO_FIGURES = re.compile(  # code, targets of links, headings, and references
+    r"```.*?```|`[^`]*`|\]\([^)]*\)|^#[^\n]*"
+    r"|(?:[Ss]ections?|[Tt]heorem|[Ff]igures?|[Tt]able|Algorithm|ADR|eq\.) \(?\d[\d.]*(?: and \d[\d.]*)?",
     re.MULTILINE | re.DOTALL,
 )
 

@@ -36,7 +36,7 @@ HEAD = "| what | a |\n|---|---|\n"
 @pytest.mark.parametrize(
     "text",
     [
-        "Of 1,000 logs, seed 0. See [Theorem 3.9](adr/0017.md), `n=12` and Figure 4.",
+        "# 12 logs\n\nOf 1,000 logs, seed 0. See [Theorem 3.9](adr/0017.md), `n=12`, sections 4.1 and 5.",
         f"{HEAD}| x 2 | **1.5** |\n| of another name | 2.5 |\n",
     ],
 )
@@ -48,7 +48,7 @@ def test_known_figures(text):
     ("text", "wrong"),
     [
         ("Of 1,001 logs.", ["1,001"]),
-        ("1.5 is in a table, not among the figures.", ["1.5"]),
+        ("# A heading\n\nFigures are 0.5 and 1.5, `n=12`, and 2.", ["0.5", "1.5", "2"]),
         (f"{HEAD}| x 2 | 1.6 |\n", ["| x 2 | 1.6 |"]),
         (f"{HEAD}| x 2 | 2.5 | 1.5 |\n", ["| x 2 | 2.5 | 1.5 |"]),
         (f"{HEAD}| x 3 | 1.5 |\n", ["| x 3 | 1.5 |"]),

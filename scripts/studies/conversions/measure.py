@@ -18,8 +18,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import drstream as drs
+from scripts.studies.trials import ROOT
 
-ROOT = Path(__file__).parents[3]
 ACTIONS, FEATURES = 10, 20
 GROUP_ROWS = [1 << 14, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20]
 CSV_ROWS = 250_000  # CSV takes long, and its time is proportional to its rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,21 +58,9 @@ def mean_and_stderr(values: Floats) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, with numbers aligned to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def with_error(value: float, stderr: float, digits: int = 3) -> str:
     return f"{value:.{digits}f} ± {stderr:.{digits}f}"
 
 
 def count_words(met: Sequence[bool]) -> str:
     return f"{sum(met)} of {len(met)}"
-
-
-def bold_least(values: Sequence[float], texts: Sequence[str]) -> Iterator[str]:
-    least = min(values)
-    for value, text in zip(values, texts, strict=True):
-        yield f"**{text}**" if value == least else text

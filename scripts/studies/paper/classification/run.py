@@ -19,6 +19,7 @@ from scripts.studies import data, trials
 from scripts.studies.trials import Row, Setting
 
 FIGURE1, FIGURE2, SPLIT = 1, 2, 4  # keys of random numbers
+TRAIN = 0.7  # of a set, in figure 2
 SMALL = ("ecoli", "glass", "vehicle", "yeast")  # the sets of --quick
 CHUNK = 25  # repetitions of figure 1 in a task
 APPENDIX_D = {"start": "random", "step": "decaying"}  # direct loss minimisation of the paper, but for intercepts
@@ -143,7 +144,7 @@ class Split(NamedTuple):
         known = _load(name, folder)
         rng = trials.generator(seed, FIGURE2, list(data.UCI).index(name), repetition)
         order = rng.permutation(len(known.y))
-        cut = round(0.7 * len(order))
+        cut = round(TRAIN * len(order))
         train, test = order[:cut], order[cut:]
         table = bandit(known.X[train], known.y[train], known.n_classes, rng)
         return cls(table, known.X[test], known.y[test], known.n_classes)

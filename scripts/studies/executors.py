@@ -1,20 +1,16 @@
-"""Measure one evaluation by two threads, two worker processes, two workers of Dask, and Spark with two cores.
-
-    python -m scripts.studies.executors LOG [--only threads,processes,dask,spark] [--times 3]
-
-Needs pyspark and distributed for their rows. Prints a table for docs/scale-out.md: the best time of several runs, what
-the first run took beside it, and bytes that travel.
-"""
+"""What executors cost: one evaluation by two threads, two processes, two workers of Dask, and Spark on two cores."""
 
 from __future__ import annotations
 
-import argparse
+import importlib.util
 import os
 import pickle
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +18,19 @@ import numpy as np
 import drstream as drs
 from drstream.processes import Processes
 from drstream.sending import Sender
+from scripts.studies.results import Found
+from scripts.studies.trials import ROOT, Setting, made
 
+PARTS = {
+    "threads": "2 threads",
+    "processes": "2 worker processes",
+    "dask": "2 Dask workers",
+    "spark": "Spark, `local[2]`",
+}
+NEEDS = {"dask": "distributed", "spark": "pyspark"}
+ROWS, QUICK_ROWS = 5_000_000, 100_000
+TIMES = 3  # runs after the first one
+HEAD = ["workers", "first run, s", "best of later runs, s", "sent, bytes (median, most)", "back, bytes (most)"]
 sent: list[int] = []
 back: list[int] = []
 
@@ -52,32 +60,43 @@ def best(run: Callable[[], Any], times: int) -> tuple[float, float, Any]:
     return took[0], min(took[1:]), result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("log")
-    parser.add_argument("--only", default="threads,processes,dask,spark")
-    parser.add_argument("--times", type=int, default=3)
-    given = parser.parse_args()
-    log = drs.Log(given.log)
+def run(parts: list[str], setting: Setting) -> Found:
+    started, found = time.perf_counter(), Found()
+    path = make_log(setting.output / "log.parquet", setting.repetitions(ROWS, QUICK_ROWS))
+    log = drs.Log(path)
     policy = drs.policies.Softmax(np.random.default_rng(0).normal(size=(log.n_actions, log.n_features)))
     about = {"estimators": ["ips", "snips"], "pairs": False}
-    print(f"{log.source_rows:,} rows, {log.n_actions} actions, {log.n_features} features")  # noqa: T201
-    print("| workers | first run, s | best of later runs, s | sent, bytes (median, most) | back, bytes (most) |")  # noqa: T201
-    print("|---|---|---|---|---|")  # noqa: T201
+    found.figures = {
+        "rows": f"{log.source_rows:,}",
+        "actions, features": f"{log.n_actions}, {log.n_features}",
+        "workers": "2",
+    }
     values = set()
-    for name in given.only.split(","):
+    for name in parts:
+        if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+            sys.stderr.write(f"{name}: left out, because {NEEDS[name]} is not installed\n")
+            continue
         sent.clear()
         back.clear()
         with ExitStack() as stack:
-            first, least, result = best(runner(name, stack, given.log, log, policy, about), given.times)
-        bytes_sent = f"{int(np.median(sent)):,}, {max(sent):,}" if sent else "-"
-        print(f"| {name} | {first:.2f} | {least:.2f} | {bytes_sent} | {max(back, default=0):,} |", flush=True)  # noqa: T201
+            first, least, result = best(runner(name, stack, path, log, policy, about), TIMES)
+        bytes_sent = [f"{int(np.median(sent)):,}, {max(sent):,}", f"{max(back, default=0):,}"] if sent else ["", ""]
+        found.table(PARTS[name], HEAD, [[PARTS[name], f"{first:.2g}", f"{least:.2g}", *bytes_sent]])
         if name != "spark":  # its partitions are other parts
             values.add((result["ips"].value, result["ips"].low, result["snips"].value))
     assert len(values) <= 1, "not the same bits"
+    found.made["executors"] = made(setting, started)
+    return found
 
 
-def runner(name: str, stack: ExitStack, path: str, log: Any, policy: Any, about: dict[str, Any]) -> Callable[[], Any]:
+def make_log(path: Path, rows: int) -> Path:
+    """A log with 20 row groups."""
+    sizes = ["--rows", str(rows), "--actions", "10", "--features", "20", "--row-group-rows", str(rows // 20)]
+    subprocess.run([sys.executable, ROOT / "scripts" / "make_log", path, *sizes], check=True)
+    return path
+
+
+def runner(name: str, stack: ExitStack, path: Path, log: Any, policy: Any, about: dict[str, Any]) -> Callable[[], Any]:
     if name == "threads":
         return lambda: drs.evaluate(log, policy, threads=2, **about)
     watch()
@@ -96,12 +115,8 @@ def runner(name: str, stack: ExitStack, path: str, log: Any, policy: Any, about:
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     stack.callback(session.stop)
-    frame = session.read.parquet(path).select(
+    frame = session.read.parquet(str(path)).select(
         *log.roles.context, log.roles.action, log.roles.reward, log.roles.propensity
     )
     options = {"context": list(log.roles.context), "actions": log.n_actions}
     return lambda: drs.spark.evaluate(frame, policy, log=options, **about)
-
-
-if __name__ == "__main__":
-    main()
