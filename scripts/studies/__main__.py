@@ -50,8 +50,9 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.name == SHOW:
-        if not given.parts or not set(given.parts) <= STUDIES.keys():
-            parser.error(f"show one of {', '.join(STUDIES)}")
+        known = sorted(path.stem for path in FOLDER.iterdir())
+        if not given.parts or not set(given.parts) <= set(known):
+            parser.error(f"show one of {', '.join(known)}")
         print("\n\n".join(read(FOLDER / f"{name}.json").shown() for name in given.parts))  # noqa: T201
         return 0
     study = importlib.import_module(f"scripts.studies.{given.name}")

@@ -1,4 +1,4 @@
-"""Default intervals cover the truth, or the result says that they may not: a fast part of scripts/coverage.
+"""Default intervals cover the truth, or the result says that they may not: a fast part of `scripts/study coverage`.
 
 Seeds are fixed. "Covers" is: in at least 93 % of the simulated logs, minus 2.5 standard errors of that share.
 """

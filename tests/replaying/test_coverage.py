@@ -1,4 +1,4 @@
-"""The default interval of replay contains the truth of online runs: a fast part of the study in docs/replay_study.md.
+"""The default interval of replay contains the truth of online runs: a fast part of `scripts/study replay`.
 
 Shares are over logs with fixed seeds. A share of 0.95 over n independent runs has a standard error of sqrt(0.05 / n);
 runs of several learners on one log are not independent, so the bounds leave three to four of these errors.
