@@ -1,4 +1,4 @@
-"""Default intervals cover the truth, or the result says that they may not: a fast part of scripts/coverage.
+"""Default intervals cover the truth, or the result says that they may not: a fast part of `scripts/study coverage`.
 
 Seeds are fixed. "Covers" is: in at least 93 % of the simulated logs, minus 2.5 standard errors of that share.
 """
@@ -11,8 +11,8 @@ import pytest
 
 import drstream as drs
 from drstream.intervals.anytime import anytime_path
-from scripts.coverage_study.measure import ESTIMATORS, evaluate
-from scripts.coverage_study.worlds import CLICKS, WORLDS
+from scripts.studies.coverage.measure import ESTIMATORS, evaluate
+from scripts.studies.coverage.worlds import CLICKS, WORLDS
 
 pytestmark = pytest.mark.slow
 

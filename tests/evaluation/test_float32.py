@@ -8,7 +8,7 @@ import pytest
 import drstream as drs
 from drstream.evaluation.observe.linear import limits_of
 from drstream.models.binding import BoundModels
-from scripts.precision_study.measure import CASES, REQUIRED, measure
+from scripts.studies.precision import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
 FEATURES = ["x0", "x1", "x2"]

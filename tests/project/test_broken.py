@@ -1,4 +1,4 @@
-"""Some hundred broken files and odd schemas: a sentence or the right number. scripts/reliability has more."""
+"""Some hundred broken files and odd schemas: a sentence or the right number. `scripts/study reliability` has more."""
 
 from __future__ import annotations
 
