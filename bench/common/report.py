@@ -4,8 +4,7 @@ usage: python -m bench.common.report [--keep] [RESULTS.json ...]   (without a fi
 
 With several files, a benchmark's result is that of the latest run that has it. So some benchmarks can be measured again
 after a whole run. With --keep, the main rows become scripts/studies/results/benchmarks.json, and the table of the
-README
-is written.
+README is written.
 """
 
 from __future__ import annotations
