@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from drstream.evaluation.state import State
 
 import drstream as drs
 from drstream.evaluation import folding
-from drstream.evaluation.state import State
 from drstream.states import from_bytes, to_bytes
 from tests.helpers.days import CONTEXT, KINDS, LINEAR, SOFT, TWO, contents, day, halves, ridge, write
 from tests.helpers.passes import PLAIN

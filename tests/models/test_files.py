@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from tests.helpers.logs import arrays, log_of, world
 from tests.helpers.passes import PLAIN
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from drstream import storage
+from drstream.states import files
 from tests.helpers.kills import WORK
 from tests.helpers.places import ROOT
 
@@ -24,15 +24,15 @@ def test_killed_runs_go_on_to_the_same_bits(points, tmp_path):
 
 
 def test_what_killed_processes_left_is_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_swept", set())
+    monkeypatch.setattr(files, "_swept", set())
     old, others, path = time.time() - 3600, [".b.npz.0.part", "a.npz.0.part"], tmp_path / "a.npz"
     for name in (".a.npz.0.part", *others):
         (tmp_path / name).write_text("half")
         os.utime(tmp_path / name, (old, old))
-    with storage.atomic_path(path) as unfinished:
+    with files.atomic_path(path) as unfinished:
         os.utime(unfinished, (old, old))
-        monkeypatch.setattr(storage, "_swept", set())
-        with storage.atomic_path(path) as other:  # which leaves alone what another one holds
+        monkeypatch.setattr(files, "_swept", set())
+        with files.atomic_path(path) as other:  # which leaves alone what another one holds
             other.write_text("second")
         unfinished.write_text("first")
     assert path.read_text() == "first"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drstream.checkpoints import about_columns, named, shown, within
-from drstream.digests import Digest
-from drstream.errors import DrstreamError, parameter, phrase
+from drstream.errors import DrstreamError, StateError, parameter, phrase, without_secrets
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.plan import Gather, Plan
-from drstream.evaluation.saved import outline_to_dict, own_estimators
-from drstream.log import Log
+from drstream.evaluation.states.header import outline_to_dict, own_estimators
+from drstream.evaluation.states.state import State
+from drstream.log import Log, Reader
 from drstream.models.binding import ModelInputs
 from drstream.policies.base import FixedPolicy
 from drstream.provenance import describe
-from drstream.states import StateError, difference
+from drstream.states.checkpoint import check_path
+from drstream.states.identity import Digest, about_columns, difference, named, shown
 
 PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
 
@@ -44,6 +45,41 @@ def identity_of(
     }
 
 
+def state_of(
+    given: Mapping[str, Any],
+    log: Log,
+    policies: Mapping[str, FixedPolicy],
+    inputs: Mapping[str, ModelInputs],
+    plans: Sequence[Plan],
+    outlines: Sequence[Outline],
+    reader: Reader,
+) -> State:
+    """Return a state without sums, of a pass that is about to begin."""
+    from drstream import __version__
+
+    identity = identity_of(given, log, policies, inputs, plans, outlines)
+    if any(one.waits for one in inputs.values()) or reader.loggers is not None:  # they depend on the whole log
+        found = [[plan.job.models, plan.job.overlaps] for plan in plans]
+        identity["fitted"] = Digest.of([found, None if reader.loggers is None else reader.loggers.shares])["sha256"]
+    others = {outline.reward: outline.others for outline in outlines}
+    identity = json.loads(json.dumps(identity))  # as a file gives it back
+    return State(identity, without_secrets(log.source.name), log.source_rows, others, __version__)
+
+
+def keeping(
+    state: Any, log: Log, chosen: Sequence[Estimator], gather: Gather, inputs: Mapping[str, ModelInputs]
+) -> bool:
+    """Return whether a state is wanted. Raise an error if the pass has none that lasts."""
+    if state is None:
+        return False
+    if not isinstance(state, State):
+        check_path(state, "state", log)
+    weighted, modelled = any(e.weight for e in chosen), any(e.needs_model for e in chosen)
+    needed = [one.needed(model=modelled, propensity=weighted) for one in inputs.values()]
+    refuse_unlasting(log, chosen, gather, needed, ranking=bool(log.roles.ranking))
+    return True
+
+
 def _parameter(value: Any) -> Any:
     return describe(value) if isinstance(value, bool | int | float | str | tuple | list) else Digest.of(value)
 
@@ -62,17 +98,12 @@ def doubts(identity: Mapping[str, Any]) -> dict[str | None, list[str]]:
 def refuse_difference(one: Any, other: Any, names: tuple[str, str]) -> None:
     """Raise an error that names the first difference of two identities, if there is one."""
     found = difference(one, other)
-    if found is None:
-        return
-    where, first, second = found
-    if where[0] in ("policies", "models") and where[-1] in ("sha256", "is"):
-        first, second = within(one, where[:-1]), within(other, where[:-1])
-        text = "is" if first["is"] != second["is"] else "sha256"
-        first, second = first[text], second[text]
-    raise StateError(
-        f"{names[0]} and {names[1]} cannot be merged: {named(where)} is {shown(first)} in the first, and "
-        f"{shown(second)} in the second. {_advice(where)}"
-    )
+    if found is not None:
+        where, first, second = found
+        raise StateError(
+            f"{names[0]} and {names[1]} cannot be merged: {named(where)} is {shown(first)} in the first, and "
+            f"{shown(second)} in the second. {_advice(where)}"
+        )
 
 
 def _advice(where: tuple[str, ...]) -> str:
@@ -114,10 +145,6 @@ def refuse_unlasting(
             raise _cannot(f"the weights of {estimator.name!r} depend on all earlier rows: leave it out")
     if gather.stretches:
         raise _cannot("'anytime' intervals count rows from the first one of all logs: choose another method")
-    if gather.buckets and gather.cluster is None:
-        raise _cannot(
-            f"bootstrap intervals divide rows by their number: give {parameter('cluster')}, or choose another"
-        )
     for reward in log.roles.rewards:
         if typical := log.for_reward(reward).pivot:
             raise _cannot(
