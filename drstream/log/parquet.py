@@ -43,6 +43,7 @@ class RowGroup:
     lists: tuple[str, ...]  # columns that hold lists
     views: bool  # some column holds views of strings
     verify: bool = False  # whether to compare pages with their checksums, if they have any
+    file_row: int = 0  # number of the file's first row in the log
 
     @property
     def path(self) -> str:
@@ -50,7 +51,7 @@ class RowGroup:
 
     @property
     def place(self) -> Place:
-        return Place(self.first_row, self.path, self.index)
+        return Place(self.first_row, self.path, self.index, self.file_row)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         try:
@@ -323,10 +324,11 @@ class ParquetSource:
                 kept = footer.kept(filter, self.schema, fragment.partition_expression)
             stored = [self._stored_name(footer.metadata, n) for n in text if n not in constants]
             form = tuple(columns), constants, tuple(stored)
+            file_row = first_row
             for index in own:
                 rows = footer.rows[index]
                 if index in kept and rows:
-                    yield RowGroup(footer, index, first_row, rows, *form, *size, self.verify)
+                    yield RowGroup(footer, index, first_row, rows, *form, *size, self.verify, file_row)
                 first_row += rows
 
     def ranges(self, column: str) -> dict[int, tuple[int, int]]:

@@ -151,7 +151,7 @@ def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, A
             start = file.read(4096)
             _refuse_earlier(start, name)
             if not start.startswith(b"PK"):
-                raise StateError(f"{name} is not a {kind} that drstream wrote, or it is damaged")
+                raise StateError(f"{name} is not a state or checkpoint that drstream wrote, or it is damaged")
             try:
                 words, arrays = read(file)
             except ValueError as error:
@@ -161,7 +161,7 @@ def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, A
     except OSError as error:
         raise StateError(f"cannot read {name}: {because(error)}") from None
     if "schema" not in words or "kind" not in words:
-        raise StateError(f"{name} is not a {kind} that drstream wrote")
+        raise StateError(f"{name} is not a state or checkpoint that drstream wrote")
     if words["schema"] != SCHEMA:
         raise _other_schema(name, words["schema"], words.get("version"))
     if words["kind"] != kind:

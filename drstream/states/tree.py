@@ -24,7 +24,7 @@ import numpy as np
 from drstream.states.arrays import WORDS, Arrays
 
 Value = TypeVar("Value")
-NAME = re.compile(r"[a-z_][\w.]{0,100}", re.ASCII)  # of an array in a file, if it is made of the names of fields
+NAME = re.compile(r"[a-z_][\w. ]{0,100}", re.ASCII)  # of an array in a file, if it is made of the names of fields
 PLAIN = (bool, int, float, str)
 
 

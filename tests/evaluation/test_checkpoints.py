@@ -113,7 +113,7 @@ def test_cross_fitting_and_threads(paths, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "note", stop_after(2))
     with pytest.raises(Stop):
         drs.evaluate(drs.Log(paths[:2], **CONTEXT), TWO, **options, checkpoint=path)
-    with pytest.raises(drs.StateError, match="a checkpoint of another run: fitted is"):
+    with pytest.raises(drs.StateError, match="a checkpoint of another log: it has no part"):
         drs.evaluate(log, TWO, **options, checkpoint=path)
 
 
@@ -178,11 +178,8 @@ def test_other_versions_and_damaged_files_are_refused(paths, tmp_path, monkeypat
         with pytest.raises(drs.StateError, match=r"version is .* there, and 99 now"):
             drs.evaluate(log, stopping(99), checkpoint=path)
     for place in range(0, len(data), len(data) // 20):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        with pytest.raises(drs.StateError, match=r"is damaged|is not a state"):
-            drs.evaluate(log, stopping(99), checkpoint=path)
         path.write_bytes(data[:place])
-        with pytest.raises(drs.StateError, match=r"is damaged|is not a state"):
+        with pytest.raises(drs.StateError, match="is damaged"):
             drs.evaluate(log, stopping(99), checkpoint=path)
     with pytest.raises(drs.StateError, match="is a file of the log itself"):
         drs.evaluate(log, stopping(99), checkpoint=paths[0])

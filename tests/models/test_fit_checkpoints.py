@@ -143,9 +143,8 @@ def test_other_fits_are_refused(tmp_path, steps):
     refused("it has row group 0 of .*01.parquet .* not there", log=drs.Log(paths[:1], **CONTEXT, actions=4))
     more = write(tmp_path, [day(0), day(1), day(2)])
     refused("another log: it has row group 0 of .*00.parquet", log=drs.Log(more, **CONTEXT, actions=4))
-    for place in range(0, len(data), len(data) // 20):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        refused(r"is damaged|is not a state")
+    path.write_bytes(data[: len(data) // 2])
+    refused("is damaged")
 
 
 def test_fits_without_a_state_are_refused_before_they_begin(tmp_path):
