@@ -9,6 +9,7 @@ import pytest
 
 import drstream as drs
 from tests.helpers import eligible as naive
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN, not_plain
 
 pytestmark = pytest.mark.covers
@@ -22,7 +23,7 @@ def made(seed=0, rows=ROWS, **world):
 
 
 def opened(table, **options):
-    return drs.Log(table, actions=K, **{"eligible": "items", **options})
+    return cut_log(table, actions=K, **{"eligible": "items", **options})
 
 
 def with_propensities(table, p):

@@ -168,7 +168,7 @@ def test_results_do_not_depend_on_threads_or_on_the_file(tmp_path, monkeypatch):
     drs.convert(tmp_path / "log.vw.gz", tmp_path / "log.parquet", bits=8)
     logs = [
         drs.read_vw(path, bits=8, threads=1),
-        drs.read_vw(path, bits=8, threads=2, batch_size=7),
+        drs.read_vw(path, bits=8, threads=2),
         drs.Log(tmp_path / "log.parquet", actions=[1, 2, 3]),  # its metadata says how contexts are stored
     ]
     weights = np.random.default_rng(0).normal(size=(3, 2**8))

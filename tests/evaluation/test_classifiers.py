@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 
 import drstream as drs
 from drstream import frames
+from tests.helpers.cut import cut_log
 from tests.helpers.frames import ACTIONS, best_actions, frame, naive_ips, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
@@ -90,7 +91,7 @@ def test_lightgbm_as_it_is(table, fitted_on, tmp_path):
         stored = table.set_column(2, "land", table["land"].dictionary_encode())
     pq.write_table(stored, tmp_path / "shop.parquet", row_group_size=300)
     found = {
-        ips(drs.Log(tmp_path / "shop.parquet", batch_size=size), classifier, threads=threads)
+        ips(cut_log(tmp_path / "shop.parquet", batch_size=size), classifier, threads=threads)
         for size, threads in ((None, 1), (None, 2), (23, 2))
     }
     assert len(found) == 1

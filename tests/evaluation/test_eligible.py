@@ -14,6 +14,7 @@ from drstream.evaluation import plan
 from drstream.evaluation.estimators import ALL
 from tests.helpers import eligible as naive
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, limits
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN
@@ -74,7 +75,7 @@ def made(actions, rows=ROWS, seed=0, kind=np.float64):
 
 
 def opened(table, actions, **options):
-    return drs.Log(table, context="x?", actions=actions, **{"eligible": "items", **options})
+    return cut_log(table, context="x?", actions=actions, **{"eligible": "items", **options})
 
 
 def policies_of(w, actions):

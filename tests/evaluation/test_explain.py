@@ -11,6 +11,7 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts as naive
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -123,7 +124,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(result, table, tmp_path):
     told = drs.Explain(second_model=SECOND)
     found = [
         evaluate(
-            drs.Log(tmp_path / "log.parquet", batch_size=size),
+            cut_log(tmp_path / "log.parquet", batch_size=size),
             POLICY,
             FIRST,
             ESTIMATORS,

@@ -18,6 +18,7 @@ from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
@@ -63,7 +64,7 @@ def loggers_for(estimators):
 
 
 def run(source, model, estimators=tuple(ALL), log_options=None, **options):
-    log = drs.Log(source, propensities="mu", **loggers_for(estimators), **(log_options or {}))
+    log = cut_log(source, propensities="mu", **loggers_for(estimators), **(log_options or {}))
     return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), **limits(*estimators), **options)
 
 
@@ -116,7 +117,7 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
     import pyarrow.compute as pc
 
     def part(size):
-        log = drs.Log(parquet, filter=pc.field("x0") > 0.1, batch_size=size)
+        log = cut_log(parquet, filter=pc.field("x0") > 0.1, batch_size=size)
         return bits(drs.evaluate(log.split(0.3, seed=5)[1], POLICIES, model=model, estimators=["dr", "snips"]))
 
     assert part(100) == part(ROWS)

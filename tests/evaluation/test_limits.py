@@ -13,6 +13,7 @@ import drstream as drs
 from drstream.evaluation import grids
 from tests.helpers import reference
 from tests.helpers.command import drstream, fails
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -155,7 +156,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(chosen, table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=ROWS // 5)
     found = []
     for threads, size in ((1, 65_536), (3, 77)):
-        log = drs.Log(tmp_path / "log.parquet", batch_size=size)
+        log = cut_log(tmp_path / "log.parquet", batch_size=size)
         found.append(evaluate(log, POLICIES, MODEL, NAMES, threads=threads, **{parameter: "auto"}))
     assert found[0].grid.equals(found[1].grid)
     assert found[0].rows() == found[1].rows()

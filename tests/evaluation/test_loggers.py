@@ -15,6 +15,7 @@ from hypothesis import given
 
 import drstream as drs
 from tests.helpers import naive_loggers
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, as_table, events
 from tests.helpers.passes import PLAIN
 from tests.helpers.places import data
@@ -50,7 +51,7 @@ def two_loggers(rows, seed=0, shares=(0.3, 0.7), fixed=False, policies=P, rates=
 
 
 def balanced_log(table, **options):
-    return drs.Log(table, **{"logger": "who", "logger_propensities": COLUMNS, "actions": 3, **options})
+    return cut_log(table, **{"logger": "who", "logger_propensities": COLUMNS, "actions": 3, **options})
 
 
 def evaluated(table, estimators="balanced-ips", policy=None, log=None, **options):

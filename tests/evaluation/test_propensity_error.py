@@ -11,6 +11,7 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts, reference
 from tests.helpers.command import drstream
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -195,7 +196,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=ROWS // 5)
     rows = []
     for threads, size in ((1, 65_536), (3, 77)):
-        log = drs.Log(tmp_path / "log.parquet", batch_size=size)
+        log = cut_log(tmp_path / "log.parquet", batch_size=size)
         rows.append(evaluate(log, POLICY, MODEL, KNOWN, propensity_error=ERROR, threads=threads, **LIMITS).rows())
     assert rows[0] == rows[1]
 

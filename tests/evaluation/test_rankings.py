@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import drstream as drs
 from tests.helpers import naive_rankings as naive
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.rankings import NAMES, NEW, PREDICTED, ROLES, WHOLE, log_of, rankings, table_of
 
@@ -81,7 +82,7 @@ MODEL = drs.models.Positions("q", {"new": "q_new", "old": "q"})
 
 
 def run(source, log_options=None, estimators=ALL, **options):
-    log = drs.Log(source, **{**ROLES, **(log_options or {})})
+    log = cut_log(source, **{**ROLES, **(log_options or {})})
     return drs.evaluate(log, POLICIES, MODEL, list(estimators), **options)
 
 

@@ -9,6 +9,7 @@ import pytest
 import drstream as drs
 from drstream.evaluation import segments
 from drstream.evaluation.breakdown import benjamini_hochberg
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
@@ -42,7 +43,7 @@ def model():
 
 
 def run(source, model, by=("country", "mobile"), log_options=None, **options):
-    return drs.evaluate(drs.Log(source, **(log_options or {})), POLICIES, model, by=by, **{**OPTIONS, **options})
+    return drs.evaluate(cut_log(source, **(log_options or {})), POLICIES, model, by=by, **{**OPTIONS, **options})
 
 
 def test_a_segment_is_what_its_events_alone_give(table, model):

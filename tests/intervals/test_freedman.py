@@ -14,6 +14,7 @@ from drstream.intervals.freedman import FORMS
 from tests.helpers import naive_intervals as naive
 from tests.helpers.command import drstream, fails
 from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -214,7 +215,7 @@ def test_threads_do_not_change_a_bit(tmp_path):
     options = {"interval": "freedman", "reward_range": (0, 1), "max_weight_bound": M, "propensity_error": 0.1}
     found = [
         evaluate(
-            drs.Log(tmp_path / "log.parquet", batch_size=size), POLICY, model(0, 1), ["dr", "ips"], threads=n, **options
+            cut_log(tmp_path / "log.parquet", batch_size=size), POLICY, model(0, 1), ["dr", "ips"], threads=n, **options
         )
         for n, size in ((1, 65_536), (3, 77))
     ]

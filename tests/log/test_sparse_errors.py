@@ -9,6 +9,7 @@ import pytest
 
 import drstream as drs
 from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.sparse_forms import (
     ACTIONS,
     CONTEXT,
@@ -77,7 +78,7 @@ def test_bad_rows_are_skipped_and_counted(case, make, tmp_path):
     for source in (table, tmp_path / "log.parquet"):
         for size in (1, 4, None):
             skipped = Counter()
-            log = drs.Log(source, context=CONTEXT, on_bad_row="skip", batch_size=size)
+            log = cut_log(source, context=CONTEXT, on_bad_row="skip", batch_size=size)
             assert contexts(log, skipped) == wanted
             assert [batch.row_number(i) for batch in batches(log) for i in range(len(batch))] == others
             ((reason, count),) = skipped.items()

@@ -13,6 +13,7 @@ from drstream.execution import Workers
 from drstream.models import logistic_fit as regression
 from drstream.models import passes
 from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
@@ -289,7 +290,7 @@ def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, s
         assert got.n_passes_ == wanted.n_passes_
 
     for threads, size in ((2, 7), (4, 100)):
-        same(kind().fit(drs.Log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
+        same(kind().fit(cut_log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
     with ThreadPoolExecutor(2) as executor:
         same(kind().fit(log, executor=executor))
     monkeypatch.setattr(passes, "HOLD_BYTES", 0)

@@ -16,6 +16,7 @@ from drstream.execution import Workers
 from drstream.models import passes, ridge
 from tests.helpers import reference
 from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN
 from tests.helpers.places import data
@@ -178,7 +179,7 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
         assert (got.intercept_ == wanted.intercept_).all()
 
     for threads, size in ((2, 7), (4, 100)):
-        same(Ridge(**options).fit(drs.Log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
+        same(Ridge(**options).fit(cut_log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
     with ThreadPoolExecutor(2) as executor:
         same(Ridge(**options).fit(log, executor=executor))
     monkeypatch.setattr(passes, "HOLD_BYTES", 0)

@@ -21,6 +21,7 @@ from drstream.replaying import plan as planning
 from drstream.replaying.snapshots import Recorder
 from tests.helpers import naive_replay
 from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, as_events, small_log
@@ -220,7 +221,7 @@ def test_at_most_so_many_snapshots_are_kept(snapshots):
 def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
     table = world(kinds=None).table(800 if PLAIN else 20_000, seed=3)
     wanted = few(table).fit(drs.Log(table), threads=1)
-    for log, threads in ((drs.Log(table), 3), (drs.Log(table, batch_size=77), 2)):
+    for log, threads in ((cut_log(table), 3), (cut_log(table, batch_size=77), 2)):
         pv = few(log).fit(log, threads=threads)
         assert pv.states_.tobytes() == wanted.states_.tobytes()
         assert pv.weights_.tobytes() == wanted.weights_.tobytes()

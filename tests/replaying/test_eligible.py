@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import drstream as drs
 from drstream.replaying import plan as planning
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.eligible import lists_of, random_mask
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, as_events, bits, run_or_none, small_log_with_sets
@@ -24,7 +25,7 @@ LINEAR = [name for name in LEARNERS if name not in ("linucb", "ucb1", "exp3")]
 
 
 def log_of(table, features, actions, **options):
-    return drs.Log(table, context=[f"x{j}" for j in range(features)], actions=actions, eligible="items", **options)
+    return cut_log(table, context=[f"x{j}" for j in range(features)], actions=actions, eligible="items", **options)
 
 
 @settings(max_examples=40 if PLAIN else 200)

@@ -13,6 +13,7 @@ from drstream.kernels import learners
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, bits
 from tests.helpers.sparse import DIM, REWARDS, both_logs
@@ -105,7 +106,7 @@ def test_threads_batches_chunks_and_layouts_do_not_change_a_bit(tmp_path, monkey
 
     def run(batch_size=None, **options):
         context = drs.Sparse("at", "value", dim=DIM)
-        log = drs.Log(tmp_path / "log.parquet", context=context, actions=3, batch_size=batch_size)
+        log = cut_log(tmp_path / "log.parquet", context=context, actions=3, batch_size=batch_size)
         return bits(drs.replay(log, drs.policies.EpsilonGreedy(), 30, q=0.05, **options))
 
     wanted, in_shards = run(threads=1), run(threads=1, shards=3)
