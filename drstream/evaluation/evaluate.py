@@ -211,7 +211,7 @@ def evaluate(
     with open_checkpoint(checkpoint, checkpoint_every, log, kind, about_run) as kept:
         for reward, given_models in inputs.items():
             about_pass = tried, parameters, replace(workers, checkpoint=kept), gather
-            of_reward = log.for_reward(reward)
+            of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
             if ranking:
                 plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
             else:

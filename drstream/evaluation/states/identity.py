@@ -146,9 +146,10 @@ def refuse_unlasting(
     if gather.stretches:
         raise _cannot("'anytime' intervals count rows from the first one of all logs: choose another method")
     for reward in log.roles.rewards:
-        if typical := log.for_reward(reward).pivot:
+        first = log.for_reward(reward)
+        if first.pivot and not first.same_rewards:
             raise _cannot(
-                f"rewards in {reward!r} are about {typical:.6g}, with a spread that is small beside it, and sums about "
+                f"rewards in {reward!r} are about {first.pivot:.6g}, with a spread that is small beside it, and sums about "
                 "0 would lose their digits: subtract a constant from them"
             )
 
