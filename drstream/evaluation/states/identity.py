@@ -149,7 +149,7 @@ def refuse_unlasting(
         first = log.for_reward(reward)
         if first.pivot and not first.same_rewards:
             raise _cannot(
-                f"rewards in {reward!r} are about {first.pivot:.6g}, with a spread that is small beside it, and sums about "
+                f"rewards in {reward!r} are about {first.pivot:.6g}, with a spread small beside it, and sums about "
                 "0 would lose their digits: subtract a constant from them"
             )
 
