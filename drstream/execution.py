@@ -41,7 +41,7 @@ class Workers:
     executor: Executor | None = None
     progress: Any = False
     places: int = 0  # parts that the executor's workers can work on at a time, if it is known
-    journal: Any = None  # of `drstream.journals`: keeps what passes of fits have summed up
+    checkpoint: Any = None  # of `drstream.states.checkpoint`: keeps what passes of fits have summed up
 
     @classmethod
     def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
@@ -57,7 +57,7 @@ class Workers:
     @property
     def alone(self) -> Workers:
         """Threads of this process, for a pass over a sample in memory."""
-        return Workers(self.threads, journal=self.journal)
+        return Workers(self.threads, checkpoint=self.checkpoint)
 
     @property
     def quietly(self) -> Workers:

@@ -415,7 +415,7 @@ def write_table(table: Any, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from drstream.storage import atomic_path
+    from drstream.states.files import atomic_path
 
     if path == STDOUT:
         _print_csv(table)

@@ -105,6 +105,7 @@ class RowGroup:
     dictionaries: tuple[str, ...]  # text columns to decode as dictionaries
     views: bool  # some column holds views of strings
     verify: bool = False  # whether to compare pages with their checksums, if they have any
+    file_row: int = 0  # number of the file's first row in the log
 
     @property
     def path(self) -> str:
@@ -112,7 +113,7 @@ class RowGroup:
 
     @property
     def place(self) -> Place:
-        return Place(self.first_row, self.path, self.index)
+        return Place(self.first_row, self.path, self.index, self.file_row)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         rows = rows or READ_ROWS
@@ -238,10 +239,10 @@ class ParquetSource:
             }
             kept = own if filter is None else self._kept(fragment, file, filter, own)
             stored = [self._stored_name(file.metadata, n) for n in text if n not in constants]
+            form = tuple(columns), constants, tuple(stored), views, self.verify, first_row
             for index in own:
                 rows = file.rows[index]
                 if index in kept and rows:
-                    form = tuple(columns), constants, tuple(stored), views, self.verify
                     yield RowGroup(file, index, first_row, rows, *form)
                 first_row += rows
 

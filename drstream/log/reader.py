@@ -467,7 +467,8 @@ class Reader:
             return
         context = block.batch.context
         columns = [context] if isinstance(context, np.ndarray) else context
-        assert isinstance(columns, list)
+        if not isinstance(columns, list):  # an encoding has looked at its numbers
+            return
         for name, values in zip(self.roles.context, columns, strict=True):
             check_finite(values[block.start : block.stop], name, block.where)
 

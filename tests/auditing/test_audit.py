@@ -17,8 +17,6 @@ from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of, world
 from tests.helpers.passes import not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 
 def replaced(table, name, values):
     return table.set_column(table.schema.get_field_index(name), name, pa.array(values))

@@ -222,6 +222,7 @@ def with_column(path, name, values):
     return path
 
 
+@pytest.mark.slow
 def test_ips_of_a_constant_policy_is_that_of_vw(tmp_path):
     found = events(500)
     path = write(tmp_path / "log.vw", vw_lines(found))
@@ -231,6 +232,7 @@ def test_ips_of_a_constant_policy_is_that_of_vw(tmp_path):
     assert abs(ours["ips"].value + loss) < 1e-6
 
 
+@pytest.mark.slow
 def test_ips_of_a_model_of_vw_on_the_same_file(tmp_path):
     path = write(tmp_path / "log.vw", vw_lines(events(500, seed=1)))
     vw(f"--cb 3 --cb_type ips -d {path} -f {tmp_path}/model")
@@ -243,6 +245,7 @@ def test_ips_of_a_model_of_vw_on_the_same_file(tmp_path):
     assert abs(ours["ips"].value + loss) < 1e-6
 
 
+@pytest.mark.slow
 def test_ips_of_an_exploring_model_on_dsjson(tmp_path):
     path = write(tmp_path / "log.dsjson", dsjson_lines(events(500, seed=2)))
     vw(f"--cb_explore_adf --epsilon 0.3 --cb_type ips -q ui --dsjson -d {path} -f {tmp_path}/model")

@@ -91,6 +91,7 @@ def test_beside_models_that_are_fitted_by_fold(file):
         drs.evaluate(log, POLICY, MODEL, crossfit=3)
 
 
+@pytest.mark.covers
 def test_in_a_replay(file):
     options = {"horizon": 30, "bias": 0.02}
     got = drs.replay(file, POLICY, model=MODEL, **options)

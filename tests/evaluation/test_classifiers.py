@@ -19,8 +19,6 @@ from tests.helpers.frames import ACTIONS, best_actions, frame, naive_ips, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # about frames and other libraries, not about kernels
-
 lightgbm = pytest.importorskip("lightgbm")
 ROWS = 200 if PLAIN else 1500
 LABELS = np.array(ACTIONS)
@@ -128,6 +126,7 @@ def test_lightgbm_that_was_fitted_on_an_array():
         ips(drs.Log(table, context=["x0", "x1"]), classifier)
 
 
+@pytest.mark.slow
 def test_xgboost(table):
     xgboost = pytest.importorskip("xgboost")
     table = shop(ROWS, integers=True)
@@ -137,6 +136,7 @@ def test_xgboost(table):
     assert got == pytest.approx(naive_ips(table, classifier.predict_proba(X), [0, 1, 2]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_xgboost_that_forgets_categories_is_refused(table, monkeypatch):
     xgboost = pytest.importorskip("xgboost")
     X = frame(table, ["land", "age"], ["land"])
@@ -146,6 +146,7 @@ def test_an_xgboost_that_forgets_categories_is_refused(table, monkeypatch):
         ips(shop(ROWS, integers=True), classifier)
 
 
+@pytest.mark.slow
 def test_catboost(table):
     catboost = pytest.importorskip("catboost")
     filled = table.set_column(2, "land", table["land"].fill_null("?"))

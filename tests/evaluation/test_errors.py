@@ -9,6 +9,8 @@ import pytest
 import drstream as drs
 from tests.helpers.logs import world
 
+pytestmark = pytest.mark.covers
+
 GOOD = {
     "action": [0, 1, 0, 1],
     "reward": [1.0, 0.0, 1.0, 0.0],

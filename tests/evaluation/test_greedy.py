@@ -15,8 +15,6 @@ from tests.helpers.frames import rewards_by_land, shop, whole, with_numbers
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 300 if PLAIN else 2000
 
 

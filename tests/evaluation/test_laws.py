@@ -23,8 +23,6 @@ from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
 
@@ -78,8 +76,8 @@ def bits(result):
 
 def state(tally):
     """Every bit of a state."""
-    totals = tally.totals
-    return totals.moments.tobytes(), totals.inspected.tobytes(), tally.mass.tobytes(), tally.logged.tobytes()
+    arrays = tally.whole, *(table.records for table in tally.tables.values()), tally.mass, tally.logged
+    return tuple(array.tobytes() for array in arrays)
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -147,9 +145,9 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     result = run(short, model, [estimator])
     for columns in plan.groups:
         group = plan.form.group(columns)
-        found = result._sums.groups[columns]
-        assert (found.means == plan.layout.means(total.totals.moments)[list(group)]).all()
-        assert (found.comoment == plan.layout.comoment(total.totals.moments, group)).all()
+        found = result.statistics.groups[columns]
+        assert (found.means == plan.form.layout.means(total.whole)[list(group)]).all()
+        assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.job.terms == plan.job.terms
     assert copy.estimators[0] is chosen[0]

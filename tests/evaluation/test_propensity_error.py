@@ -93,7 +93,6 @@ def test_intervals_stay_in_the_range_of_the_rewards(table):
     assert (found.low, found.high) == (0, 1)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bias_is_within_the_bound_by_enumeration(seed):
     """Exact worlds, with wrong propensities for which |1 - μ / μ̂| <= δ: no bound is exceeded."""
@@ -120,7 +119,7 @@ def test_the_bias_is_within_the_bound_by_enumeration(seed):
         assert abs(gap) <= error / (1 - error) * (frequency @ (mu * low * absolute).sum(axis=1)) + 1e-12
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_coverage_where_propensities_are_wrong():
     """200 logs whose propensities are 1 / 0.8 too large: a plain interval misses, a wide one holds."""
     w = drs.synth.World(n_actions=3, n_features=2, kinds=8, floor=0.1, seed=4)
@@ -202,7 +201,6 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(table, tmp_path):
     assert rows[0] == rows[1]
 
 
-@pytest.mark.jit_only
 def test_the_command_line(table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     words = ("evaluate", "log.parquet", "--policy", "uniform", "--estimator", "ips", "--json")

@@ -10,6 +10,8 @@ from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN
 from tests.helpers.ranked_candidates import INTERACTIONS, W, draw, softmax
 
+pytestmark = pytest.mark.covers
+
 P = drs.policies
 ROLES = {"action": "shown", "propensity": "p", "reward": "r", "context": ["x0", "x1"], "positions": "independent"}
 SETS = drs.Candidates("offered", "z")

@@ -13,8 +13,6 @@ from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 900 if PLAIN else 30_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "second": drs.policies.Constant(1)}
 METHODS = ["normal", "bootstrap", "cluster", "anytime", "likelihood"]

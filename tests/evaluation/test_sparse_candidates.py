@@ -14,6 +14,8 @@ from tests.helpers.candidate_logs import DZ, D, events, log_of, table_of
 from tests.helpers.cut import cut_log
 from tests.helpers.passes import not_plain
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 ENTRY = pa.struct([("index", pa.int32()), ("value", pa.float64())])
 RNG = np.random.default_rng(3)

@@ -15,8 +15,6 @@ from drstream.log import labels as action_labels
 from drstream.log.labels import Labels, encode
 from tests.helpers.cut import cut_log
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ids = st.one_of(
     st.lists(st.integers(0, 5), min_size=1, max_size=30),
     st.lists(st.integers(1, 2**63 - 1), min_size=1, max_size=30),

@@ -21,8 +21,6 @@ from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS = 2_000
 
 

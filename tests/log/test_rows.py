@@ -21,8 +21,6 @@ from tests.helpers import reference
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import clustered
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS, USERS = 400, 60
 
 

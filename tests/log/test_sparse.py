@@ -20,6 +20,7 @@ from drstream.log import Block
 from drstream.log.sparse import STORED
 from drstream.replaying.chunks import by_event
 from tests.helpers import reference
+from tests.helpers.crossed import meeting
 from tests.helpers.cut import cut_log
 from tests.helpers.passes import not_plain
 from tests.helpers.sparse_forms import (
@@ -79,8 +80,7 @@ def test_fixed_size_lists_equal_the_dense_log(form, length):
     assert contexts(drs.Log(table.slice(7, 20), context=context)) == rows[7:27]
 
 
-@pytest.mark.parametrize("form", ["two lists", "structs", "map"])
-@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+@meeting(1, kind=INTEGERS, form=["two lists", "structs", "map"])
 def test_indices_of_every_integer_type(kind, form):
     rows = pairs()
     table, context = sparse_table(rows, form, index=kind)
@@ -91,8 +91,7 @@ def test_indices_of_every_integer_type(kind, form):
     assert batch.context.dim == 2**31 - 1
 
 
-@pytest.mark.parametrize("form", ["two lists", "structs", "map"])
-@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+@meeting(1, kind=NUMBERS, form=["two lists", "structs", "map"])
 def test_values_of_every_number_type(kind, form):
     rows = pairs()
     table, context = sparse_table(rows, form, value=kind)

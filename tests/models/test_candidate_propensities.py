@@ -20,6 +20,8 @@ from tests.helpers.candidate_logs import DZ, NAMES, D, events, log_of, table_of
 from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN, not_plain
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 FOUND = events(rows=250, seed=8)
 

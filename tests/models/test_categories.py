@@ -11,8 +11,6 @@ from drstream.log import encoding
 from tests.helpers.categories import one_hot, table
 from tests.helpers.cut import cut_log
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 CONTEXT = ["age", "country", "zip", "member"]
 HASHED = ["age", drs.Hashed("agent", bits=9), "country"]
 ELSEWHERE = ("AT", "FR", "US")  # AT is new, DE is gone

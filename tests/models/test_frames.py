@@ -17,8 +17,6 @@ from tests.helpers.frames import ACTIONS, frame, naive_dr, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # about frames and other libraries, not about kernels
-
 lightgbm = pytest.importorskip("lightgbm")
 ROWS = 300 if PLAIN else 1500
 LABELS = np.array(ACTIONS)
@@ -141,6 +139,7 @@ def test_the_action_may_have_another_name_than_in_the_fit(table, train, tmp_path
     assert got == pytest.approx(ref.mean(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["xgboost", "catboost"])
 @pytest.mark.parametrize("action", ["separate", "feature"])
 def test_other_libraries(table, train, library, action):

@@ -15,6 +15,8 @@ from tests.helpers.cut import cut_log
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 ROWS = 400 if PLAIN else 40_000
 
 

@@ -85,7 +85,6 @@ def test_does_not_depend_on_batches_threads_or_executor(table, tmp_path, partial
         assert other.n_events_ == ROWS // 8
 
 
-@pytest.mark.jit_only
 def test_the_sample_can_be_drawn_in_other_processes(table, tmp_path, processes):
     path = tmp_path / "log.parquet"
     pq.write_table(table, path, row_group_size=GROUP)

@@ -18,8 +18,6 @@ from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ROWS, D, K = (200 if PLAIN else 4_000), 4, 3
 FOLDS = Folds(4, seed=2)
 SAME = 1e-9  # of predictions: sums are added in another order, and the steps of a fit follow from them

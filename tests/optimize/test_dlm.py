@@ -16,6 +16,8 @@ from tests.helpers.passes import PLAIN
 from tests.helpers.reference import backtracking, completed_costs, completed_ridge, toward_better
 from tests.helpers.sparse import both_logs
 
+pytestmark = pytest.mark.covers
+
 ROWS = 200 if PLAIN else 4000
 APPENDIX_D = {"start": "random", "step": "decaying"}
 

@@ -32,7 +32,6 @@ def model():
     return drs.models.Ridge().fit(drs.Log(world(kinds=None).table(400, seed=4)))
 
 
-@pytest.mark.jit_only
 def test_python_lanes_alone_do_not_see_unfinished_contexts():
     """Contexts in columns are put together once for all lanes, which run on threads."""
 
@@ -103,7 +102,6 @@ def test_shards_are_replayed_independently_and_workers_do_not_matter(big, model)
     assert curve["average_low"][-1].as_py() == pytest.approx(wanted.low, rel=1e-9)
 
 
-@pytest.mark.jit_only
 def test_shards_in_processes(big, model, processes):
     options = {"q": 0.05, "shards": 2}
     wanted = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, **options)

@@ -282,6 +282,7 @@ def test_a_python_policy_gets_the_sets_it_asks_for():
     assert {eligible for _, eligible in policy.told} == {None}
 
 
+@pytest.mark.covers
 def test_a_python_policy_that_asks_for_no_sets_must_respect_them():
     table, mask = small_log_with_sets(9, 200, 4, 1)
 
@@ -386,6 +387,7 @@ class OwnPython:
         self.version += 1
 
 
+@pytest.mark.covers
 def test_a_compiled_policy_of_the_users():
     """Also on a log without sets, where all actions are eligible, and with sparse contexts."""
     table, _ = small_log_with_sets(11, 400, 4, 1)
@@ -444,6 +446,7 @@ def test_compiled_policies_that_are_refused_before_the_pass():
             drs.replay(sparse, policy, 5, q=0.1)
 
 
+@pytest.mark.covers
 def test_a_compiled_policy_that_leaves_the_set_is_refused_with_the_row():
     class Outside(Own):
         @staticmethod
@@ -458,6 +461,7 @@ def test_a_compiled_policy_that_leaves_the_set_is_refused_with_the_row():
         drs.replay(log_of(table, 1, 4), Outside(), 5, q=0.1)
 
 
+@pytest.mark.covers
 def test_scores_that_are_no_numbers_are_refused():
     """Also where other actions have a score of minus infinity, which must not win."""
     table = pa.table(

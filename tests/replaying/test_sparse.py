@@ -56,6 +56,7 @@ def test_every_learner_equals_its_naive_form(name, actions):
     assert len(ref) > 1
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("entries", range(7))
 def test_rows_of_every_length(entries):
     """Scores are summed four entries at a time, and the rest one at a time."""
@@ -71,6 +72,7 @@ def test_rows_of_every_length(entries):
         np.testing.assert_allclose(out, ref / ref.sum(), rtol=1e-12)
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_an_index_that_stands_twice_counts_twice(kind, ordered):
@@ -81,6 +83,7 @@ def test_an_index_that_stands_twice_counts_twice(kind, ordered):
     same(drs.replay(sparse, policy, 20, q=0.1), drs.replay(dense, policy, 20, q=0.1))
 
 
+@pytest.mark.covers
 def test_indices_need_no_order_and_no_values():
     sparse, dense, *_ = both_logs(4, 500, ordered=False)
     policy = drs.policies.SquareCB()
@@ -342,7 +345,6 @@ def test_invalid_probabilities():
         drs.replay(sparse, Half(), 5)
 
 
-@pytest.mark.jit_only
 def test_an_index_beyond_the_state_is_found_in_debug_mode():
     class Beyond(OneWeight):
         @staticmethod
@@ -357,6 +359,7 @@ def test_an_index_beyond_the_state_is_found_in_debug_mode():
     assert "raised by the compiled policy 'beyond' at t = 1, row " in caught.value.__notes__[0]
 
 
+@pytest.mark.covers
 def test_rows_with_bad_indices_are_skipped():
     sparse, _, _, table = both_logs(13, 400)
     rows = table.to_pylist()
