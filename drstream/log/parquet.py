@@ -239,12 +239,11 @@ class ParquetSource:
             }
             kept = own if filter is None else self._kept(fragment, file, filter, own)
             stored = [self._stored_name(file.metadata, n) for n in text if n not in constants]
-            file_row = first_row
+            form = tuple(columns), constants, tuple(stored), views, self.verify, first_row
             for index in own:
                 rows = file.rows[index]
                 if index in kept and rows:
-                    form = tuple(columns), constants, tuple(stored), views, self.verify
-                    yield RowGroup(file, index, first_row, rows, *form, file_row)
+                    yield RowGroup(file, index, first_row, rows, *form)
                 first_row += rows
 
     def _kept(
