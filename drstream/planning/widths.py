@@ -10,6 +10,7 @@ from typing import Any
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.evaluate import evaluate
 from drstream.evaluation.plan import count_loggers, make_plan
+from drstream.evaluation.request import Request
 from drstream.evaluation.result import Evaluation
 from drstream.execution import Workers
 from drstream.intervals import methods
@@ -48,7 +49,7 @@ def forecast_widths(
         sample.log, policies, **models, **options, fold_seed=inputs.seed, threads=workers.threads, progress=False
     )
     ratio = sample.whole_events(result.n) / result.n
-    whole = _times(result, ratio)
+    whole = result.scaled(ratio)
     known = _explored(sample, policies, inputs, workers, options, result)
     sampled_down = sample.log.roles.sample_rate is not None  # then the error of a width is unknown
     found = []
@@ -75,18 +76,13 @@ def forecast_widths(
     return found, whole
 
 
-def _times(result: Evaluation, ratio: float) -> Evaluation:
-    """The evaluation of so many times as many events like these."""
-    return Evaluation(result._about, result._sums.scaled(ratio))
-
-
 def _rows_to_halve(result: Evaluation, policy: str, estimator: str, ratio: float, width: float) -> float:
     """How many times the events of the sample it takes for an interval of half this width; NaN if it is unknown."""
     if not width > 0:
         return math.nan
 
     def result_of(times: float) -> Estimate:
-        return _times(result, times)[policy, estimator]
+        return result.scaled(times)[policy, estimator]
 
     def wide(times: float) -> bool:
         found = result_of(times)
@@ -116,8 +112,10 @@ def _explored(
     """What the sample says about the variance with other logging policies; nothing for a down-sampled log."""
     if sample.log.roles.sample_rate is not None:
         return {}
-    chosen = list(result._about.chosen)
+    chosen = list(result.chosen)
     limits = {name: options[name] for name in ("cap", "floor", "lambda_")}
-    plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers, embedding=options["embedding"])
+    of_rewards = dict.fromkeys(sample.log.roles.rewards, inputs)
+    request = Request(policies, of_rewards, for_pass(chosen), limits, embedding=options["embedding"])
+    plan = make_plan(request, sample.log, workers)
     plan = replace(plan, reader=count_loggers(plan.reader, sample.log, workers))
-    return explore(sample.log, plan, influences(plan, result._sums, chosen), workers)
+    return explore(sample.log, plan, influences(plan, result.statistics, chosen), workers)

@@ -69,8 +69,8 @@ class Marker:
 def _file(part: RowGroup, name: str) -> Mark:
     """The mark of a whole file."""
     try:
-        modified = part.footer.filesystem.get_file_info(part.path).mtime_ns
-        with part.footer.open() as file:
+        modified = part.file.filesystem.get_file_info(part.path).mtime_ns
+        with part.file.open() as file:
             size = file.size()
             file.seek(max(size - 8, 0))
             length = int.from_bytes(file.read(8)[:4], "little")

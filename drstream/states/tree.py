@@ -122,8 +122,8 @@ def _restored(like: Any, found: Any) -> Any:
         return Counter({str(name): int(count) for name, count in found.items()})
     if isinstance(like, tuple):
         _check(tuple, found)
-        values = [_restored(one, other) for one, other in zip(like, found, strict=True)]
-        return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+        items = [_restored(one, other) for one, other in zip(like, found, strict=True)]
+        return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
     if hasattr(like, "restored"):
         return like.restored(found)
     inside = like if isinstance(like, dict) else _inside(like)

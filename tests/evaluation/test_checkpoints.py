@@ -12,8 +12,6 @@ from drstream.states import arrays, checkpoint
 from drstream.states.checkpoint import EVALUATION, Checkpoint
 from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, halves, write
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 P = drs.policies
 EACH = {"checkpoint_every": 0, "threads": 1}  # written after each part
 

@@ -14,10 +14,9 @@ import drstream as drs
 from drstream.evaluation.states import by_file
 from drstream.evaluation.states.state import State
 from drstream.states import arrays
+from tests.helpers.cut import cut_log
 from tests.helpers.days import CONTEXT, KINDS, LINEAR, SOFT, TWO, contents, day, halves, ridge, write
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 DAYS, WINDOW = 30, 7
 P = drs.policies
@@ -74,7 +73,7 @@ def test_all_kinds_of_logs_and_evaluations(name, tmp_path):
 def test_threads_and_batch_sizes_do_not_matter(month, tmp_path):
     paths, model = month
     for options, threads in (({"batch_size": 11}, 1), ({}, 3)):
-        log = drs.Log(paths[:2], **CONTEXT, **options)
+        log = cut_log(paths[:2], **CONTEXT, **options)
         drs.evaluate(log, KINDS["fused"].policies, **model, threads=threads, state=tmp_path / "two.state")
         states = [path.with_suffix(".state") for path in paths[:2]]
         assert contents(drs.merge(tmp_path / "two.state")) == contents(drs.merge(states))
@@ -311,7 +310,7 @@ def test_rows_that_would_be_others_in_a_longer_log(tmp_path):
     table = day(0)
     rewards = pa.array(np.random.default_rng(0).random(70) + 1e7)
     far = table.set_column(table.schema.get_field_index("reward"), "reward", rewards)
-    with pytest.raises(drs.StateError, match=r"rewards in 'reward' are about 1e\+07 and differ by 0.2"):
+    with pytest.raises(drs.StateError, match=r"rewards in 'reward' are about 1e\+07, with a spread"):
         drs.evaluate(drs.Log(far, **CONTEXT), TWO, state=path)
 
 

@@ -15,8 +15,6 @@ from drstream.states.files import atomic_path
 from tests.helpers.logs import arrays, log_of, world
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 M = drs.models
 ROWS = 600
 WORLD = world(kinds=None)

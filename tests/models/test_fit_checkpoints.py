@@ -19,7 +19,6 @@ from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, write
 from tests.helpers.places import ROOT
 from tests.helpers.sparse import both_logs
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel that other tests do not
 M, EACH = drs.models, {"checkpoint_every": 0, "threads": 1}
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from tests.helpers.broken import MADE_UP, judge_all
-from tests.helpers.passes import PLAIN
 
 FILES = {"parquet": 60, "ipc": 60, "npz": 40, "skops": 20, "state": 40, "checkpoint": 40, "schema": 120}
 MANY = {"state": 1000, "checkpoint": 1000, "npz": 500}
@@ -16,8 +15,8 @@ MAY_DIFFER = {"ipc"}  # no checksum of its contents
 MOST_MEMORY = 2 << 30  # bytes of a worker
 
 
-def test_broken_files_and_odd_schemas() -> None:
-    share = 4 if PLAIN else 1
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_broken_files_and_odd_schemas(share: int) -> None:
     found = judge({kind: range(count // share) for kind, count in FILES.items()})
     for kind in FILES:
         assert found[kind, "error"] > 0, kind  # else nothing is broken

@@ -11,16 +11,15 @@ from drstream.states import files
 from tests.helpers.kills import WORK
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # its runs are other processes
 
-
-def test_killed_runs_go_on_to_the_same_bits(tmp_path):
-    command = [sys.executable, "-m", "tests.helpers.kills", str(tmp_path), "2"]
+@pytest.mark.parametrize("points", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_runs_go_on_to_the_same_bits(points, tmp_path):
+    command = [sys.executable, "-m", "tests.helpers.kills", str(tmp_path), str(points)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [line.rsplit(None, 4) for line in done.stdout.splitlines()[1:]]
     assert [(name, points, same, lost) for name, points, _, same, lost in rows] == [
-        (name, "2", "2", "0") for name in WORK
+        (name, str(points), str(points), "0") for name in WORK
     ]
 
 

@@ -14,7 +14,6 @@ from tests.helpers import candidate_replays
 from tests.helpers.replays import bits, small_log, small_log_with_sets
 from tests.helpers.sparse import both_logs
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel that other tests do not
 P, M = drs.policies, drs.models
 EACH = {"checkpoint_every": 0, "threads": 1}
 GREEDY = P.EpsilonGreedy(0.2)

@@ -1,4 +1,4 @@
-"""Outlines as words, for files of states. Estimators are known by their names."""
+"""Headers as words, for files of states. Estimators are known by their names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from drstream.evaluation import grids
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.form import Form
-from drstream.evaluation.outline import Asked, Outline
+from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import KNOWN, at_positions
+from drstream.evaluation.request import Request
 from drstream.evaluation.settings import Settings
 from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
@@ -33,42 +33,43 @@ def own_estimators(chosen: Sequence[Estimator], *, ranking: bool) -> list[str]:
     return [e.name for e in chosen if known.get(e.name) is not e]
 
 
-def outline_to_dict(outline: Outline) -> dict[str, Any]:
-    """All of an outline but the counts of unknown categories, which differ from log to log."""
-    asked, embedding = outline.asked, outline.embedding
+def header_to_dict(header: Header) -> dict[str, Any]:
+    """All of a header but the counts of unknown categories, which differ from log to log."""
+    request, embedding = header.request, header.embedding
     return {
-        "reward": outline.reward,
-        "policies": outline.policies,
-        "labels": _labels(outline.labels),
-        "estimators": [e.name for e in asked.chosen],
-        "positions": max((getattr(e, "positions", 0) for e in asked.chosen), default=0),
-        "auto": asked.auto,
-        "explain": None if asked.told is None else [asked.told.deterministic_rewards, asked.told.adaptive],
-        "forward": asked.forward,
-        "settings": _plain(asdict(asked.settings)),
-        "form": _plain(asdict(outline.form)),
-        "pivot": outline.pivot,
-        "precision": outline.precision,
-        "models": _plain({name: getattr(outline.models, name) for name in OF_MODELS}),
-        "has_model": outline.has_model,
-        "has_logger": outline.has_logger,
-        "listed": _plain(outline.listed),
+        "reward": header.reward,
+        "policies": header.policies,
+        "labels": _labels(header.labels),
+        "estimators": [e.name for e in request.chosen],
+        "positions": max((getattr(e, "positions", 0) for e in request.chosen), default=0),
+        "auto": request.auto,
+        "explain": None if request.told is None else [request.told.deterministic_rewards, request.told.adaptive],
+        "forward": request.forward,
+        "settings": _plain(asdict(request.settings)),
+        "form": _plain(asdict(header.form)),
+        "pivot": header.pivot,
+        "precision": header.precision,
+        "models": _plain({name: getattr(header.models, name) for name in OF_MODELS}),
+        "has_model": header.has_model,
+        "has_logger": header.has_logger,
+        "listed": _plain(header.listed),
         "embedding": None
         if embedding is None
         else {"codes": embedding.codes.tolist(), "categories": tree.pack(tuple(embedding.categories), {})},
-        "path": outline.path,
+        "path": header.path,
     }
 
 
-def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -> Outline:
-    """A ValueError, KeyError or TypeError says that this is no outline."""
+def header_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -> Header:
+    """A ValueError, KeyError or TypeError says that this is no header."""
     ranking = found["listed"] is not None
     chosen = [(KNOWN if ranking else ALL)[name] for name in found["estimators"]]
     if found["positions"]:
         chosen = at_positions(chosen, int(found["positions"]))
     told = None if found["explain"] is None else Explain(None, *found["explain"])
     settings = {**found["settings"], "constants": _made(Constants, found["settings"]["constants"])}
-    asked = _made(Asked, {**_of(found, Asked), "settings": _made(Settings, settings), "chosen": chosen, "told": told})
+    asked = {"auto": found["auto"], "settings": _made(Settings, settings), "told": told, "forward": found["forward"]}
+    request = _made(Request, {"policies": {}, "inputs": {}, "chosen": chosen, **asked})
     form, labels, embedding = _made(Form, found["form"]), found["labels"], found["embedding"]
     if len(found["policies"]) != form.policies or not form.policies:
         raise ValueError("number of policies")
@@ -76,29 +77,28 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
         raise ValueError("number of actions")
     made = {
         "form": form,
-        "asked": asked,
+        "request": request,
         "labels": range(labels) if isinstance(labels, int) else labels,
-        "estimators": grids.expand(chosen, asked.auto),
         "models": _made(ModelSummary, found["models"]),
         "others": others,
         "embedding": None
         if embedding is None
         else Embedding(np.array(embedding["codes"], np.int64), tree.unpack(embedding["categories"], {})),
     }
-    outline = _made(Outline, {**_of(found, Outline), **made})
-    _check(outline)
-    return outline
+    header = _made(Header, {**_of(found, Header), **made})
+    _check(header)
+    return header
 
 
-def _check(outline: Outline) -> None:
+def _check(header: Header) -> None:
     """Raise an error unless the estimators can be made of such sums, and the intervals, too."""
-    form, settings = outline.form, outline.asked.settings
+    form, settings = header.form, header.request.settings
     z_score(settings.confidence)
     if not set(form.weights) <= set(form.columns) or not {method.name for method in settings.named()} == set(
         settings.names
     ):
         raise ValueError("form")
-    for estimator in outline.estimators:
+    for estimator in header.estimators:
         if estimator.weight is not None and estimator.column("weight") not in form.weights:
             raise ValueError(f"the weight of {estimator.name!r}")
         if not any(set(estimator.columns) <= set(terms) <= set(form.columns) for terms in form.groups):
