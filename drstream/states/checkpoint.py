@@ -73,10 +73,10 @@ class Checkpoint:
     def __init__(self, path: Any, every: Any, log: Log, kind: str, identity: Mapping[str, Any]) -> None:
         from drstream import __version__
 
-        marker = Marker(digests=True)
+        self.marker = Marker(digests=True)
         self.path, self.kind, self.every = os.fspath(path), kind, every
         self.identity = json.loads(json.dumps({"version": __version__, **identity}))
-        self.marks = [marker.mark(part) for part in log.parts(log.reader().columns)]
+        self.marks = [self.marker.mark(part) for part in log.parts(log.reader().columns)]
         self.passes: list[Kept] = []
         self.named: dict[str, Kept] = {}
         self.lock = threading.RLock()  # shards of a replay share it
