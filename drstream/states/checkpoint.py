@@ -98,16 +98,13 @@ class Checkpoint:
             self._refuse_other_log(there)
             if arrays:
                 raise ValueError(f"array {next(iter(arrays))!r}")
-        except DrstreamError:
-            raise
+            doubtful = sorted(set(map(str, doubts_of([identity, *(one.about for one in self.named.values())]))))
         except MADE_UP as error:
             raise self.damaged(error) from None
-        doubtful = doubts_of([identity, *(one.about for one in self.named.values())])
         if doubtful:
             warn_user(
-                f"the run goes on from {self.path}, and nobody can vouch that {', '.join(sorted(set(doubtful)))} is "
-                "still the same: give it a name that changes when it does, drs.policies.named('v1', ...), or delete "
-                "the checkpoint"
+                f"the run goes on from {self.path}, and nobody can vouch that {', '.join(doubtful)} is still the same: "
+                "give it a name that changes when it does, drs.policies.named('v1', ...), or delete the checkpoint"
             )
 
     def _refuse_other_run(self, there: Any, here: Any = None) -> None:
