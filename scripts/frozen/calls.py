@@ -49,3 +49,29 @@ def hashed(column, buckets):
 
 def model_of_classifier(classifier):
     return drs.models.Propensity.from_sklearn(classifier, sample=3_000)
+
+
+def candidates(ids, features, *given):
+    return drs.Candidates(ids, features, *given)
+
+
+def items(table, features):
+    return drs.Items(table, features=features)
+
+
+def replay(events, policies, horizon, reward_model=None, **options):
+    return drs.replay(events, policies, horizon, reward_model, **options)
+
+
+def optimiser(name, *given, **options):
+    return getattr(drs.optimize, name)(*given, **options)
+
+
+def impute(events, reward_model=None, **options):
+    return drs.optimize.impute(events, reward_model, **options)
+
+
+def own_estimator(weight):
+    """The mean of a term with a weight of the user's own, without an entry among the estimators."""
+    tempered = drs.estimators.Weight("tempered", weight, (("lambda_", 1.0),))
+    return drs.estimators.Estimator("tempered dr", ("robust",), tempered, lambda s: s.mean[0], lambda s: [1.0])

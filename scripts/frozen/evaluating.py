@@ -8,7 +8,7 @@ EVERY = ["ips", "snips", "dr", "sndr", "ips-capped", "dr-capped", "ips-cv", "dro
 LIMITS = {"cap": 5, "floor": 0.05, "inflation": 1.1, "lambda_": 4.0}
 INTERVALS = ["normal", "t", "bootstrap", "bernstein", "freedman", "anytime", "likelihood", "gamma"]
 RANGES = {"reward_range": (0, 1), "max_weight_bound": 1e3, "clamp": (0, 1)}
-ALL, NONE = {"propensities": "all"}, {}
+ALL, NONE, OF_USERS = {"propensities": "all"}, {}, {"cluster": "user"}
 OF_LOGGERS = {"logger": "logger", "logger_propensities": {"a": "of_a", "b": "of_b"}}
 
 
@@ -37,6 +37,10 @@ def predicted(X):
     return 0.5 + 0.1 * np.tanh(np.column_stack([dense(X)[:, :2], -dense(X)[:, :2]]).astype(float))
 
 
+def tempered(pi, p, exponent, out):
+    np.power(pi / p, exponent, out=out)
+
+
 def of_python(log):
     few = policies(log)
     return {"python": in_python, "softmax": few["softmax"], "mixed": calls.policy("Epsilon", in_python, 0.3)}
@@ -50,128 +54,89 @@ def one(log):
     return {"softmax": policies(log)["softmax"]}
 
 
+def of(estimators=None, model="ridge", who=policies, roles=NONE, **given):
+    """An evaluation: who is evaluated on a log with some roles, by what: `model` may name one of `fitted`."""
+    return roles, who, model, estimators, given
+
+
 def options():
-    """By name: options of the log, policies, the reward model (or None), estimators, and options of the call."""
+    """Evaluations by name."""
     from sklearn.linear_model import LogisticRegression
 
-    ridge, unfitted = "ridge", calls.model("Ridge")
-    propensity = calls.model("Propensity", floor=0.02)
-    guess = calls.model("Column", "guess")
+    unfitted, guess, constant = calls.model("Ridge"), calls.model("Column", "guess"), calls.model("Constant", 0.4)
+    propensity, uniform = calls.model("Propensity", floor=0.02), calls.policy("Uniform")
     second = calls.explain(second_model=guess)
-    trees = {"reward": calls.model("Ridge", 2.0), "spend": calls.model("Ridge", 0.5)}
+    classified = calls.model_of_classifier(LogisticRegression())
+    ridges = {"reward": calls.model("Ridge", 2.0), "spend": calls.model("Ridge", 0.5)}
     known = calls.constants(model_bias=0.1, value_variance=0.2)
+    rate, two = {"sample_rate": "rate"}, {"reward": ["reward", "spend"]}
+    crossfit, forward = {"model": unfitted, "crossfit": 3}, {"model": unfitted, "crossfit": "forward"}
     return {
-        "every": (NONE, policies, ridge, EVERY, {**LIMITS, "threads": 2}),
-        "every one thread": (NONE, policies, ridge, EVERY, {**LIMITS, "threads": 1}),
-        "default": (NONE, policies, ridge, None, {"clamp": True}),
-        "ips": (NONE, policies, None, ["ips"], {}),
-        "dm": (NONE, policies, ridge, "dm", {}),
-        "double precision": (NONE, policies, ridge, EVERY, {**LIMITS, "precision": "float64"}),
-        "no pairs": (NONE, policies, ridge, None, {"pairs": False, "clamp": (0.1, 0.9)}),
-        "all propensities": (ALL, policies, ridge, ["dr", "dr-stablevar", "dr-minvar"], {}),
-        "categories": (ALL, policies, ridge, None, {"embedding": "group", "explain": True}),
-        "balanced": (OF_LOGGERS, policies, ridge, None, {"threads": 2}),
-        "balanced explain": (OF_LOGGERS, policies, ridge, None, {"explain": True, "cluster": "user"}),
-        "loggers": ({"logger": "logger"}, policies, ridge, None, {"by": "mobile"}),
-        "rate": ({"sample_rate": "rate"}, policies, ridge, EVERY, {**LIMITS, "by": "mobile"}),
-        "rate bootstrap": ({"sample_rate": "rate"}, one, ridge, None, {"interval": ["bootstrap", "normal", "t"]}),
-        "two rewards": ({"reward": ["reward", "spend"]}, policies, guess, None, {"explain": True, "by": "mobile"}),
-        "two models": ({"reward": ["reward", "spend"]}, one, trees, None, {"crossfit": 2}),
-        "intervals": (NONE, policies, ridge, EVERY[:8], {**LIMITS, **RANGES, "interval": INTERVALS}),
-        "intervals of users": (
-            NONE,
-            policies,
-            ridge,
-            None,
-            {**RANGES, "interval": ["cluster", *INTERVALS], "cluster": "user"},
-        ),
-        "confidence": (
-            NONE,
-            one,
-            ridge,
-            None,
-            {"confidence": 0.8, **RANGES, "interval": INTERVALS, "propensity_error": 0.1},
-        ),
-        "constants": (NONE, one, ridge, None, {**RANGES, "interval": "freedman", "constants": known}),
-        "cluster": (NONE, policies, ridge, None, {"cluster": "user", "threads": 2}),
-        "by": (NONE, policies, ridge, EVERY, {**LIMITS, "by": "country"}),
-        "by two": (NONE, one, ridge, None, {"by": ["country", "mobile"], "explain": True}),
-        "by users": (
-            NONE,
-            policies,
-            ridge,
-            None,
-            {"by": "country", "cluster": "user", "interval": ["bootstrap", "cluster"]},
-        ),
-        "by anytime": (NONE, one, ridge, None, {"by": "mobile", **RANGES, "interval": ["anytime", "likelihood"]}),
-        "logger": (NONE, policies, ridge, None, {"propensity": calls.policy("Uniform")}),
-        "propensity error": (NONE, policies, ridge, None, {"propensity_error": 0.1, **RANGES}),
-        "crossfit": (NONE, policies, unfitted, EVERY, {**LIMITS, "crossfit": 3, "fold_seed": 4, "threads": 2}),
-        "crossfit users": (
-            NONE,
-            policies,
-            unfitted,
-            None,
-            {"crossfit": 3, "cluster": "user", "propensity": propensity},
-        ),
-        "crossfit explain": (NONE, one, unfitted, None, {"crossfit": 3, "explain": second}),
-        "forward": (NONE, policies, unfitted, EVERY[:9], {**LIMITS, "crossfit": "forward:500"}),
-        "forward propensity": (NONE, one, unfitted, None, {"crossfit": "forward", "propensity": propensity}),
-        "forward anytime": (NONE, one, unfitted, None, {"crossfit": "forward", **RANGES, "interval": ["anytime", "t"]}),
-        "explain": (NONE, policies, ridge, EVERY, {**LIMITS, "explain": True}),
-        "explain second": (NONE, policies, ridge, None, {"explain": second, "cap": 4, "by": "mobile"}),
-        "auto lambda": (NONE, policies, ridge, None, {"lambda_": "auto", "threads": 2}),
-        "auto cap": (NONE, policies, ridge, None, {"cap": "auto", "explain": True}),
-        "auto floor": (NONE, one, ridge, None, {"floor": "auto", "cluster": "user"}),
-        "auto by": (NONE, one, ridge, None, {"lambda_": "auto", "by": "mobile"}),
-        "stored": (NONE, of_columns, guess, None, {"by": "mobile"}),
-        "python": (NONE, of_python, ridge, EVERY, {**LIMITS, "by": "mobile", "cluster": "user", "threads": 2}),
-        "python model": (NONE, policies, calls.model("from_function", predicted), EVERY, LIMITS),
-        "constant model": (NONE, policies, calls.model("Constant", 0.4), None, {}),
-        "logistic": (NONE, policies, "logistic", None, {}),
-        "greedy": (
-            NONE,
-            lambda log: {"greedy": calls.policy("Greedy", fitted(log, "ridge"), epsilon=0.1)},
-            "second",
-            None,
-            {},
-        ),
-        "sklearn": (NONE, lambda log: {"tree": classifier(log)}, ridge, None, {}),
-        "same propensity": ({"propensity": 0.25}, policies, ridge, None, {"by": "mobile"}),
-        "no propensity": ({"propensity": None}, policies, ridge, None, {"interval": "normal"}),
-        "filtered": ({"filter": "user >= 200"}, policies, ridge, None, {"cluster": "user"}),
-        "split": (NONE, policies, "half", None, {}),
-        "sklearn propensity": (
-            NONE,
-            one,
-            ridge,
-            None,
-            {"propensity": calls.model_of_classifier(LogisticRegression()), "crossfit": 2},
-        ),
+        "every": of(EVERY, **LIMITS, threads=2),
+        "every one thread": of(EVERY, **LIMITS, threads=1),
+        "default": of(clamp=True),
+        "ips": of(["ips"], None),
+        "dm": of("dm"),
+        "double precision": of(EVERY, **LIMITS, precision="float64"),
+        "no pairs": of(pairs=False, clamp=(0.1, 0.9)),
+        "all propensities": of(["dr", "dr-stablevar", "dr-minvar"], roles=ALL),
+        "categories": of(roles=ALL, embedding="group", explain=True),
+        "balanced": of(roles=OF_LOGGERS, threads=2),
+        "balanced explain": of(roles=OF_LOGGERS, explain=True, **OF_USERS),
+        "loggers": of(roles={"logger": "logger"}, by="mobile"),
+        "rate": of(EVERY, roles=rate, **LIMITS, by="mobile"),
+        "rate bootstrap": of(roles=rate, who=one, interval=["bootstrap", "normal", "t"]),
+        "two rewards": of(model=guess, roles=two, explain=True, by="mobile"),
+        "two models": of(model=ridges, roles=two, who=one, crossfit=2),
+        "intervals": of(EVERY[:8], **LIMITS, **RANGES, interval=INTERVALS),
+        "intervals of users": of(**RANGES, **OF_USERS, interval=["cluster", *INTERVALS]),
+        "confidence": of(who=one, **RANGES, confidence=0.8, propensity_error=0.1, interval=INTERVALS),
+        "constants": of(who=one, **RANGES, interval="freedman", constants=known),
+        "cluster": of(**OF_USERS, threads=2),
+        "by": of(EVERY, **LIMITS, by="country"),
+        "by two": of(who=one, by=["country", "mobile"], explain=True),
+        "by users": of(**OF_USERS, by="country", interval=["bootstrap", "cluster"]),
+        "by anytime": of(who=one, **RANGES, by="mobile", interval=["anytime", "likelihood"]),
+        "logger": of(propensity=uniform),
+        "propensity error": of(propensity_error=0.1, **RANGES),
+        "crossfit": of(EVERY, **LIMITS, **crossfit, fold_seed=4, threads=2),
+        "crossfit users": of(**crossfit, **OF_USERS, propensity=propensity),
+        "crossfit explain": of(**crossfit, who=one, explain=second),
+        "forward": of(EVERY[:9], unfitted, **LIMITS, crossfit="forward:500"),
+        "forward propensity": of(**forward, who=one, propensity=propensity),
+        "forward anytime": of(**forward, who=one, **RANGES, interval=["anytime", "t"]),
+        "explain": of(EVERY, **LIMITS, explain=True),
+        "explain second": of(explain=second, cap=4, by="mobile"),
+        "auto lambda": of(lambda_="auto", threads=2),
+        "auto cap": of(cap="auto", explain=True),
+        "auto floor": of(who=one, floor="auto", **OF_USERS),
+        "auto by": of(who=one, lambda_="auto", by="mobile"),
+        "stored": of(model=guess, who=of_columns, by="mobile"),
+        "python": of(EVERY, who=of_python, **LIMITS, **OF_USERS, by="mobile", threads=2),
+        "python model": of(EVERY, calls.model("from_function", predicted), **LIMITS),
+        "constant model": of(model=constant),
+        "once": of(model=constant, who=of_python, **OF_USERS, by="mobile"),
+        "logistic": of(model="logistic"),
+        "own estimator": of(["dr", calls.own_estimator(tempered)], lambda_=0.5, explain=True),
+        "greedy": of(model="second", who=greedy),
+        "classifier": of(who=classifier),
+        "classified propensity": of(who=one, propensity=classified, crossfit=2),
+        "same propensity": of(roles={"propensity": 0.25}, by="mobile"),
+        "no propensity": of(roles={"propensity": None}, interval="normal"),
+        "filtered": of(roles={"filter": "user >= 200"}, **OF_USERS),
     }
 
 
-FEW = (
-    "every",
-    "default",
-    "ips",
-    "by users",
-    "crossfit",
-    "forward",
-    "explain",
-    "balanced",
-    "rate",
-    "python",
-    "intervals",
-)
+FEW = "every", "default", "ips", "by users", "crossfit", "forward", "explain", "balanced", "rate", "python", "intervals"
 FORMS = {"wide": None, "double": None, "sparse": None, "encoded": None, "bad rows": FEW[:-1], "mixed": FEW}
+FORMS["stream"] = ("constant model", "once", "ips")
 LARGE = ("every", "by users", "crossfit users", "explain second", "intervals", "forward", "python", "balanced", "rate")
 _FITTED = {}
 
 
 def fitted(log, name):
     """A model of half of the log, fitted once."""
-    kinds = {"ridge": ("Ridge", 1.0), "second": ("Ridge", 3.0), "half": ("Ridge", 1.0), "logistic": ("Logistic",)}
+    kinds = {"ridge": ("Ridge", 1.0), "second": ("Ridge", 3.0), "logistic": ("Logistic",)}
     kind, *given = kinds[name]
     return calls.fit(calls.model(kind, *given), log.split(0.4, seed=2)[0], threads=2)
 
@@ -181,7 +146,11 @@ def classifier(log):
 
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(500, log.n_features)), np.arange(500) % logs.ACTIONS
-    return calls.policy("from_sklearn", DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y))
+    return {"tree": calls.policy("from_sklearn", DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y))}
+
+
+def greedy(log):
+    return {"greedy": calls.policy("Greedy", fitted(log, "ridge"), epsilon=0.1)}
 
 
 def evaluated(opened, roles, chosen, model, estimators, given):

@@ -79,8 +79,10 @@ def evaluation(result, constants=False):
 
 
 def fitted(model, X):
-    """A fitted model: its coefficients, and what it predicts for some contexts."""
+    """A fitted model: its coefficients, and what it predicts for some contexts, if there are any."""
     kept = {name: getattr(model, name) for name in ("coef_", "intercept_") if hasattr(model, name)}
     for name in ("n_events_", "reward_range_", "skipped_"):
         kept[name] = getattr(model, name, None)
-    return {**kept, "predict": model.predict(X) if hasattr(model, "predict") else model.probabilities(X)}
+    if X is not None:
+        kept["predict"] = model.predict(X) if hasattr(model, "predict") else model.probabilities(X)
+    return kept

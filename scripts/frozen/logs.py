@@ -7,6 +7,8 @@ import pyarrow.parquet as pq
 from frozen import calls
 
 ROWS, ACTIONS, FEATURES = 6_000, 4, 5
+CONTEXT = [f"x{j}" for j in range(FEATURES)]
+USUAL = {"action": "action", "reward": "reward", "propensity": "propensity"}
 
 
 def probabilities(scores):
@@ -63,6 +65,19 @@ def wide(X, kind=float):
     return {f"x{j}": X[:, j].astype(kind) for j in range(X.shape[1])}
 
 
+def days(folder, kind):
+    """Files of two days."""
+    paths = [folder / f"day{seed}-{kind.__name__}.parquet" for seed in (21, 22)]
+    for seed, path in zip((21, 22), paths, strict=True):
+        X, table = events(3_000, seed)
+        pq.write_table(with_columns(table, wide(X, kind)), path, row_group_size=1_100)
+    return paths
+
+
+def opened(source):
+    return calls.log(source, context=CONTEXT, **USUAL)
+
+
 def single(folder):
     """Logs of events with one action, by name: a function of further options for `calls.log`."""
     X, table = events()
@@ -80,21 +95,21 @@ def single(folder):
     at = [np.flatnonzero(x).astype(np.int32) for x in dense]
     values = lists([x[i].astype(np.float32) for x, i in zip(dense, at, strict=True)], pa.float32())
     sparse = with_columns(table, {"at": lists(at, pa.int32()), "is": values})
-    cities = np.array(["c%d" % c for c in rng.integers(0, 9, ROWS)])
+    gaps = with_columns(table, {**wide(X[:, 1:]), "x9": pa.array(X[:, 0], mask=np.arange(ROWS) % 9 == 0)})
+    cities = np.array([f"c{c}" for c in rng.integers(0, 9, ROWS)])
     encoded = with_columns(table, {"x0": X[:, 0], "city": cities, "x1": X[:, 1], "level": rng.integers(0, 3, ROWS)})
     bad = np.array(double["propensity"].to_numpy())
     bad[::97] = -1.0
     labels = np.array(["web", "news", "film", "song"])[table["action"].to_numpy()]
     costs = double.drop_columns(["propensity", "reward", "action"])
     costs = with_columns(costs, {"propensity": bad, "cost": -table["reward"].to_numpy(), "action": labels})
-    x = [f"x{j}" for j in range(FEATURES)]
+    x = CONTEXT
     X, table = events(200_000, 8)
     large = with_columns(table, wide(X))
     pq.write_table(large, folder / "large.parquet", row_group_size=150_000)
-    usual = {"action": "action", "reward": "reward", "propensity": "propensity"}
 
     def of(source, context, **fixed):
-        return lambda **more: calls.log(source, context=context, **{**usual, **fixed, **more})
+        return lambda **more: calls.log(source, context=context, **{**USUAL, **fixed, **more})
 
     return {
         "wide": of(folder / "wide.parquet", x),
@@ -103,11 +118,13 @@ def single(folder):
         "memory": of(double, x),
         "integers": of(whole, x),
         "mixed": of(mixed, x),
+        "gaps": of(gaps, ["x0", "x1", "x2", "x9"], missing=0.5),
         "listed": of(with_columns(events()[1], {"x": listed}), "x"),
         "sparse": of(sparse, calls.sparse("at", "is", 40)),
         "encoded": of(encoded, ["x0", "city", "x1", "level"], categorical="level"),
         "hashed": of(encoded, ["x0", calls.hashed("city", 6), "x1"]),
         "bad rows": of(costs, x, reward="cost", on_bad_row="skip"),
+        "stream": lambda **more: of(double.to_reader(max_chunksize=1_000), x)(actions=ACTIONS, **more),
         "large": of(folder / "large.parquet", x),
         "large memory": of(large, x),
     }
