@@ -75,3 +75,9 @@ def own_estimator(weight):
     """The mean of a term with a weight of the user's own, without an entry among the estimators."""
     tempered = drs.estimators.Weight("tempered", weight, (("lambda_", 1.0),))
     return drs.estimators.Estimator("tempered dr", ("robust",), tempered, lambda s: s.mean[0], lambda s: [1.0])
+
+
+def plan(events, policies, reward_model=None, **options):
+    """The rows of a forecast: of estimates, and of replays."""
+    found = drs.plan(events, policies, reward_model, **options).to_dict()
+    return found["evaluate"] + found["replay"]

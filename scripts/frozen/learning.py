@@ -72,6 +72,8 @@ def fits(log, name):
 
 def learners(log, name, ridge):
     """Policies to replay, by name."""
+    from sklearn.linear_model import LogisticRegression
+
     for word, (kind, given) in LEARNERS.items():
         if name == "candidates" and word in ON_ITEMS:
             yield word, calls.policy(kind, **given, interactions=True)
@@ -83,6 +85,8 @@ def learners(log, name, ridge):
         yield "greedy", calls.policy("Greedy", ridge, epsilon=0.2)
     if name not in ("eligible", "candidates"):
         yield "python", Means(log.n_actions)
+    if name in ("wide", "sparse"):
+        yield "retrained", calls.policy("Retrained", LogisticRegression(), every=25)
 
 
 REPLAYS = {
@@ -94,7 +98,8 @@ REPLAYS = {
     "grid": {"q": [0.0, 0.1], "seed": [1, 2], "carry": True, "tracker": "sketch", "replicates": 3},
     "crossfit": {"q": 0.1, "crossfit": 3, "shards": 2},
     "targets": {"bias": [0.02, 0.1]},
-    "estimated": {"q": 0.1, "propensity": "estimated"},
+    "uniform logger": {"q": 0.1, "propensity": calls.policy("Uniform")},
+    "precise": {"q": 0.1, "precision": "float64"},
 }
 
 
@@ -111,7 +116,6 @@ def replayed(run):
 def replays(log, name, learner, given):
     train, test = log.split(0.3, seed=2)
     ridge = fitted_ridge(train, name)
-    given = {**given, **({"propensity": calls.policy("Uniform")} if "propensity" in given else {})}
     model = calls.model("Ridge") if "crossfit" in given else ridge
     policy = dict(learners(test, name, ridge))[learner]
     runs = calls.replay(test, {learner: policy}, 40, None if given.get("method") == "rs" else model, **given)
@@ -120,6 +124,15 @@ def replays(log, name, learner, given):
 
 def fitted_ridge(log, name):
     return calls.fit(calls.model("Ridge", **choices.pairs(name)), log)
+
+
+def planned(log, name):
+    """Forecasts of widths, of estimates and of replays."""
+    ridge = fitted_ridge(log, name)
+    policies = choices.fixed(log, name) if name in ("eligible", "candidates") else evaluating.policies(log)
+    learner = calls.policy("EpsilonGreedy", 0.2)
+    found = calls.plan(log, policies, ridge) + calls.plan(log, {"learner": learner}, ridge, horizon=40)
+    return [{key: value for key, value in row.items() if key != "method"} for row in found]
 
 
 def optimised(log, name, what):
@@ -188,6 +201,7 @@ def cases(folder):
         for word, model in fits(log, name):
             yield f"fit {name}: {word}", lambda m=model, o=log: kept.fitted(calls.fit(m, o, threads=2), contexts(o))
         names = [word for word, _ in learners(log, name, None)]
+        yield f"plan {name}: default", lambda a=(log, name): planned(*a)
         for word, given in REPLAYS.items() if name in ("wide", "eligible", "candidates") else list(REPLAYS.items())[:3]:
             for learner in [*names, "greedy"] if word == "quantile" else names[:1]:
                 yield f"replay {name}: {word} {learner}", lambda a=(log, name, learner, given): replays(*a)
