@@ -392,24 +392,18 @@ class Mine(drs.policies.CompiledShared):
 """
 
 
-PROGRAMS = {
-    "actions": (REPLAY, "policy = drs.policies.Exp3()", POLICY),
-    "candidates": (OFFERED, "policy = drs.policies.EpsilonGreedy()", SHARED),
-}
-
-
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_a_users_policy_compiles_its_two_functions_once(kind, full, tmp_path):
+@pytest.mark.parametrize(("program", "source"), [(REPLAY, POLICY), (OFFERED, SHARED)], ids=["actions", "candidates"])
+def test_a_users_policy_compiles_its_two_functions_once(program, source, full, tmp_path):
     """The loop over events is there already, from another policy."""
-    program, ours, source = PROGRAMS[kind]
     cache, _ = full
-    (tmp_path / "mine.py").write_text(source)
-    run(tmp_path, cache, program.format(policy=ours))
-    mine = program.format(policy="from mine import Mine\npolicy = Mine()")
-    hits, misses, value = run(tmp_path, cache, mine)
+    for name in ("other", "mine"):
+        (tmp_path / f"{name}.py").write_text(source)
+    run(tmp_path, cache, program.format(policy="from other import Mine\npolicy = Mine()"))
+    program = program.format(policy="from mine import Mine\npolicy = Mine()")
+    hits, misses, value = run(tmp_path, cache, program)
     assert (hits > 2, misses) == (True, 2)
     first = files(cache)
-    assert run(tmp_path, cache, mine) == (hits + 2, 0, value)
+    assert run(tmp_path, cache, program) == (hits + 2, 0, value)
     assert files(cache) == first
 
 
