@@ -9,8 +9,8 @@ import pytest
 from scripts.studies import coverage, replay
 from scripts.studies.__main__ import STUDIES
 from scripts.studies.coverage.measure import DEFAULT, ESTIMATORS, GIVEN, Counts
-from scripts.studies.coverage.run import as_json
-from scripts.studies.replay.run import AUTO, write
+from scripts.studies.coverage.simulating import as_json
+from scripts.studies.replay.simulating import AUTO, write
 from scripts.studies.replay.worlds import Cell
 from scripts.studies.results import FOLDER, Found, read
 from tests.helpers.figures import regions, unknown

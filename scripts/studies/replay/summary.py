@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drstream.replaying.grid import PRIOR
 from drstream.replaying.options import GRID
 from scripts.studies.replay.online import MANY_RUNS, RUNS
-from scripts.studies.replay.run import AUTO
+from scripts.studies.replay.simulating import AUTO
 from scripts.studies.replay.worlds import ACTIONS, EXPLORATION, HORIZONS, LOGGERS
 from scripts.studies.results import Found
 
