@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 FOLDER = Path(__file__).parents[1] / "history"
 MACHINE = ("machine", "system", "release", "python_version", "usable_cores", "versions", "rows", "full_size", "quick")

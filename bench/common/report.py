@@ -18,8 +18,6 @@ from bench.categories import cases as category_cases
 from bench.categories import report as category_report
 from bench.common import front, history, main_table
 from bench.common.markdown import Info
-from bench.decoding import cases as decoding_cases
-from bench.decoding import report as decoding_report
 from bench.eligible import cases as eligible_cases
 from bench.eligible import report as eligible_report
 from bench.evaluation import cases as evaluation_cases
@@ -61,7 +59,6 @@ TOPICS = [  # in the order of the page
     (eligible_cases, eligible_report),
     (label_cases, label_report),
     (state_cases, state_report),
-    (decoding_cases, decoding_report),
     (profile_cases, profile_report),
     (lock_cases, lock_report),
     (process_cases, process_report),

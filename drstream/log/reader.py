@@ -1,6 +1,6 @@
-"""From record batches to read-only NumPy views of checked events, in batches of 65,536 rows, or of multiples of a tile.
+"""From record batches to read-only NumPy views of checked events, in batches of 65,536 rows.
 
-Both are counted from a part's first row, however the source was cut. So every bit of a result stays the same.
+They are counted from a part's first row, however the source was cut. So every bit of a result stays the same.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,8 @@ from drstream import sampling
 from drstream.errors import LogError, parameter
 from drstream.kernels import checks
 from drstream.log import labels as action_labels
-from drstream.log.arrow import ArrowPart
 from drstream.log.batch import ROWS, Batch, Block, Context
-from drstream.log.chunks import exact, multiples
+from drstream.log.chunks import exact
 from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers, lengths, nulls, numbers
 from drstream.log.eligible import Sets, bad_sets, judged, read_sets
 from drstream.log.eligible import problem as problem_with_set
@@ -33,9 +31,7 @@ from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
 from drstream.log.offered_propensities import bad_lists, flat_propensities
-from drstream.log.pages import Use
 from drstream.log.pairs import Pairs
-from drstream.log.parquet import RowGroup
 from drstream.log.propensities import DIFFERENT, OUTSIDE, differ, outside, read_propensities, refuse
 from drstream.log.ragged import Ragged
 from drstream.log.rankings import bad_rows as bad_rankings
@@ -70,21 +66,19 @@ class Reader:
     filter_columns: tuple[str, ...]
     splits: tuple[Split, ...]
     skip_bad_rows: bool
-    decode_rows: int | None
     folds: Folds | Blocks | None = None
     cluster: str | None = None  # the column whose values tell which events depend on each other
     start: int = 0  # events of earlier rows are left out, and counted
     stop: int | None = None  # rows from this one on do not belong to the log
     all_propensities: bool = False  # whether to read the propensities of all actions
     checks_context: bool = True  # whether to look for numbers of contexts that are not finite
-    unit: int | None = None  # batches have a multiple of it, as many as come; None: exactly 65,536 rows
     encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
     missing: Missing = ERROR  # what happens to missing values in contexts
     constant: float | None = None  # the propensity of every row, if no column holds them
     loggers: Loggers | None = None  # how to read which policy logged an event; None: it is not read
     offers: Offers | None = None  # how to read candidates of events; None: there are none, or they are not read
     pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
-    batch_rows: int = ROWS  # rows of a batch, unless they are multiples of `unit`
+    batch_rows: int = ROWS  # rows of a batch
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -136,27 +130,9 @@ class Reader:
         skipped.update(getattr(part, "dropped", {}))  # lines of a text that hold no row
         kept = self._select(part, skipped)
         first = 0
-        for batch in exact(kept, self.batch_rows) if self.unit is None else multiples(kept, self.unit):
+        for batch in exact(kept, self.batch_rows):
             yield self._views(batch, part, first)
             first += batch.num_rows
-
-    @cached_property
-    def _bare(self) -> bool:
-        """Whether events are all rows, and need nothing but their columns, as they are."""
-        roles = self.roles
-        chosen = self.filter is not None or self.splits or self.skip_bad_rows or self.start or self.stop is not None
-        more = roles.ranking or roles.sample_rate is not None or self.all_propensities or self.with_sets
-        others = self.loggers or self.offers or self.pairs or isinstance(self.folds, Blocks) or self.clusters
-        return not (chosen or more or others) and (self.plain_context or not self.with_context)
-
-    def hand_to(self, part: Part, use: Use) -> bool:
-        """Let all rows of a part be used, not checked, if they are nothing but numbers, and all are events.
-
-        Return whether they were. `use` undoes what it has done if it returns UNUSUAL.
-        """
-        if (self.unit is None and self.folds is None) or not isinstance(part, RowGroup | ArrowPart) or not self._bare:
-            return False
-        return part.hand_to(use, None if self.folds is None else self.batch_rows)
 
     def with_bad_rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the part's rows, also those with bad values, in batches of one size.
@@ -194,7 +170,7 @@ class Reader:
         numbered = (
             self.filter is not None or self.splits or self.skip_bad_rows or self.start
         )  # else rows are consecutive
-        for batch in part.batches(self.decode_rows):
+        for batch in part.batches(self.batch_rows):
             if self.stop is not None and row + batch.num_rows > self.stop:
                 batch = batch.slice(0, max(0, self.stop - row))
             first, row = row, row + batch.num_rows
@@ -491,7 +467,8 @@ class Reader:
             return
         context = block.batch.context
         columns = [context] if isinstance(context, np.ndarray) else context
-        assert isinstance(columns, list)
+        if not isinstance(columns, list):  # an encoding has looked at its numbers
+            return
         for name, values in zip(self.roles.context, columns, strict=True):
             check_finite(values[block.start : block.stop], name, block.where)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 FOLDER = Path(__file__).parent / "results"
 Rows = Sequence[Sequence[str]]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from drstream.execution import usable_cores
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 Row = dict[str, Any]
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.evaluation.terms import _within
+from drstream.evaluation.observe.linear import limits_of
+from drstream.models.binding import BoundModels
 from scripts.studies.precision import CASES, REQUIRED, measure
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import WORLD, M
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 FEATURES = ["x0", "x1", "x2"]
 POLICIES = {
@@ -58,7 +58,7 @@ def test_same_bits_for_any_threads_and_batches(tmp_path, model):
     pq.write_table(table, path, row_group_size=700)
     fitted = model.fit(drs.Log(WORLD.table(500, seed=6), context=FEATURES))
     found = [
-        drs.evaluate(drs.Log(path, context=FEATURES, batch_size=rows), POLICIES, fitted, threads=threads).to_json()
+        drs.evaluate(cut_log(path, context=FEATURES, batch_size=rows), POLICIES, fitted, threads=threads).to_json()
         for rows, threads in ((None, 1), (None, 2), (64, 2), (1_000, 1))
     ]
     assert len(set(found)) == 1
@@ -128,8 +128,9 @@ def test_limits_in_float32_are_within_those_given():
     options = {"clamp": (0.0, 0.1), "reward_range": (0.0, 1.0), "interval": "bernstein", "max_weight_bound": 1e4}
     result = drs.evaluate(log.split(0.5)[1], POLICIES["soft"], model, estimators=["dm", "dr"], **options)
     assert result.precision == "float32"
-    assert _within((0.1, 0.1), np.dtype(np.float32))[1] <= 0.1 <= _within((0.1, 0.1), np.dtype(np.float32))[0]
-    assert _within((0.1, 0.1), np.dtype(np.float64)) == (0.1, 0.1)
+    models = BoundModels(None, None, None, (0.1, 0.1))
+    assert limits_of(models, np.dtype(np.float32))[1] <= 0.1 <= limits_of(models, np.dtype(np.float32))[0]
+    assert limits_of(models, np.dtype(np.float64)) == (0.1, 0.1)
     assert 0 <= result["dm"].value <= 0.1
 
 
@@ -169,9 +170,9 @@ def test_a_score_that_is_not_finite():
 
 def test_weights_of_ones_own_name_kernels_that_are_there():
     from drstream.evaluation.estimators import KERNELS, Weight
-    from drstream.kernels import terms
+    from drstream.evaluation.program import OPS
 
-    assert tuple(KERNELS) == terms.WEIGHTS
+    assert set(KERNELS) == set(OPS)
     with pytest.raises(drs.DrstreamError, match=r"no kernel 'caped'.*capped"):
         Weight("mine", "caped")
     with pytest.raises(drs.DrstreamError, match="takes 3 parameters, and it has 2"):

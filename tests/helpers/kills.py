@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 import drstream as drs
-from drstream import storage
 from drstream.converting import writing
 from drstream.replaying import plan as planning
 from drstream.replaying.keeping import Keeper
+from drstream.states import files
 from tests.helpers.days import CONTEXT, SOFT, day, write
 
 FILES, ROWS, GROUP = 4, 1500, 500
@@ -85,7 +85,7 @@ def child(folder, name, fatal):
     try:
         planning.CHUNK_BYTES = 1  # chunks of 256 rows
         steps = Steps(fatal)
-        for place, function in ((storage, "_sync"), (storage.os, "replace"), (Keeper, "note")):
+        for place, function in ((files, "_sync"), (files.os, "replace"), (Keeper, "note")):
             steps.watch(place, function)
         steps.watch(writing._Arrow, "write")
         found = WORK[name](folder)

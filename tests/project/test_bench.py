@@ -13,7 +13,7 @@ from bench.profile.steps import DECODING, EVENTS, VIEWS
 from scripts.studies.results import read
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # pages and JSON, not kernels
+pytestmark = pytest.mark.slow
 CASE = cases.CASES[0]
 PAIRS = [0.50, 0.52, 0.48, 0.51, 0.49]
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # it reads files and calls no kernel
 PACKAGE = ROOT / "drstream"
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -161,7 +160,7 @@ RESULTS = (
     "planning.result",
     "converting.result",
 )
-ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.totals"}
+ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.program", "evaluation.sums"}
 ENGINE |= {f"replaying.{name}" for name in ("replay", "plan", "shards", "lanes", "chunks")}
 ENGINE |= {f"planning.{name}" for name in ("plan", "sample", "widths", "exploration", "simulation")}
 ENGINE |= {f"converting.{name}" for name in ("convert", "columns", "inputs", "text", "writing")}

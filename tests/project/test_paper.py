@@ -15,7 +15,7 @@ from scripts.studies.paper.visits import run as visits
 from scripts.studies.trials import Setting
 from tests.helpers.places import DATA
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
+pytestmark = pytest.mark.slow
 HERE = (DATA / "uci_ecoli.parquet").is_file()
 
 

@@ -10,7 +10,7 @@ from scripts.studies.results import FOLDER, Found, read
 from scripts.studies.trials import Setting
 from tests.helpers.places import DATA, data
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
+pytestmark = pytest.mark.slow
 COMMITTED = read(FOLDER / "real_logs.json")
 HALVES = "intervals that agree with the other half"
 FILES = ("obd_all.parquet", "obd_men.parquet", "hillstrom.parquet", "gotv_social.parquet")

@@ -15,7 +15,7 @@ from scripts.studies.results import read as results
 from tests.helpers.broken import judge
 
 pytestmark = [
-    pytest.mark.jit_only,  # in processes
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
 ]
 

@@ -16,7 +16,7 @@ from scripts.studies.results import FOLDER, Found, read
 from tests.helpers.figures import regions, unknown
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # pages and JSON, not kernels
+pytestmark = pytest.mark.slow
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ABOUT = [(page, name, text) for page in PAGES for name, text in regions(page.read_text())]
 

@@ -13,7 +13,7 @@ from scripts.studies.replay.online import truths
 from scripts.studies.replay.simulating import AUTO, measure
 from scripts.studies.replay.worlds import Cell
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS = 20
 EASY, HARD = Cell(10, 100, "softmax"), Cell(20, 100, "uniform")

@@ -22,6 +22,7 @@ from tests.helpers.replays import LEARNERS, agree, as_events, bits, check_curve,
 METHODS = ["dr-ns", "dr-ns-wc", "rs", "dm"]
 
 
+@pytest.mark.covers
 @settings(max_examples=60 if PLAIN else 400)
 @given(
     seed=st.integers(0, 10_000),
@@ -118,6 +119,7 @@ def test_a_fixed_policy_equals_the_naive_algorithm(seed, method, q, horizon):
 # Chunks and shards
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("tracker", ["sketch", "switched", "exact"])
 @pytest.mark.parametrize("rows", [1, 7, 50])
 def test_chunks_and_trackers_equal_the_naive_algorithm(monkeypatch, rows, tracker):

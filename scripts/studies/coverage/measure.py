@@ -127,7 +127,7 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
 
 
 def _filled_buckets(result: Evaluation) -> int:
-    buckets = next(iter(result._sums.groups.values())).buckets
+    buckets = next(iter(result.statistics.groups.values())).buckets
     assert buckets is not None
     return int((buckets.count > 0).sum())
 
@@ -145,7 +145,7 @@ def _guarantees(world: World, what: str, estimator: str) -> dict[str, Constants]
 
 def _with(result: Evaluation, settings: Settings) -> Evaluation:
     """The same sums with other settings: as if the log had been evaluated with these."""
-    return Evaluation(replace(result._about, settings=settings), result._sums)
+    return Evaluation(replace(result._about, settings=settings), result.statistics)
 
 
 def _cases(world: World) -> Iterator[tuple[str, str, float, Any]]:
@@ -168,7 +168,7 @@ def _count_paths(world: World, result: Evaluation, level: float, counts: Counts)
     first, second = list(world.policies)[:2]
     for estimator in ESTIMATORS:
         form = result._form(estimator)
-        sums = result._sums
+        sums = result.statistics
         paths = {policy: (sums.value(j, form), world.truth[policy]) for j, policy in enumerate(world.policies)}
         paths[f"{first} - {second}"] = sums.difference(0, 1, form), world.truth[first] - world.truth[second]
         for what, (statistic, truth) in paths.items():

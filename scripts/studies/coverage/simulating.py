@@ -8,7 +8,7 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.studies.coverage import thresholds
 from scripts.studies.coverage.measure import Counts, measure
 from scripts.studies.coverage.worlds import WORLDS

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.studies.trials import commit
 
 SAME, ERROR, UNTOLD, LOST = OUTCOMES = ("same", "error", "untold", "lost")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import drstream as drs
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from scripts.studies.replay.online import truths
 from scripts.studies.replay.worlds import ACTIONS, CELLS, HORIZONS, Cell, learners, table, world_of
 from scripts.studies.trials import THREADS, Setting

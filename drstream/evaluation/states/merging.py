@@ -11,20 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream.errors import DrstreamError, LogError, parameter
+from drstream.errors import DrstreamError, LogError, StateError, parameter
 from drstream.evaluation.evaluate import evaluate
-from drstream.evaluation.folding import Fold, Unit
-from drstream.evaluation.identity import doubts, refuse_difference
-from drstream.evaluation.keeping import Kept
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.result import Evaluation
-from drstream.evaluation.saved import outline_from_dict
-from drstream.evaluation.state import MADE_UP, Others, State, made_up
+from drstream.evaluation.states.by_file import Unit
+from drstream.evaluation.states.header import outline_from_dict
+from drstream.evaluation.states.identity import doubts, refuse_difference
+from drstream.evaluation.states.state import Others, State
 from drstream.evaluation.sums import Sums
 from drstream.findings import LOOK, Finding
 from drstream.log import Log
-from drstream.log.marks import Mark
-from drstream.states import StateError
+from drstream.states.checkpoint import MADE_UP
+from drstream.states.marks import Mark
 
 IDENTITY = "identity"  # the check whether policies and models were the same
 
@@ -51,7 +50,9 @@ def merge(states: Any) -> Evaluation:
     try:
         return _merged(found, _refuse_overlap)
     except MADE_UP as error:
-        raise made_up(found[0].name if found else "", error) from None
+        if isinstance(error, DrstreamError):
+            raise
+        raise StateError(f"{found[0].name} is damaged: {error} does not fit. Make it again") from None
 
 
 def merge_shares(states: Sequence[State]) -> Evaluation:
@@ -68,9 +69,10 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
         refuse_difference(first.identity, state.identity, (first.name, state.name))
     check(used)
     outlines = _outlines(used)
-    whole = Fold(keep=True, units=[unit for state in used for unit in state.fold.units])
-    totals = whole.total(lambda: [Sums(one.form, one.pivot) for one in outlines])
-    if not totals[0].count:
+    totals = [Sums(one.form, one.pivot) for one in outlines] if any(state.n for state in used) else []
+    for state in used if totals else []:
+        state.add_to(totals)
+    if not totals:
         raise LogError(f"there is no event in {len(found)} states")
     made_from = _provenance(used, totals[0].count)
     findings = _doubts(first) if len(used) > 1 else []
@@ -100,22 +102,21 @@ def partial(
 
     `state.to_bytes()` travels, and `drs.merge` takes it.
     """
-    kept = Kept()
+    kept = State(None)
     for name in ("state", "checkpoint"):
         if options.get(name) is not None:
             raise DrstreamError(f"partial: leave out {parameter(name)}, it returns a state")
     rows = _batches(batches)
     first = next(rows, None)
     if first is None:
-        return State(None, Fold(keep=True))
+        return kept
     reader = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], rows))
     try:
         evaluate(Log(reader, **(log or {})), policies, model, estimators, state=kept, **options)
     except LogError:
-        if kept.state is None or kept.state.n:
+        if kept.identity is None or kept.n:
             raise
-    assert kept.state is not None
-    return kept.state
+    return kept
 
 
 def _batches(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -144,7 +145,7 @@ def _refuse_overlap(used: Sequence[State]) -> None:
     """Raise an error if a row is in two states. A copy of a file is known by its footer, and by the same sums."""
     seen: dict[tuple[Any, ...], tuple[State, Unit, Mark]] = {}
     for state in used:
-        for unit in state.fold.units:
+        for unit in state.units:
             for mark in unit.marks:
                 copied = ("copy", mark.digest, mark.size, mark.row_group, mark.rows)
                 keys = [copied, ("file", mark.file, mark.row_group, mark.first_row)] if mark.file else [copied]
@@ -162,8 +163,8 @@ def _refuse_overlap(used: Sequence[State]) -> None:
 
 
 def _same_sums(unit: Unit, other: Unit) -> bool:
-    pairs = zip(unit.tallies, other.tallies, strict=True)
-    return all(a.whole.tobytes() == b.whole.tobytes() for a, b in pairs)
+    pairs = zip(unit.sums, other.sums, strict=True)
+    return all(one["whole"].tobytes() == another["whole"].tobytes() for one, another in pairs)
 
 
 def _provenance(used: Sequence[State], events: int) -> dict[str, Any]:
@@ -188,8 +189,14 @@ def _provenance(used: Sequence[State], events: int) -> dict[str, Any]:
             {"state": os.path.basename(state.name), "log": state.log, "rows": state.rows, "version": state.version}
             for state in used
         ],
-        "exact": all(state.fold.single for state in used),
+        "exact": all(_is_exact(state, first=state is used[0]) for state in used),
     }
+
+
+def _is_exact(state: State, *, first: bool) -> bool:
+    """Whether its sums are added in the order of one pass: file by file, and those by bucket, too."""
+    files = [len({mark.file for mark in unit.marks}) for unit in state.units]
+    return max(files, default=0) <= 1 and (first or len(files) <= 1 or not any(state.buckets))
 
 
 def _doubts(state: State) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Digests of policies, models and parameters: whether two runs had the same ones.
+"""What a run is about: whether two had the same policies, models, parameters and columns, and where they differ.
 
 What an object of drstream is made of is known: numbers, words and arrays. A function of the user's is not. Its name and
 its compiled code are taken, but nobody can vouch for what it reads or calls. `drs.policies.named` gives it an identity.
@@ -10,15 +10,17 @@ import dataclasses
 import hashlib
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from drstream.errors import parameter
+from drstream.log import Log
 from drstream.log.source import Same
-from drstream.provenance import describe
+from drstream.provenance import about_log, describe
 
 KNOWN = frozenset({"drstream", "numpy", "scipy", "sklearn", "pyarrow", "builtins", "functools", "operator", "math"})
 NOT_PART = frozenset({"name", "fitted_on", "learned_on", "models_of", "_wants"})  # of what an object does
@@ -164,3 +166,96 @@ class Digest:
             if name not in NOT_PART and not isinstance(getattr(kind, str(name), None), cached_property):
                 self._put(name)
                 self.add(state[name])
+
+
+# What a run is about
+
+
+def about_columns(log: Log, encoding: Any) -> dict[str, Any]:
+    """What runs must agree in about their log, beside its rows."""
+    about = about_log(log)
+    return {
+        **{name: about[name] for name in ("columns", "filter", "splits", "before_row", "missing", "on_bad_row")},
+        "roles": Digest.of(log.roles)["sha256"],
+        "categories": None if encoding is None else Digest.of(encoding.to_dict())["sha256"],
+        "loggers": describe([str(one) for one in log.loggers]) if log.roles.logger_propensities else None,
+    }
+
+
+def about_labels(log: Log) -> dict[str, Any]:
+    """The number of actions, and a digest of their labels, if all events share them."""
+    if log.has_candidates or log.roles.ranking:
+        return {}
+    return {"number_of_actions": log.n_actions, "labels": Digest.of(list(log.labels))["sha256"]}
+
+
+def about_fits(log: Log, inputs: Iterable[Any]) -> dict[str, Any]:
+    """What a run is about that may fit models: its log, and these models.
+
+    inputs  `models.binding.ModelInputs`, one for each reward.
+    """
+    found: dict[str, Any] = {"log": {**about_columns(log, None), **about_labels(log)}}
+    if wanted := [one for one in inputs if one.waits]:
+        found["models"] = [Digest.of([one.model, one.propensity, one.second])["sha256"] for one in wanted]
+        first = wanted[0]
+        found["parameters"] = {"crossfit": first.crossfit, "cluster": first.cluster, "fold_seed": first.seed}
+    return found
+
+
+def doubts_of(tree: Any) -> list[str]:
+    """What nobody can vouch for, anywhere in an identity."""
+    if isinstance(tree, Mapping):
+        return [text for value in tree.values() for text in doubts_of(value)] + list(tree.get("doubtful", ()))
+    return [text for value in tree for text in doubts_of(value)] if isinstance(tree, list) else []
+
+
+# Differences
+
+
+def difference(one: Any, other: Any) -> tuple[tuple[str, ...], Any, Any] | None:
+    """Return the first place where two trees of JSON differ, and what each has there; None if they are the same.
+
+    >>> difference({"a": 1, "b": {"is": "f", "sha256": "1"}}, {"a": 1, "b": {"is": "g", "sha256": "2"}})
+    (('b', 'is'), 'f', 'g')
+    """
+    found = _first(one, other, ())
+    if found is None or found[0][-1:] not in (("sha256",), ("is",)):
+        return found
+    where = found[0][:-1]
+    for word in where:
+        one, other = one[word], other[word]
+    text = "is" if one["is"] != other["is"] else "sha256"
+    return (*where, text), one[text], other[text]
+
+
+def _first(one: Any, other: Any, where: tuple[str, ...]) -> tuple[tuple[str, ...], Any, Any] | None:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            if key not in one or key not in other:
+                return (*where, str(key)), one.get(key), other.get(key)
+            if found := _first(one[key], other[key], (*where, str(key))):
+                return found
+        return None
+    return None if one == other and type(one) is type(other) else (where, one, other)
+
+
+def named(where: tuple[str, ...]) -> str:
+    """The words for a place in an identity."""
+    if where[0] == "policies":
+        return f"policy {where[1]!r}" if len(where) > 1 else "the set of policies"
+    if where[0] == "models":
+        return f"the {where[2]} of {where[1]!r}" if len(where) > 2 else "the set of models"
+    if where[0] == "parameters" and len(where) > 1:
+        return parameter(where[1])
+    if where[0] == "log" and len(where) > 1:
+        return f"the log's {where[1].replace('_', ' ')}" + "".join(f" ({word})" for word in where[2:])
+    if where[0] == "rewards" and len(where) > 2:
+        return "the set of actions" if where[2] == "labels" else " ".join(where[2:]).replace("_", " ")
+    return " ".join(word for word in where if word not in ("sha256", "is"))
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, dict) and "is" in value:
+        value = value["is"]
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

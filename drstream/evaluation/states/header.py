@@ -1,4 +1,4 @@
-"""Outlines as JSON, for files of states. Estimators are known by their names."""
+"""Outlines as words, for files of states. Estimators are known by their names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.form import Form
 from drstream.evaluation.outline import Asked, Outline
-from drstream.evaluation.packing import packed_key, unpacked_key
 from drstream.evaluation.rankings import KNOWN, at_positions
 from drstream.evaluation.settings import Settings
 from drstream.intervals.statistic import Constants
 from drstream.results import ModelSummary
+from drstream.states import tree
 
 OF_MODELS = ("crossfit", "blocks", "blind_second", "crossfitted", "estimated_propensities")  # known before the pass
 
@@ -51,7 +51,7 @@ def outline_to_dict(outline: Outline) -> dict[str, Any]:
         "listed": _plain(outline.listed),
         "embedding": None
         if embedding is None
-        else {"codes": embedding.codes.tolist(), "categories": packed_key(embedding.categories)},
+        else {"codes": embedding.codes.tolist(), "categories": tree.pack(tuple(embedding.categories), {})},
         "path": outline.path,
     }
 
@@ -68,6 +68,8 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
     embedding = found["embedding"]
     if isinstance(found["labels"], int) and found["labels"] != form["actions"]:
         raise ValueError("number of actions")
+    if not found["policies"] or len(found["policies"]) != form["policies"]:
+        raise ValueError("number of policies")
     models = {**found["models"], "crossfitted": tuple(found["models"]["crossfitted"])}
     return Outline(
         form=Form(**form),
@@ -85,7 +87,7 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
         listed=_tuples(found["listed"]),
         embedding=None
         if embedding is None
-        else Embedding(np.array(embedding["codes"], np.int64), unpacked_key(embedding["categories"])),
+        else Embedding(np.array(embedding["codes"], np.int64), tree.unpack(embedding["categories"], {})),
         path=found["path"],
     )
 

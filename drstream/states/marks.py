@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +14,9 @@ from drstream.errors import LogError, without_secrets
 from drstream.log.files import unreadable
 from drstream.log.parquet import RowGroup
 from drstream.log.source import Part, TablePart
+
+OF_A_FILE = ("file", "size", "modified", "digest")
+OF_A_PART = ("row_group", "first_row", "rows")
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,6 @@ class Mark:
     size: int | None = None
     modified: int | None = None
     digest: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.row_group is not None:
@@ -68,8 +69,8 @@ class Marker:
 def _file(part: RowGroup, name: str) -> Mark:
     """The mark of a whole file."""
     try:
-        modified = part.footer.filesystem.get_file_info(part.path).mtime_ns
-        with part.footer.open() as file:
+        modified = part.file.filesystem.get_file_info(part.path).mtime_ns
+        with part.file.open() as file:
             size = file.size()
             file.seek(max(size - 8, 0))
             length = int.from_bytes(file.read(8)[:4], "little")
@@ -90,3 +91,24 @@ def _digest(table: pa.Table) -> str:
     except pa.ArrowException as error:
         raise LogError(f"cannot make a digest of these rows: {' '.join(str(error).split())}") from None
     return hashlib.sha256(sink.getvalue()).hexdigest()
+
+
+def to_words(marks: Sequence[Mark]) -> list[dict[str, Any]]:
+    """Marks by file, each with its parts, as JSON."""
+    found: list[dict[str, Any]] = []
+    for mark in marks:
+        about = asdict(mark)
+        of_file, part = {name: about[name] for name in OF_A_FILE}, [about[name] for name in OF_A_PART]
+        if found and {name: found[-1][name] for name in OF_A_FILE} == of_file:
+            found[-1]["parts"].append(part)
+        else:
+            found.append({**of_file, "parts": [part]})
+    return found
+
+
+def from_words(files: Any) -> list[Mark]:
+    return [
+        Mark(**{name: one[name] for name in OF_A_FILE}, **dict(zip(OF_A_PART, part, strict=True)))
+        for one in files
+        for part in one["parts"]
+    ]

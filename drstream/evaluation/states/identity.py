@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from drstream.checkpoints import about_columns, named, shown, within
-from drstream.digests import Digest
-from drstream.errors import DrstreamError, parameter, phrase
+from drstream.errors import DrstreamError, StateError, parameter, phrase, without_secrets
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.outline import Outline
 from drstream.evaluation.plan import Gather, Plan
-from drstream.evaluation.saved import outline_to_dict, own_estimators
-from drstream.log import Log
+from drstream.evaluation.states.header import outline_to_dict, own_estimators
+from drstream.evaluation.states.state import State
+from drstream.log import Log, Reader
 from drstream.models.binding import ModelInputs
 from drstream.policies.base import FixedPolicy
 from drstream.provenance import describe
-from drstream.states import StateError, difference
+from drstream.states.checkpoint import check_path
+from drstream.states.identity import Digest, about_columns, difference, named, shown
 
 PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
-FAR = 1e5  # rewards so far from 0, in standard deviations, lose ten digits about 0
 
 
 def identity_of(
@@ -43,8 +41,43 @@ def identity_of(
         "models": models,
         "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
         "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
-        "blocks": [[plan.block_rows, plan.compiled] for plan in plans],
+        "blocks": [[plan.block_rows, plan.path] for plan in plans],
     }
+
+
+def state_of(
+    given: Mapping[str, Any],
+    log: Log,
+    policies: Mapping[str, FixedPolicy],
+    inputs: Mapping[str, ModelInputs],
+    plans: Sequence[Plan],
+    outlines: Sequence[Outline],
+    reader: Reader,
+) -> State:
+    """Return a state without sums, of a pass that is about to begin."""
+    from drstream import __version__
+
+    identity = identity_of(given, log, policies, inputs, plans, outlines)
+    if any(one.waits for one in inputs.values()) or reader.loggers is not None:  # they depend on the whole log
+        found = [[plan.job.models, plan.job.overlaps] for plan in plans]
+        identity["fitted"] = Digest.of([found, None if reader.loggers is None else reader.loggers.shares])["sha256"]
+    others = {outline.reward: outline.others for outline in outlines}
+    identity = json.loads(json.dumps(identity))  # as a file gives it back
+    return State(identity, without_secrets(log.source.name), log.source_rows, others, __version__)
+
+
+def keeping(
+    state: Any, log: Log, chosen: Sequence[Estimator], gather: Gather, inputs: Mapping[str, ModelInputs]
+) -> bool:
+    """Return whether a state is wanted. Raise an error if the pass has none that lasts."""
+    if state is None:
+        return False
+    if not isinstance(state, State):
+        check_path(state, "state", log)
+    weighted, modelled = any(e.weight for e in chosen), any(e.needs_model for e in chosen)
+    needed = [one.needed(model=modelled, propensity=weighted) for one in inputs.values()]
+    refuse_unlasting(log, chosen, gather, needed, ranking=bool(log.roles.ranking))
+    return True
 
 
 def _parameter(value: Any) -> Any:
@@ -65,17 +98,12 @@ def doubts(identity: Mapping[str, Any]) -> dict[str | None, list[str]]:
 def refuse_difference(one: Any, other: Any, names: tuple[str, str]) -> None:
     """Raise an error that names the first difference of two identities, if there is one."""
     found = difference(one, other)
-    if found is None:
-        return
-    where, first, second = found
-    if where[0] in ("policies", "models") and where[-1] in ("sha256", "is"):
-        first, second = within(one, where[:-1]), within(other, where[:-1])
-        text = "is" if first["is"] != second["is"] else "sha256"
-        first, second = first[text], second[text]
-    raise StateError(
-        f"{names[0]} and {names[1]} cannot be merged: {named(where)} is {shown(first)} in the first, and "
-        f"{shown(second)} in the second. {_advice(where)}"
-    )
+    if found is not None:
+        where, first, second = found
+        raise StateError(
+            f"{names[0]} and {names[1]} cannot be merged: {named(where)} is {shown(first)} in the first, and "
+            f"{shown(second)} in the second. {_advice(where)}"
+        )
 
 
 def _advice(where: tuple[str, ...]) -> str:
@@ -117,17 +145,12 @@ def refuse_unlasting(
             raise _cannot(f"the weights of {estimator.name!r} depend on all earlier rows: leave it out")
     if gather.stretches:
         raise _cannot("'anytime' intervals count rows from the first one of all logs: choose another method")
-    if gather.buckets and gather.cluster is None:
-        raise _cannot(
-            f"bootstrap intervals divide rows by their number: give {parameter('cluster')}, or choose another"
-        )
     for reward in log.roles.rewards:
-        first = log.for_reward(reward)._first_rewards
-        spread = float(np.std(first)) if len(first) else 0.0
-        if spread and abs(float(np.mean(first))) > FAR * spread:
+        first = log.for_reward(reward)
+        if first.pivot and not first.same_rewards:
             raise _cannot(
-                f"rewards in {reward!r} are about {np.mean(first):.6g} and differ by {spread:.2g}, and sums about 0 "
-                "would lose their digits: subtract a constant from them"
+                f"rewards in {reward!r} are about {first.pivot:.6g}, with a spread small beside it, and sums about "
+                "0 would lose their digits: subtract a constant from them"
             )
 
 
