@@ -46,14 +46,13 @@ def room(module):
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
 BASICS = {"errors", "types", "findings", "inheritance", "views"}
 LOG = {*BASICS, "parameters", "sampling", "kernels"}
-TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
-TOOLS |= {"digests", "states", "checkpoints", "journals", "flat"}
+TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "states", "storage", "provenance"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
     "cli": {*USES, "processes", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
-    "report": {"errors", "findings", "results", "storage", "evaluation", "replaying", "planning", "auditing"},
+    "report": {"errors", "findings", "results", "states", "evaluation", "replaying", "planning", "auditing"},
     "planning": {*USES, "evaluation", "replaying"},
     "spark": {*USES, "evaluation"},
     "synth": {*MODELS},
@@ -70,13 +69,8 @@ MAY_IMPORT = {
     "execution": {*LOG, "log", "progress", "sending"},
     "sending": {*BASICS, "log", "processes"},
     "processes": {*BASICS, "parameters"},
-    "storage": {*BASICS, "archives", "log"},
-    "archives": set(),
-    "states": {"errors", "storage"},
-    "flat": {"types"},
-    "checkpoints": {"errors", "digests", "log", "parameters", "provenance", "states"},
-    "journals": {"errors", "checkpoints", "execution", "flat", "log", "states"},
-    "digests": {"log", "provenance"},
+    "storage": {*BASICS, "log", "states"},
+    "states": {"errors", "log", "parameters", "provenance"},
     "provenance": {"errors", "log"},
     "log": LOG,
     "moments": {"types", "kernels"},
