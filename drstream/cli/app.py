@@ -31,7 +31,6 @@ from drstream.cli.signals import Signals, raised
 from drstream.cli.voice import voice
 from drstream.cli.workers import opened
 from drstream.errors import DrstreamError, because, closest, for_command_line
-from drstream.progress import notice
 
 COMMANDS = (describe, audit, plan, evaluate, merge, fit, optimize, replay, convert, demo)
 NAMES_OF_HELP = {"help_option_names": ["-h", "--help"]}
@@ -52,7 +51,6 @@ def run() -> None:
     try:
         try:
             with raised() as signals, opened:
-                notice.start()
                 code = app(prog_name="drstream", standalone_mode=False)
             sys.stdout.flush()
         finally:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import counted, kernel, memory, scratch, uncounted, unordered_helper
+from drstream.kernels._jit import counted, kernel, uncounted, unordered_helper
+from drstream.kernels._machine import memory, scratch
 from drstream.kernels._types import (
     F4,
     F4_2,

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from drstream.kernels._jit import as_exponent, inlined, kernel, uncounted
+from drstream.kernels._jit import inlined, kernel, uncounted
+from drstream.kernels._machine import as_exponent
 from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, none, void
 from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
