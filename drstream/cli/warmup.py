@@ -42,10 +42,9 @@ def _works(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     learner = EpsilonGreedy(0.1)
     for precision in ("float32", "float64"):
         log = _log(folder / f"{precision}.parquet", world, precision)
-        yield f"evaluate, {precision} contexts", partial(evaluate, log, policies, estimators=["ips", "snips"])
-        with_model = {"model": Ridge(), "crossfit": 2}
-        yield f"evaluate with a model and folds, {precision}", partial(evaluate, log, policies, **with_model)
-        yield f"replay, {precision} contexts", partial(replay, log, learner, 20, **with_model)
+        yield f"evaluate, {precision} contexts", partial(evaluate, log, policies)
+        yield f"evaluate with a model and folds, {precision}", partial(evaluate, log, policies, Ridge(), crossfit=2)
+        yield f"replay, {precision} contexts", partial(replay, log, learner, 20, Ridge(), crossfit=2)
 
 
 def _log(path: Path, world: Any, precision: str) -> Log:
