@@ -3,8 +3,8 @@
 usage, in an empty folder and with an empty NUMBA_CACHE_DIR: python -m bench.process.compiling
 
 It prints JSON: by step and kernel, seconds to compile as a multiple of a plain loop that is compiled before and after
-it, because the same work takes other numbers of seconds on a busy core. A process that starts Numba and compiles one plain
-kernel takes as long as `START` such loops.
+it, because the same work takes other numbers of seconds on a busy core. A process that starts Numba and compiles one
+plain kernel takes as long as `START` such loops.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ START = (
     "process with an empty cache runs once."
 )
 COMPILING = (
-    "A process whose cache is empty compiles the kernels that it calls. A plain kernel is one loop, compiled in a process "
-    "of its own, the start of Numba included."
+    "A process whose cache is empty compiles the kernels that it calls. A plain kernel is one loop, compiled in a "
+    "process of its own, the start of Numba included."
 )
 STARTS = {
     "evaluate": "A process that evaluates dm, ips, snips and dr of a softmax policy:",
