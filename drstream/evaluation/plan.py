@@ -178,8 +178,8 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     check_columns(log.source.schema, request.by)
     chosen, policies, inputs = request.estimators, request.policies, request.needed(request.inputs[log.roles.reward])
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
-    if users := request.users(log):
-        log = log.with_actions_of(*users)
+    if known := request.users(log):
+        log = log.with_actions_of(*known)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]
