@@ -20,11 +20,11 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
-from drstream.log.remote import read_ahead, retries_of
-from drstream.log.source import Part
 from drstream.parameters import whole
 from drstream.progress import reporter
 from drstream.sending import Sender, is_lost, lost, places_of
+from drstream.sources.base import Part
+from drstream.sources.remote import read_ahead, retries_of
 
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]

@@ -18,7 +18,7 @@ import numpy as np
 
 from drstream.errors import without_secrets
 from drstream.log import Log
-from drstream.log.remote import retries_of
+from drstream.sources.remote import retries_of
 
 LONGEST = 300  # characters of a description
 NEVER = frozenset(  # how the work is done, which changes no result

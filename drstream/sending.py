@@ -15,8 +15,8 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from typing import Any, NamedTuple
 
 from drstream.errors import DrstreamError, WorkerError, parameter
-from drstream.log.remote import retries_of
 from drstream.processes import Processes
+from drstream.sources.remote import retries_of
 
 HELD = 2  # tasks that a worker keeps: that of the pass, and one of another pass at the same time
 LACKING = "drstream: this worker has not seen the task"

@@ -11,15 +11,15 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from drstream.checkpoints import CheckpointFile
+from drstream.evaluation.checkpoints import Checkpoint
+from drstream.log.marks import Marker
 
 import drstream as drs
 from bench.common import logs
 from bench.common.racing import PAIRS, compare, race
 from bench.common.selecting import params
 from bench.states import cases
-from drstream.checkpoints import CheckpointFile
-from drstream.evaluation.checkpoints import Checkpoint
-from drstream.log.marks import Marker
 from drstream.replaying.keeping import Keeper
 
 

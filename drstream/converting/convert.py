@@ -23,9 +23,9 @@ from drstream.errors import DrstreamError, LogError, because, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.chunks import exact
-from drstream.log.source import Part
 from drstream.parameters import one_of, whole
 from drstream.progress import reporter
+from drstream.sources.base import Part
 from drstream.states.files import atomic_path
 
 ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has a provisional measurement

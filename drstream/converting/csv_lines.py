@@ -13,7 +13,7 @@ import pyarrow.csv as pc_csv
 from drstream.converting.csv_quotes import records
 from drstream.converting.lines import MALFORMED, NOT_UTF8, Malformed, Parsed
 from drstream.errors import LogError
-from drstream.log.files import arrow_says
+from drstream.sources.names import arrow_says
 from drstream.types import Ints
 
 OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # what else may separate fields

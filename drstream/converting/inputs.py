@@ -22,9 +22,9 @@ from drstream.converting.obp import ITEM_CONTEXT, OpenBandit, is_open_bandit, lo
 from drstream.converting.text import TextSource
 from drstream.converting.vw_lines import Vw
 from drstream.errors import LogError, parameter
-from drstream.log.files import expand
-from drstream.log.opening import check_no_file_twice
 from drstream.parameters import one_of
+from drstream.sources.names import expand
+from drstream.sources.open import check_no_file_twice
 
 COMPRESSED = (".gz", ".bz2", ".zst")
 FIRST_BYTES = 1 << 16  # of a file, to tell formats with the same suffix apart

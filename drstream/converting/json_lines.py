@@ -15,7 +15,7 @@ import pyarrow.json as pj
 
 from drstream.converting.lines import MALFORMED, NOT_UTF8, Malformed, Parsed, filled
 from drstream.errors import LogError
-from drstream.log.files import arrow_says
+from drstream.sources.names import arrow_says
 from drstream.types import Ints
 
 FILLED = re.compile(r"\S")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from drstream.errors import LogError
 from drstream.log.encoding import SKIP
-from drstream.log.source import Place
+from drstream.sources.base import Place
 from drstream.types import Ints
 
 NOT_UTF8 = "write it as UTF-8, e.g. with iconv -f latin1 -t utf-8"

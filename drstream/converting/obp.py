@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from drstream.converting.csv_lines import ALONE, Csv
 from drstream.errors import LogError, suggest
 from drstream.log import Log
-from drstream.log.files import arrow_says
+from drstream.sources.names import arrow_says
 
 ITEM_CONTEXT = "item_context.csv"
 HEADER = {"item_id", "position", "click", "propensity_score"}
@@ -109,7 +109,8 @@ def from_obp(bandit_feedback: Mapping[str, Any], **options: Any) -> Log:
       reward      reward
       propensity  propensity
     """
-    from drstream.log.source import Same, TableSource
+    from drstream.sources.base import Same
+    from drstream.sources.memory import TableSource
 
     if not isinstance(bandit_feedback, Mapping):
         raise LogError(f"from_obp takes a dictionary of Open Bandit Pipeline, not {type(bandit_feedback).__name__}")

@@ -20,9 +20,9 @@ import pyarrow.dataset as ds
 from drstream import execution
 from drstream.converting.lines import NOT_UTF8, Left, Malformed, Syntax, TextPart
 from drstream.errors import LogError
-from drstream.log.files import arrow_says
-from drstream.log.source import Part, Source
 from drstream.progress import reporter
+from drstream.sources.base import Part, Source
+from drstream.sources.names import arrow_says
 
 BLOCK_BYTES = 1 << 23  # enough for a thread to work on; a thread holds about five times as much
 LONGEST_LINE = 1 << 28

@@ -40,13 +40,13 @@ from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
 from drstream.log.schema import UNIFORM
-from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.provenance import provenance
+from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import about_fits
 

@@ -28,11 +28,11 @@ from drstream.evaluation.terms import Job, Terms, WeightTerms
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.columns import lengths
-from drstream.log.source import Part
 from drstream.models.binding import BoundModels
 from drstream.models.positions import as_positions
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 from drstream.policies.rankings import bind_ranked
+from drstream.sources.base import Part
 
 NONE = np.empty(0)
 NO_PROPENSITIES = f"and the log has none: name their column of lists with {parameter('propensity')}"

@@ -17,7 +17,7 @@ from drstream import sampling
 from drstream.errors import LogError
 from drstream.kernels.random import hash_texts
 from drstream.log.columns import has_nulls, nulls
-from drstream.log.source import Same
+from drstream.sources.base import Same
 from drstream.types import Bools, Floats, Ints
 
 Keys = NDArray[np.uint64]

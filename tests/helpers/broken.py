@@ -272,8 +272,9 @@ def predictions(path: Path) -> list[Any]:
 
 def summed(path: Path, form: int) -> Any:
     """What a state says, or a checkpoint, which is form 3."""
-    import drstream as drs
     from drstream.evaluation.state import CHECKPOINT, State
+
+    import drstream as drs
 
     if form == 3:
         return State.of(path, CHECKPOINT).to_bytes(CHECKPOINT).hex()

@@ -45,7 +45,7 @@ def room(module):
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
 BASICS = {"errors", "types", "findings", "inheritance", "views"}
-LOG = {*BASICS, "parameters", "sampling", "kernels"}
+LOG = {*BASICS, "parameters", "sampling", "kernels", "sources"}
 TOOLS = {*LOG, "archives", "log", "progress", "execution", "intervals", "moments", "results", "storage", "provenance"}
 TOOLS |= {"digests", "states", "checkpoints", "journals", "flat"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress", "sending"},
-    "sending": {*BASICS, "log", "processes"},
+    "sending": {*BASICS, "processes", "sources"},
     "processes": {*BASICS, "parameters"},
     "storage": {*BASICS, "archives", "log"},
     "archives": set(),
@@ -76,9 +76,10 @@ MAY_IMPORT = {
     "flat": {"types"},
     "checkpoints": {"errors", "digests", "log", "parameters", "provenance", "states"},
     "journals": {"errors", "checkpoints", "execution", "flat", "log", "states"},
-    "digests": {"log", "provenance"},
-    "provenance": {"errors", "log"},
+    "digests": {"log", "provenance", "sources"},
+    "provenance": {"errors", "log", "sources"},
     "log": LOG,
+    "sources": {"errors"},
     "moments": {"types", "kernels"},
     "intervals": {*BASICS, "parameters"},
     "results": BASICS,

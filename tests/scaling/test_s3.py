@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.log import remote
+from drstream.sources import remote
 from tests.helpers import s3
 from tests.helpers.logs import world
 

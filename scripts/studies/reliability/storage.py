@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import drstream as drs
-from drstream.log import remote
+from drstream.sources import remote
 from scripts.studies.reliability.record import ERROR, LOST, SAME, Case
 from tests.helpers import s3
 from tests.helpers.logs import world

@@ -15,10 +15,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import DrstreamError, LogError
-from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
-from drstream.log.remote import forget, is_remote, together, with_retries
-from drstream.log.schema import is_list
-from drstream.log.source import READ_ROWS, Place, Source, without_views
+from drstream.sources.base import READ_ROWS, Place, Source, State, checked, is_list, without_views
+from drstream.sources.names import check_names, unreadable, unreadable_part
+from drstream.sources.remote import forget, is_remote, together, with_retries
 
 OLDEST = 26  # pyarrow whose statistics of sound columns are known not to end the process (ADR 29)
 looks_at_statistics = int(pa.__version__.partition(".")[0]) >= OLDEST
@@ -80,9 +79,7 @@ class File:
 
     def check_state(self, source: pa.NativeFile | None = None) -> None:
         """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
-        found = State.of(self.path, self.filesystem, source)
-        if found != self.state:
-            raise changed(self.path, self.state, found)
+        self.state.check(self.path, State.of(self.path, self.filesystem, source))
 
 
 @lru_cache(maxsize=64)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from drstream.errors import LogError, MissingFileError, without_secrets
-from drstream.log.files import SUFFIXES, arrow_says
+from drstream.sources.names import SUFFIXES, arrow_says
 
 Result = TypeVar("Result")
 OURS = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")  # schemes of pyarrow's file systems

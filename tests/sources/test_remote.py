@@ -10,8 +10,8 @@ import pytest
 
 import drstream as drs
 from drstream.execution import Workers
-from drstream.log import remote
-from drstream.log.opening import open_source
+from drstream.sources import remote
+from drstream.sources.open import open_source
 from tests.helpers.faulty import Faulty
 from tests.helpers.logs import world
 
