@@ -110,15 +110,16 @@ class State:
     def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> State:
         """Return the state of a file. In object storage, it is the size and the tag that the storage gave the contents.
 
-        On other file systems, it is the size, which an open `source` knows.
+        An open `source` knows both, as they were when it was opened. On other file systems, it is the size.
         """
         if isinstance(filesystem, pa.fs.LocalFileSystem):
             found = os.stat(path)
             return cls(found.st_size, found.st_mtime_ns, found.st_ino)
-        identity = getattr(getattr(filesystem, "handler", None), "identity", lambda path: None)(path)
-        if identity is not None:
-            return cls(identity[0], tag=identity[1])
-        return cls(filesystem.get_file_info(path).size if source is None else source.size())
+        if source is None:
+            with filesystem.open_input_file(path) as opened:
+                return cls.of(path, filesystem, opened)
+        about = source.metadata() or {}
+        return cls(source.size(), tag=str(about.get("ETag") or about.get("Last-Modified") or ""))
 
     def difference(self, later: State) -> str:
         if self.size != later.size:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from drstream.errors import DrstreamError, LogError
 from drstream.sources.base import READ_ROWS, Place, Source, State, checked, is_list, without_views
 from drstream.sources.names import check_names, unreadable, unreadable_part
-from drstream.sources.remote import forget, is_remote, together, with_retries
+from drstream.sources.remote import is_remote, together
 
 OLDEST = 26  # pyarrow whose statistics of sound columns are known not to end the process (ADR 29)
 looks_at_statistics = int(pa.__version__.partition(".")[0]) >= OLDEST
@@ -115,7 +115,6 @@ class RowGroup:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         rows = rows or READ_ROWS
         names = [name for name in self.columns if name not in self.constants]
-        remote = is_remote(self.file.filesystem)
         try:
             with self._open() as (source, opened):
                 self.file.check_state(source)
@@ -123,9 +122,8 @@ class RowGroup:
                     self.file.check_state(source)
                     batch = checked(batch, self.place)
                     yield self._with_constants(without_views(batch) if self.views else batch)
-                if remote and self.index + 1 == len(self.file.rows):
-                    forget(self.file.filesystem, self.path)  # so that the storage is asked once more
-                    self.file.check_state(source)
+                if is_remote(self.file.filesystem) and self.index + 1 == len(self.file.rows):
+                    self.file.check_state()  # the storage is asked once more
         except DrstreamError:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
@@ -158,7 +156,7 @@ class ParquetSource:
 
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
-        self.filesystem = with_retries(dataset.filesystem)
+        self.filesystem = dataset.filesystem
         check_names(dataset.schema, name)
         self._stored_schema = dataset.schema
         self.schema = without_views(dataset.schema.empty_table()).schema

@@ -82,7 +82,11 @@ def by_pyarrow(path: Path) -> pa.Table | None:
     """What pyarrow reads; None if it refuses the file."""
     try:
         if path.suffix == ".parquet":
-            found = pq.ParquetFile(path).read(use_threads=False)
+            file = pq.ParquetFile(
+                path
+            )  # a damaged row group of which rows lack goes on in the next one if read at once
+            groups = range(file.num_row_groups)
+            found = pa.concat_tables(file.read_row_group(i, use_threads=False) for i in groups)
         else:
             found = pa.ipc.open_file(pa.OSFile(str(path))).read_all()
         found.validate(full=True)
