@@ -82,9 +82,7 @@ def by_pyarrow(path: Path) -> pa.Table | None:
     """What pyarrow reads; None if it refuses the file."""
     try:
         if path.suffix == ".parquet":
-            file = pq.ParquetFile(
-                path
-            )  # a damaged row group of which rows lack goes on in the next one if read at once
+            file = pq.ParquetFile(path)  # read at once, a row group that lacks rows would go on in the next
             groups = range(file.num_row_groups)
             found = pa.concat_tables(file.read_row_group(i, use_threads=False) for i in groups)
         else:
