@@ -24,10 +24,12 @@ class TablePart:
     table: pa.Table
     first_row: int
     name: str = ""  # name of the file, if there is one
+    file_row: int = 0  # number of the file's first row in the log
+    dropped: dict[str, int] = field(default_factory=dict)  # lines of a text that hold no row, by reason
 
     @property
     def place(self) -> Place:
-        return Place(self.first_row, self.name)
+        return Place(self.first_row, self.name, file_row=self.file_row)
 
     @property
     def rows(self) -> int:
@@ -60,6 +62,22 @@ class TableSource:
             yield TablePart(table.slice(start, PIECE), start, self.place)
 
 
+def pieces(batches: Iterable[pa.RecordBatch], first_row: int = 0, name: str = "") -> Iterator[TablePart]:
+    """Yield rows that arrive one after the other in parts of 131,072, numbered from the first row on."""
+    file_row, held, rows = first_row, [], 0
+    for batch in batches:
+        while rows + batch.num_rows >= PIECE:
+            held.append(batch.slice(0, PIECE - rows))
+            batch = batch.slice(PIECE - rows)
+            yield TablePart(pa.Table.from_batches(held), first_row, name, file_row)
+            first_row, held, rows = first_row + PIECE, [], 0
+        if batch.num_rows:
+            held.append(batch)
+            rows += batch.num_rows
+    if held:
+        yield TablePart(pa.Table.from_batches(held), first_row, name, file_row)
+
+
 @dataclass
 class StreamSource:
     """Record batches that arrive one after the other. `open` starts the stream again, unless it is `one_shot`."""
@@ -86,19 +104,7 @@ class StreamSource:
                 "Pass a pyarrow Table (reader.read_all()), a Parquet path or a pyarrow dataset to read it again"
             )
         self.spent = self.one_shot
-        first_row, held, rows = 0, [], 0
-        for batch in self._read():
-            batch = without_views(batch.select(list(columns)))
-            while rows + batch.num_rows >= PIECE:
-                held.append(batch.slice(0, PIECE - rows))
-                batch = batch.slice(PIECE - rows)
-                yield TablePart(pa.Table.from_batches(held), first_row)
-                first_row, held, rows = first_row + PIECE, [], 0
-            if batch.num_rows:
-                held.append(batch)
-                rows += batch.num_rows
-        if held:
-            yield TablePart(pa.Table.from_batches(held), first_row)
+        yield from pieces(without_views(batch.select(list(columns))) for batch in self._read())
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         rows = 0
