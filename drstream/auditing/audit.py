@@ -26,12 +26,12 @@ from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
 from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, nulls
-from drstream.log.parquet import ParquetSource
 from drstream.log.reader import ROW
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
-from drstream.log.source import Part
 from drstream.provenance import provenance
+from drstream.sources.base import Part
+from drstream.sources.parquet import ParquetSource
 from drstream.types import Bools, Floats
 
 FIRST_ROWS = 1024  # rows that say how large times are

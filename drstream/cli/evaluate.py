@@ -55,7 +55,7 @@ from drstream.cli.options import (
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.showing import all_rewards, show_result, stops
-from drstream.cli.voice import say, say_speed
+from drstream.cli.voice import say_speed
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
@@ -285,8 +285,6 @@ def evaluate(
     )
     seconds = clock() - started
     result.provenance.update(held.to_dict())
-    if again := result.provenance.get("reads_tried_again"):
-        say(f"reads that failed and were tried again: {again:,}")
     write_report(result, report)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:

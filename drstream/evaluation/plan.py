@@ -27,9 +27,9 @@ from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.log.source import Part
 from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.sources.base import Part
 from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs

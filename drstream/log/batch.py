@@ -18,8 +18,8 @@ from drstream.log.eligible import Sets
 from drstream.log.encoding import Coded, Encoding
 from drstream.log.offered import Offered
 from drstream.log.rankings import Lists
-from drstream.log.source import Place
 from drstream.log.sparse import Csr
+from drstream.sources.base import Place
 from drstream.types import Bools, Floats, Ints
 
 ROWS = 65_536

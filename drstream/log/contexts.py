@@ -14,7 +14,7 @@ from drstream.log.columns import floats_or_nan, number_type
 from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Number, encoding_of
 from drstream.log.finding import Found, find_categories
 from drstream.log.schema import Roles, is_list
-from drstream.log.source import Source
+from drstream.sources.base import Source
 from drstream.types import Floats
 
 PEEK_ROWS = 1024

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream.kernels.distinct import EMPTY, add_distinct
-from drstream.log.source import Part
+from drstream.sources.base import Part
 
 SMALL = 1 << 15  # rows of which Arrow finds the distinct values, whose hash table is slower, but needs no kernel
 SIZE = 1 << 12  # of the first hash table; it holds half as many

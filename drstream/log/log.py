@@ -34,14 +34,14 @@ from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.filters import parse_filter
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering
-from drstream.log.opening import open_source
 from drstream.log.propensities import width
 from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
 from drstream.log.reader import Reader, describe_labels
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
-from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
+from drstream.sources.base import Part, Same
+from drstream.sources.open import open_source
 from drstream.types import Floats
 from drstream.views import Described
 

@@ -19,7 +19,7 @@ from drstream.errors import LogError, parameter, suggest
 from drstream.log.columns import floats_or_nan, nulls
 from drstream.log.propensities import LOGGED
 from drstream.log.schema import is_label, is_number, is_string, require_column
-from drstream.log.source import Source
+from drstream.sources.base import Source
 from drstream.types import Bools, Floats
 
 MOST = 1000  # a column with more values is an identifier, not a set of loggers

@@ -19,9 +19,9 @@ from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbe
 from drstream.log.ragged import flat_lists, places_of
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_list
-from drstream.log.source import Source
 from drstream.log.sparse import Csr, Sparse, read_sparse
 from drstream.log.sparse import bad_rows as bad_sparse_rows
+from drstream.sources.base import Source
 from drstream.types import Bools, Floats, Ints
 
 PEEK_ROWS = 1024

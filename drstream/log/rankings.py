@@ -18,7 +18,7 @@ from drstream.kernels import rankings as kernels
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import CONDITIONAL, INDEPENDENT, MARGINAL, Roles, is_list
-from drstream.log.source import Source
+from drstream.sources.base import Source
 from drstream.types import Bools, Floats, Ints
 
 NONE = np.empty(0)

@@ -26,7 +26,6 @@ from drstream.log.columns import floats, floats_or_nan, has_nulls, known_numbers
 from drstream.log.eligible import Sets, bad_sets, judged, read_sets
 from drstream.log.eligible import problem as problem_with_set
 from drstream.log.encoding import ERROR, KEEP, KEEP_IT, REMEDY, SKIP, Encoding, Missing, Number, check_finite
-from drstream.log.files import arrow_says
 from drstream.log.loggers import Loggers
 from drstream.log.loggers import problem as problem_with_logger
 from drstream.log.offered import Offered, Offers
@@ -40,8 +39,9 @@ from drstream.log.rankings import read_rankings
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import UNIFORM, Roles, is_list
 from drstream.log.shown import ShownOffers
-from drstream.log.source import Part
 from drstream.log.sparse import Csr, bad_rows, problem, read_sparse
+from drstream.sources.base import Part
+from drstream.sources.names import arrow_says
 from drstream.types import Bools, Floats, Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added for filters, splits, folds and skipped rows

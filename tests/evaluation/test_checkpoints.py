@@ -226,7 +226,7 @@ def test_functions_without_a_name_are_warned_about(paths, tmp_path, monkeypatch)
 
 
 def test_tables_go_on_and_streams_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("drstream.log.source.PIECE", 20)
+    monkeypatch.setattr("drstream.sources.memory.PIECE", 20)
     table = day(0)
     log, path = drs.Log(table, **CONTEXT, actions=4), tmp_path / "run.ckpt"
     stopped(log, path, 2)

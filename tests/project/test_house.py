@@ -45,7 +45,7 @@ def room(module):
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
 BASICS = {"errors", "types", "findings", "inheritance", "views"}
-LOG = {*BASICS, "parameters", "sampling", "kernels"}
+LOG = {*BASICS, "parameters", "sampling", "kernels", "sources"}
 TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "states", "storage", "provenance"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
@@ -67,12 +67,13 @@ MAY_IMPORT = {
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "execution": {*LOG, "log", "progress", "sending"},
-    "sending": {*BASICS, "log", "processes"},
+    "sending": {*BASICS, "processes", "sources"},
     "processes": {*BASICS, "parameters"},
     "storage": {*BASICS, "log", "states"},
-    "states": {"errors", "log", "parameters", "provenance"},
-    "provenance": {"errors", "log"},
+    "states": {"errors", "log", "parameters", "provenance", "sources"},
+    "provenance": {"errors", "log", "sources"},
     "log": LOG,
+    "sources": {"errors"},
     "moments": {"types", "kernels"},
     "intervals": {*BASICS, "parameters"},
     "results": BASICS,

@@ -13,8 +13,8 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.log import arrow
-from drstream.log.arrow import open_arrow
+from drstream.sources import arrow
+from drstream.sources.arrow import open_arrow
 from tests.helpers.crossed import meeting
 
 ROWS = 1_003
