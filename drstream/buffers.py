@@ -17,7 +17,7 @@ from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls
-from drstream.log.eligible import Sets
+from drstream.log.kinds.eligible.reading import Sets
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import is_list
 from drstream.types import Floats

@@ -23,7 +23,7 @@ import numpy as np
 from drstream import archives
 from drstream.errors import DrstreamError, because, suggest
 from drstream.log.encoding import Encoding
-from drstream.log.pairs import Pairs
+from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.rows import Origin
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError
-from drstream.log.encoding import SKIP
+from drstream.log.bad_rows import SKIP
 from drstream.log.source import Place
 from drstream.types import Ints
 

@@ -17,8 +17,8 @@ from drstream.converting.text import TextSource
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Sparse
-from drstream.log.candidates import candidates_metadata
 from drstream.log.categories import Hashed
+from drstream.log.kinds.candidates.columns import candidates_metadata
 from drstream.log.labels import MOST
 from drstream.log.schema import FIND, is_label
 from drstream.log.sparse import sparse_metadata

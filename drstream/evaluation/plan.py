@@ -24,8 +24,8 @@ from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
 from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
-from drstream.log.batch import ROWS as BATCH_ROWS
 from drstream.log.source import Part
+from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
 from drstream.policies.base import FixedPolicy, rule_of, warn_if_learned_here
 from drstream.types import Ints
@@ -212,7 +212,7 @@ def make_plan(
     if compiled:
         kind = log.context_type if precision is None else np.dtype(precision)
         job = replace(job, stack=Stack.of(bound, models.model, kind))
-        reader = replace(reader, checks_context=False)  # the kernel does so
+        reader = reader.unchecked()  # the kernel does so
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
     about = gather, log.roles.reward, paired, compiled
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
@@ -261,14 +261,14 @@ def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
     them if bad rows are skipped.
     """
     loggers = reader.loggers
-    if loggers is None or not loggers.columns:
+    if loggers is None or not loggers.of_loggers:
         return reader
     columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
     counts: Counter[Any] = Counter()
     held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
     for found in execution.run(partial(_count, reader), held, columns, workers, "counting loggers"):
         counts.update(found)
-    return replace(reader, loggers=replace(loggers, shares=loggers.counted(counts)))
+    return reader.with_shares(loggers.counted(counts))
 
 
 def _count(reader: Reader, part: Part) -> Counter[Any]:

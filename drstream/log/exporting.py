@@ -95,7 +95,7 @@ def count_rows(log: Any) -> int | None:
     reader = log.reader()
     if log.filter is None and not reader.clusters:
         return sum(_kept(log, part) for part in log.parts([log.roles.reward]))
-    names = list(dict.fromkeys([*reader.filter_columns, *reader.clusters]))
+    names = list(dict.fromkeys([*log.filter_columns, *reader.clusters]))
     if not names:  # the filter is about no column
         names = log.source.schema.names[:1]
     return sum(batch.num_rows for part in log.parts(names) for batch in reader.chosen(part))

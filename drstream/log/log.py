@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,30 +17,32 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter, printable
 from drstream.log import labels as action_labels
-from drstream.log.candidates import (
+from drstream.log.categories import Hashed
+from drstream.log.chunks import exact
+from drstream.log.contexts import PEEK_ROWS
+from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
+from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
+from drstream.log.filters import parse_filter
+from drstream.log.kinds.candidates.columns import (
     Candidates,
     candidate_columns,
     check_candidates,
     stored_candidates,
     with_action,
 )
-from drstream.log.categories import Hashed
-from drstream.log.chunks import exact
-from drstream.log.contexts import PEEK_ROWS
-from drstream.log.eligible import check_eligible
-from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
-from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
-from drstream.log.filters import parse_filter
+from drstream.log.kinds.eligible.columns import check_eligible
+from drstream.log.kinds.rankings.reading import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
+from drstream.log.labels import describe_labels
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering
 from drstream.log.opening import open_source
 from drstream.log.propensities import width
-from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
-from drstream.log.reader import Reader, describe_labels
+from drstream.log.reader import Reader
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
 from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
+from drstream.log.spec import Needs, Spec
 from drstream.types import Floats
 from drstream.views import Described
 
@@ -469,7 +470,7 @@ class Log(Offering, Described):
         log = self if any(split.cluster for split in self._splits) else self.with_bad_rows("error")
         reader = log.reader(columns=schema.names)  # bad rows are shown, except those whose cluster is null
         for part in self.source.parts(schema.names, self.filter):
-            for batch in reader._select(part, skipped=Counter()):
+            for batch in reader.rows(part):
                 found.append(batch.select(schema.names).slice(0, rows - count))
                 count += found[-1].num_rows
                 if count >= rows:
@@ -509,37 +510,45 @@ class Log(Offering, Described):
             action = True
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
-        return Reader(
-            roles=self.roles,
-            labels=self.labels if self._has_labels and (action or self.roles.uniform_over_sets) else (),
-            n_features=self.n_features if context else 0,
-            with_context=context,
-            with_action=action and not self.roles.ranking,
-            extra=tuple(columns),
+        needs = Needs(
+            context=context,
+            action=action,
+            columns=tuple(columns),
+            propensities=propensities,
+            loggers=loggers,
+            logger_propensities=logger_propensities,
+            candidates=candidates,
+        )
+        return Reader(self._spec(needs), needs, folds, cluster, start)
+
+    def _spec(self, needs: Needs) -> Spec:
+        """What workers must know to read what is needed. Labels, loggers and categories take a pass, so only then."""
+        acts, roles = needs.action, self.roles
+        return Spec(
+            roles=roles,
+            labels=self.labels if self._has_labels and (acts or roles.uniform_over_sets) else (),
+            width=(self.n_features if self._pairs is None else self._pairs.context) if needs.context else 0,
+            encoding=self.encoding if needs.context and not self.reads_numbers else None,
+            missing=self.missing,
+            constant=self.constant_propensity,
+            loggers=self._read_loggers(needs.logger_propensities) if needs.loggers else None,
+            offers=self.offers(features=needs.candidates) if acts else None,
+            pairs=self._pairs,
             filter=self.filter,
             filter_columns=self._filter_columns,
             splits=self._splits,
-            skip_bad_rows=self.on_bad_row == "skip",
-            decode_rows=self.batch_size or (None if self.roles.candidates is None else self.batch_rows),
-            folds=folds,
-            cluster=cluster,
-            start=start,
             stop=self._stop,
-            all_propensities=propensities,
-            encoding=self.encoding if context and not self.reads_numbers else None,
-            missing=self.missing,
-            constant=self.constant_propensity,
-            loggers=self._read_loggers(logger_propensities) if loggers else None,
-            offers=self.offers(features=candidates) if action else None,
-            pairs=self._pairs,
+            skip_bad_rows=self.on_bad_row == "skip",
             batch_rows=self.batch_rows,
+            decode_rows=self.batch_size or (None if roles.candidates is None else self.batch_rows),
         )
 
     def _read_loggers(self, propensities: bool) -> Loggers | None:
         roles = self.roles
         if roles.logger is None:
             return None
-        return Loggers(roles.logger, self.loggers, roles.logger_propensities) if propensities else Loggers(roles.logger)
+        of_all = (self.loggers, roles.logger_propensities) if propensities else ((), ())
+        return Loggers(roles.logger, *of_all, logged=roles.propensity)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         named = [name for name in (self.roles.action, self.roles.eligible, *self.roles.coded) if name is not None]

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter
-from drstream.log.batch import ROWS
-from drstream.log.candidates import (
+from drstream.log.chunks import exact
+from drstream.log.columns import lengths
+from drstream.log.contexts import PEEK_ROWS, Contexts
+from drstream.log.kinds.candidates.columns import (
     ID,
     Numbered,
     Piece,
@@ -22,12 +24,9 @@ from drstream.log.candidates import (
     pieces_of,
     split_path,
 )
-from drstream.log.chunks import exact
-from drstream.log.columns import lengths
-from drstream.log.contexts import PEEK_ROWS, Contexts
-from drstream.log.offered import ACTION_IS, Offers, fit_both, with_widths
-from drstream.log.pairs import Pairs
-from drstream.log.shown import ShownOffers
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.kinds.candidates.reading import ACTION_IS, Offers, fit_both, with_widths
+from drstream.log.spec import ROWS
 
 BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
 SPARSE_WIDTH = 32  # numbers that sparse features of a candidate may take, about
@@ -124,8 +123,7 @@ class Offering(Contexts):
         if candidates is None:
             return None
         self._check_choice()
-        kind = ShownOffers if self.roles.ranking else Offers
-        found = kind.of(self.source.schema, candidates, self._pieces)
+        found = Offers.of(self.source.schema, candidates, self._pieces)
         return found if features else replace(found, with_features=False)
 
     def _check_choice(self) -> None:

@@ -17,7 +17,7 @@ from drstream.inheritance import older
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy

@@ -17,10 +17,10 @@ from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter,
 from drstream.execution import Workers
 from drstream.journals import journaled
 from drstream.log import Log, as_log
-from drstream.log.candidates import Numbered, describe_features
 from drstream.log.encoding import Encoding
-from drstream.log.pairs import Pairs
-from drstream.log.reader import describe_labels
+from drstream.log.kinds.candidates.columns import Numbered, describe_features
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.labels import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.types import Floats
 from drstream.views import Described

@@ -18,8 +18,7 @@ from drstream.kernels.observe import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.labels import encode
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels, encode
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
 from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
 from drstream.policies.candidates import Even, Mixed, Scored, from_column, one_candidate, shared_weights

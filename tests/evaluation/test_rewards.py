@@ -67,7 +67,7 @@ class TestSeveralRewards:
         spend = table["spend"].to_numpy().copy()
         spend[7] = np.nan
         bad = table.set_column(table.schema.get_field_index("spend"), "spend", pa.array(spend))
-        with pytest.raises(drs.LogError, match=r"reward must be finite: got nan at row 7"):
+        with pytest.raises(drs.LogError, match=r"reward is not finite: got nan at row 7"):
             evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES)
         result = evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES, on_bad_row="skip")
         assert result.n == result.rewards["spend"].n == ROWS - 1
