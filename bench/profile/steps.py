@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from drstream.evaluation.fused import Fused
+
 from drstream.kernels import fused as kernels
 from drstream.kernels import pages
 from drstream.log.arrow import ArrowPart

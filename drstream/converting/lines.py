@@ -133,7 +133,7 @@ class TextPart:
 
     @property
     def place(self) -> Place:
-        return Lines(self.first_row, self.path, None, self.first_line, self.parse().lines)
+        return Lines(self.first_row, self.path, first_line=self.first_line, lines=self.parse().lines)
 
     def parse(self) -> Parsed:
         """Return the rows, and what is known about the lines. They are parsed once."""

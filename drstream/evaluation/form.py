@@ -1,4 +1,4 @@
-"""The form of a pass's sums: which variables there are, whose covariances are needed, and by which groups. It needs no log."""
+"""The form of a pass's sums: variables, whose covariances are needed, and groupings of events. It needs no log."""
 
 from __future__ import annotations
 
@@ -79,6 +79,15 @@ class Form:
         if self.buckets:
             found += [("bucket",), *((*parts, "bucket") for parts in of_events)]
         return tuple(map(Grouping, found))
+
+    def width(self, grouping: Grouping) -> int:
+        """Number of fields of a record."""
+        return 1 + self.variables if grouping.sums else self.layout.width
+
+    @property
+    def bytes_a_segment(self) -> int:
+        """Bytes of the records of a segment. If it has records by stretch, one is counted."""
+        return 8 * sum(g.per * self.width(g) for g in self.groupings if "segment" in g.parts)
 
     def group(self, terms: Sequence[str]) -> tuple[int, ...]:
         """The reward, in a down-sampled log 1 / sample rate, and these terms of every policy."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,8 @@ MOST_COUNTED = 1 << 20  # combinations of values, each of which is counted
 Key = tuple[Any, ...]  # the values of a segment
 
 
-class Groups(NamedTuple):
+@dataclass(frozen=True)
+class Groups:
     """The group of each event of a batch, as an index of keys."""
 
     index: Ints
@@ -30,7 +32,7 @@ class Groups(NamedTuple):
 
 
 def groups_of(form: Form, batch: Batch, logger: str | None) -> dict[str, Groups]:
-    """Return the groups of a batch's events, by grouping. Those of buckets are buckets, whose keys are their numbers."""
+    """Return the groups of a batch's events, by grouping. Keys of buckets are their numbers."""
     wanted = {part for grouping in form.groupings for part in grouping.parts}
     found: dict[str, Groups] = {}
     if "segment" in wanted:

@@ -43,7 +43,7 @@ def identity_of(
         "models": models,
         "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
         "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
-        "blocks": [[plan.block_rows, plan.compiled] for plan in plans],
+        "blocks": [[plan.block_rows, plan.path] for plan in plans],
     }
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.embedding import Embedding
-from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator
+from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.form import Form
 from drstream.evaluation.groupings import Key
@@ -23,14 +22,12 @@ from drstream.evaluation.statistics import Group, Inspected, Overlap, Statistics
 from drstream.evaluation.sums import Sums
 from drstream.findings import Finding
 from drstream.intervals.statistic import Groups
-from drstream.kernels.account import FACTS, LARGEST, REDUCTIONS
+from drstream.kernels.account import BINS, FACTS, REDUCTIONS
 from drstream.models.binding import others_of
 from drstream.models.calibration import summarised
 from drstream.moments import Layout
 from drstream.results import ModelSummary
 from drstream.types import Floats
-
-ROUNDING = 1e-5  # of a probability in float32
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,6 @@ class Outline:
     ) -> Evaluation:
         """Make the result from the final state."""
         asked, form = self.asked, self.form
-        self._refuse_outside(sums)
         overlap = Overlap(sums.mass, sums.logged, not sums.other_than_clicks[0])
         whole = self._statistics(_OfGroup.of_all(sums), overlap, sums.octaves if form.octaves else None)
         about = About(
@@ -119,7 +115,7 @@ class Outline:
         segments, loggers = {}, {}
         if form.by:
             found = _OfGroup.by_key(sums, "segment")
-            check_number(len(found), form.by, sums.whole.nbytes, groups=form.buckets or form.stretches)
+            check_number(len(found), form.by, form.bytes_a_segment, groups=form.buckets or form.stretches)
             segments = {key: self._statistics(one, unknown) for key, one in pooled(found, form.by).items()}
         if form.logger:
             by_logger = _OfGroup.by_key(sums, "logger")
@@ -148,41 +144,18 @@ class Outline:
         shape = form.policies, len(form.weights)
         facts = np.moveaxis(layout.facts(found.record).reshape(*shape, FACTS), -1, 0)
         inspected, reduced = Inspected(*facts[:REDUCTIONS]), facts[REDUCTIONS].astype(np.int64)
-        if octaves is not None:
-            octaves = octaves.reshape(*shape, -1)
-        about = self.pivot, form.down_sampled, overlap, form.paired, octaves
-        return Statistics(int(found.record[0]), groups, list(form.weights), inspected, reduced, *about)
-
-    def _refuse_outside(self, sums: Sums) -> None:
-        """Raise an error if rewards, weights or predictions lie outside of the bounds that the caller gave."""
-        settings, form = self.asked.settings, self.form
-        limits, most = settings.reward_range, settings.max_weight_bound
-        for row in form.watched if limits is not None else ():
-            if row == "length":
-                continue
-            low, high = sums.extremes_of(row)
-            if low < limits[0] or high > limits[1]:
-                what = "rewards" if row == "reward" else "predictions"
-                todo = "Give the range that rewards can have, or repair these rows"
-                if row != "reward":
-                    todo = f"Hold predictions within the range: {parameter('clamp', limits)}"
-                raise DrstreamError(
-                    f"{what} lie outside of {parameter('reward_range', limits)}: they go from {low:.6g} to {high:.6g}. "
-                    f"{todo}"
-                )
-        if most is None:
-            return
-        largest = form.layout.facts(sums.whole).reshape(form.policies, len(form.weights), FACTS)[:, :, LARGEST]
-        slack = 1 + (ROUNDING if self.precision == "float32" else 0.0)
-        bounded = {f"{weight.name}.weight" for weight in (IMPORTANCE, MARGINAL)}
-        for policy, of_policy in zip(self.policies, largest, strict=True):
-            for name, weight in zip(form.weights, of_policy, strict=True):
-                if name in bounded and weight > most * slack:
-                    raise DrstreamError(
-                        f"weights of policy {policy!r} lie outside of {parameter('max_weight_bound', most)}: the largest "
-                        f"one is {weight:.6g}. Give a bound that holds, or cap the weights: {parameter('cap')} and the "
-                        "capped estimators"
-                    )
+        return Statistics(
+            int(found.record[0]),
+            groups,
+            list(form.weights),
+            inspected,
+            reduced,
+            self.pivot,
+            form.down_sampled,
+            overlap,
+            form.paired,
+            None if octaves is None else octaves.reshape(*shape, BINS).astype(np.int64),
+        )
 
 
 @dataclass
@@ -214,9 +187,10 @@ class _OfGroup:
         found = {}
         for key in table.places:
             found[key] = cls(sums.form.layout, table.of(key)[0], None if buckets is None else buckets.of(key))
-        for pair in () if stretches is None else stretches.places:
-            key, stretch = pair
-            found[key].stretches[stretch] = stretches.of(pair)[0]
+        if stretches is not None:
+            for pair in stretches.places:
+                key, stretch = pair
+                found[key].stretches[stretch] = stretches.of(pair)[0]
         return found
 
     def merged(self, other: _OfGroup) -> _OfGroup:

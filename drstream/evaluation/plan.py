@@ -17,7 +17,7 @@ from drstream.evaluation.embedding import Categories, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.form import Form
 from drstream.evaluation.program import Program, make_program
-from drstream.evaluation.scoring import Stack, linear_models
+from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.sums import Sums
 from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
@@ -27,7 +27,7 @@ from drstream.log import Log, Reader
 from drstream.log.source import Part
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models
-from drstream.policies.base import FixedPolicy, rule_of, warn_if_learned_here
+from drstream.policies.base import FixedPolicy, warn_if_learned_here
 from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
@@ -75,7 +75,6 @@ class Plan:
     gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
-    compiled: bool = False  # whether nothing has to be asked in Python
     lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
@@ -100,12 +99,7 @@ class Plan:
     @property
     def _watched(self) -> tuple[str, ...]:
         """The rows whose extremes are needed."""
-        bounds, job = self.gather.bounds, self.job
-        found = ["reward"] if bounds.reward_range is not None else []
-        found += ["length"] if job.ranking else []
-        if bounds.predictions and job.models.model is not None:
-            found += ["rhat", *(f"{j}.b" for j in range(len(job.policies)))]
-        return tuple(found)
+        return ("length",) if self.job.ranking else ()
 
     @cached_property
     def program(self) -> Program:
@@ -114,11 +108,11 @@ class Plan:
     @property
     def path(self) -> str:
         """Which way events go, in words."""
-        return "compiled" if self.compiled else "python"
+        return "python" if self.job.asks else "compiled"
 
     def in_python(self) -> Plan:
         """The same plan for observers that ask policies and models in Python."""
-        return replace(self, compiled=False, job=replace(self.job, stack=None))
+        return replace(self, job=replace(self.job, stack=None))
 
     @property
     def block_rows(self) -> int:
@@ -140,7 +134,7 @@ class Plan:
         job, stack = self.job, self.job.stack
         weights = 0 if stack is None else stack.weights.nbytes
         rows = len(self.program.rows) + len(self.program.code.code)
-        block = 8 * BATCH_ROWS * rows + (self.block_rows * job.bytes_an_event if stack is None else 0)
+        block = 8 * BATCH_ROWS * rows + (self.block_rows * job.bytes_an_event if job.asks else 0)
         needed, there = weights + workers * block, physical_memory()
         if needed > there:
             raise DrstreamError(
@@ -208,13 +202,11 @@ def make_plan(
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     job = replace(job, embedding=categories, typical_reward=log.typical_reward)
-    compiled = _all_linear(job, reader)
-    if compiled:
-        kind = log.context_type if precision is None else np.dtype(precision)
-        job = replace(job, stack=Stack.of(bound, models.model, kind))
+    job = replace(job, stack=_stack(log, job, reader, precision))
+    if not job.asks:
         reader = reader.unchecked()  # the kernel does so
     paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
-    about = gather, log.roles.reward, paired, compiled
+    about = gather, log.roles.reward, paired
     plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
@@ -223,24 +215,11 @@ def make_plan(
     return plan
 
 
-def _all_linear(job: Job, reader: Reader) -> bool:
-    """Whether all policies and models are linear in dense contexts, or look at nothing but columns of the log."""
-    models = job.models
-    if job.candidates or models.second is not None or job.embedding is not None:
-        return False
-    if models.logger is not None and not models.logger.policy.direct:
-        return False
-    if models.model is not None and not linear_models(models.model):
-        return False
-    if reader.with_context and reader.roles.sparse is not None:
-        return False
-    if any(callable(group.weight.kernel) for group in job.terms.weighted):
-        return False
-    model = models.model is not None
-    return all(
-        policy.only_logged or rule_of(policy) is not None or (policy.steady is not None if model else policy.direct)
-        for policy in job.policies
-    )
+def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack | None:
+    """What is linear in dense contexts, or looks at nothing but columns of the log."""
+    if job.candidates or (reader.with_context and reader.roles.sparse is not None):
+        return None
+    return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
 
 
 def with_known_actions(

@@ -92,6 +92,12 @@ def make_program(job: Job, layout: Layout, watched: list[str]) -> Program:
     writer = _Writer(job)
     writer.write((VARIABLE, 0), kernels.COPY, (writer.row("reward"),), (), writer.scales())
     writer.row("p")
+    seen = () if job.ranking else ("pi",) if job.models.model is None else ("pi", "b")
+    for name in (f"{j}.{what}" for j in range(len(job.policies)) for what in seen):
+        writer.row(name)  # whatever the estimators need: observers fill it in
+    for name, model in (("rhat", job.models.model), ("second", job.models.second)):
+        if model is not None and not job.ranking:
+            writer.row(name)
     if job.down_sampled:
         writer.write((VARIABLE, 1), kernels.CONSTANT, (), (1.0,), writer.scales())
     weights: list[tuple[Row, Row | None]] = []
@@ -106,8 +112,7 @@ def make_program(job: Job, layout: Layout, watched: list[str]) -> Program:
             for t, term in enumerate(group.terms[1:], 1):
                 _write_term(writer, j, group, term, (VARIABLE, place), (VARIABLE, place + t))
             place += len(group.terms)
-    seen = [writer.row(name) for name in watched]
-    return _finished(writer, layout, weights, seen)
+    return _finished(writer, layout, weights, [writer.row(name) for name in watched])
 
 
 def _of_policy(writer: _Writer, j: int, group: WeightTerms) -> tuple[Row, Row]:

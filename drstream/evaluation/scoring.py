@@ -1,4 +1,4 @@
-"""What is linear in the contexts: the weights of all policies and of the model, multiplied with contexts in one call."""
+"""What is linear in contexts: the weights of all policies and of the model, which one call multiplies with them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ class Stack:
     @property
     def kind(self) -> np.dtype[Any]:
         return self.weights.dtype
+
+    @property
+    def with_model(self) -> bool:
+        return self.model.shape[1] > 0
 
     @classmethod
     def of(cls, policies: Sequence[FixedPolicy], model: RewardModel | None, kind: np.dtype[Any]) -> Stack | None:

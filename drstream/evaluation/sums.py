@@ -1,9 +1,9 @@
 """What a pass sums up over events: a record of all of them, and tables of records by groups of events.
 
-Groups are segments, loggers, stretches of time, buckets, and pairs of these. A bucket holds the events whose cluster (or
-row) has the same hash: intervals that do without the independence of events are made of sums by bucket. A stretch is a
-part of the log in its order: intervals that hold at all times are made of sums by stretch. `groupings.py` says which
-group an event belongs to.
+Groups are segments, loggers, stretches of time, buckets, and pairs of these. A bucket holds the events whose cluster
+(or row) has the same hash: intervals that do without the independence of events are made of sums by bucket. A stretch
+is a part of the log in its order: intervals that hold at all times are made of sums by stretch. `groupings.py` says
+which group an event belongs to.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ class Table:
 
     width: int  # fields of a record
     per: int = 1
-    places: dict[Hashable, int] = field(default_factory=dict)  # of keys
-    memory: Floats = field(default_factory=lambda: np.empty((0, 0)))  # records, and room for more
+    places: dict[Any, int] = field(default_factory=dict)  # of keys
+    memory: Floats = field(init=False)  # records, and room for more
+
+    def __post_init__(self) -> None:
+        self.memory = np.empty((0, self.width))
 
     @property
     def records(self) -> Floats:
@@ -71,7 +74,7 @@ class Sums:
         self.form = form
         layout = form.layout
         self.whole = layout.create()
-        self.tables = {g.name: Table(1 + layout.variables if g.sums else layout.width, g.per) for g in form.groupings}
+        self.tables = {g.name: Table(form.width(g), g.per) for g in form.groupings}
         self.mass = np.zeros((form.policies, form.actions))  # sum of ν(a|x) over events, by policy and action
         self.logged = np.zeros(form.actions, np.int64)  # number of events, by logged action
         self.octaves = np.zeros((layout.weights if form.octaves else 0, kernels.BINS))  # of weights by size

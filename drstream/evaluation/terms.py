@@ -74,7 +74,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the caller said about rewards and weights. Events outside of it are counted; None: nothing was said."""
+    """What the caller said about rewards and weights. An event outside of it is an error. None: nothing was said."""
 
     reward_range: tuple[float, float] | None = None
     max_weight: float | None = None
@@ -111,14 +111,37 @@ class Job:
         return self.first + len(self.policies) * len(self.terms)
 
     @cached_property
+    def stacked(self) -> list[bool]:
+        """For each policy, whether compiled code observes it."""
+        slots = () if self.stack is None else self.stack.slots.tolist()
+        return [j in slots for j in range(len(self.policies))]
+
+    @cached_property
     def direct(self) -> list[bool]:
         """For each policy, whether it gives ν of the logged actions alone: it knows no other, or none is needed."""
         enough = self.models.model is None and self.embedding is None
-        stacked = () if self.stack is None else self.stack.slots.tolist()
         return [
-            j not in stacked and (policy.only_logged or (policy.direct and enough))
-            for j, policy in enumerate(self.policies)
+            not stacked and (policy.only_logged or (policy.direct and enough))
+            for stacked, policy in zip(self.stacked, self.policies, strict=True)
         ]
+
+    @property
+    def all_stacked(self) -> bool:
+        """Whether compiled code observes all policies, apart from what they find in columns of the log."""
+        return all(map(any, zip(self.stacked, self.direct, strict=True)))
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether the reward model is asked in Python."""
+        return self.models.model is not None and (self.stack is None or not self.stack.with_model)
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether a policy or a model is asked in Python."""
+        models = self.models
+        more = models.second is not None or self.embedding is not None or self.candidates or self.ranking
+        by_python = models.logger is not None and not models.logger.policy.direct
+        return more or by_python or self.asks_model or not self.all_stacked
 
     @property
     def bytes_an_event(self) -> int:

@@ -3,9 +3,9 @@
 Matrices are (actions, events). codes[a] is the category of action a. Kernels called `ragged_...` are for events with
 candidates of their own: those of event i are at starts[i]..starts[i + 1] of flat arrays.
 
-Whether, given the category, actions matter to a reward is told by w' = ν(a|x) / p, scaled so that the covered actions of
-a category have all of its ν(e|x): the weights w = ν(e|x) / μ(e|x) and w' have the same mean in each category. Where ν is 0
-for all covered actions, there is nothing to compare, and w' is w.
+Whether, given the category, actions matter to a reward is told by w' = ν(a|x) / p, scaled so that the covered actions
+of a category have all of its ν(e|x): the weights w = ν(e|x) / μ(e|x) and w' have the same mean in each category. Where
+ν is 0 for all covered actions, there is nothing to compare, and w' is w.
 """
 
 import numpy as np

@@ -69,7 +69,7 @@ class Completion:
 
     def exclude(self, block: Block, values: Floats, other: float) -> None:
         """Replace the numbers (K, n), or (R K, n), of actions that are not eligible."""
-        if block.eligible is not None:
+        if block.eligible_bits is not None:
             exclude(values, self.n_actions, block.eligible_bits, other)
 
     def of(self, block: Block) -> Floats:

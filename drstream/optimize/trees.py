@@ -288,7 +288,8 @@ class OffsetTree(Tournament):
 
 def _propensity(block: Block) -> Floats:
     """The propensity, and the words of the eligible set, if there is one."""
-    return np.column_stack([block.propensity, *block.eligible_bits])
+    sets = () if block.eligible_bits is None else block.eligible_bits
+    return np.column_stack([block.propensity, *sets])
 
 
 def _rows(X: Any) -> Any:

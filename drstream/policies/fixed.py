@@ -243,7 +243,7 @@ class _Scored(FixedPolicy):
         known = not older(type(self), "kind", "_normalise")
         return Rule(self.kind, self.weights, self.intercept) if known else None
 
-    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32] | None) -> None:
         raise NotImplementedError
 
 
@@ -266,7 +266,7 @@ class Linear(_Scored):
     def __init__(self, weights: Any, intercept: Any = None, *, interactions: Any = None) -> None:
         super().__init__(weights, intercept, interactions)
 
-    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32] | None) -> None:
         argmax(scores, self.intercept, bits)
 
 
@@ -293,7 +293,7 @@ class Softmax(_Scored):
 
     kind = SOFTMAX
 
-    def _normalise(self, scores: Floats, bits: NDArray[np.uint32]) -> None:
+    def _normalise(self, scores: Floats, bits: NDArray[np.uint32] | None) -> None:
         softmax(scores, self.intercept, bits)
 
 

@@ -60,10 +60,10 @@ def learns_sets(update: Callable[..., Any]) -> bool:
         return False
 
 
-def given_bits(eligible: Any, rows: int, n_actions: int, who: str) -> NDArray[np.uint32]:
-    """Check eligible sets (n, K) that the user gave, and return them as bits; without rows if there are none."""
+def given_bits(eligible: Any, rows: int, n_actions: int, who: str) -> NDArray[np.uint32] | None:
+    """Check eligible sets (n, K) that the user gave, and return them as bits; None if there are none."""
     mask = given_mask(eligible, rows, n_actions, who)
-    return np.empty((0, rows), np.uint32) if mask is None else bits_of(mask)
+    return None if mask is None else bits_of(mask)
 
 
 def given_mask(eligible: Any, rows: int, n_actions: int, who: str) -> Bools | None:

@@ -220,7 +220,7 @@ def test_errors_name_the_row_of_an_event(table):
     rewards = table["reward"].to_numpy().copy()
     rewards[bad] = 7.0
     table = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(rewards))
-    with pytest.raises(drs.DrstreamError, match=rf"1 reward outside .*: one of them is 7, at row {bad}"):
+    with pytest.raises(drs.DrstreamError, match=rf"a reward is 7 at row {bad}, outside of reward_range"):
         drs.evaluate(open_log(table), POLICY, M.Ridge(), crossfit=3, reward_range=(-1, 6))
 
 

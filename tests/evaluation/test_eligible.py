@@ -142,7 +142,7 @@ def test_policies_act_on_the_eligible_actions(actions, way, monkeypatch):
     log = opened(table.slice(ROWS // 2), actions)
     mask, X, a, r, p = mask[ROWS // 2 :], X[ROWS // 2 :], a[ROWS // 2 :], r[ROWS // 2 :], p[ROWS // 2 :]
     if way == "blocks":
-        monkeypatch.setattr(plan, "_can_fuse", lambda *args: False)
+        monkeypatch.setattr(plan, "_stack", lambda *args: None)
     policies = policies_of(w, actions)
     given, names = (None, ["ips", "snips"]) if way == "no model" else (model, NAMES)
     chosen = policies if way == "no model" else {n: policies[n] for n in policies if n not in ("function", "object")}

@@ -167,23 +167,25 @@ def test_levels():
 class TestBounds:
     """Rewards, weights and predictions outside of what the caller said."""
 
-    def test_weights_beyond_the_bound_are_counted_and_the_first_is_named(self):
+    def test_weights_beyond_the_bound(self):
         log = log_of([0, 1, 1, 0], [1.0, 0, 1, 0], [0.5, 0.2, 0.25, 0.5])
         with pytest.raises(
             drs.DrstreamError,
-            match=r"2 weights of policy 'policy' outside of max_weight_bound=3.0: the first is 5, at row 1",
+            match=r"a weight of policy 'policy' is 5 at row 1, outside of max_weight_bound=3.0: give a bound",
         ):
             drs.evaluate(log, drs.policies.Constant(1), interval="bernstein", reward_range=(0, 1), max_weight_bound=3)
 
     def test_rewards_outside_of_the_range(self):
         log = log_of([0, 1], [1.0, 2.0], [0.5, 0.5])
         with pytest.raises(
-            drs.DrstreamError, match=r"1 reward outside of reward_range=\(0.0, 1.0\): the first is 2, at row 1"
+            drs.DrstreamError, match=r"a reward is 2 at row 1, outside of reward_range=\(0.0, 1.0\): give the range"
         ):
             drs.evaluate(log, drs.policies.Uniform(), reward_range=(0, 1))
 
     def test_predictions_outside_of_the_range(self):
-        with pytest.raises(drs.DrstreamError, match=r"predictions outside of reward_range=.*clamp=\(0.0, 1.0\)"):
+        with pytest.raises(
+            drs.DrstreamError, match=r"a prediction is 1.5 at row 0, outside of reward_range=.*clamp=\(0.0, 1.0\)"
+        ):
             drs.evaluate(
                 random_log(),
                 drs.policies.Uniform(),

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.evaluation.terms import _within
+from drstream.evaluation.observe.linear import limits_of
+from drstream.models.binding import BoundModels
 from scripts.precision_study.measure import CASES, REQUIRED, measure
 from tests.helpers.evaluations import WORLD, M
 
@@ -128,8 +129,9 @@ def test_limits_in_float32_are_within_those_given():
     options = {"clamp": (0.0, 0.1), "reward_range": (0.0, 1.0), "interval": "bernstein", "max_weight_bound": 1e4}
     result = drs.evaluate(log.split(0.5)[1], POLICIES["soft"], model, estimators=["dm", "dr"], **options)
     assert result.precision == "float32"
-    assert _within((0.1, 0.1), np.dtype(np.float32))[1] <= 0.1 <= _within((0.1, 0.1), np.dtype(np.float32))[0]
-    assert _within((0.1, 0.1), np.dtype(np.float64)) == (0.1, 0.1)
+    models = BoundModels(None, None, None, (0.1, 0.1))
+    assert limits_of(models, np.dtype(np.float32))[1] <= 0.1 <= limits_of(models, np.dtype(np.float32))[0]
+    assert limits_of(models, np.dtype(np.float64)) == (0.1, 0.1)
     assert 0 <= result["dm"].value <= 0.1
 
 
@@ -169,9 +171,9 @@ def test_a_score_that_is_not_finite():
 
 def test_weights_of_ones_own_name_kernels_that_are_there():
     from drstream.evaluation.estimators import KERNELS, Weight
-    from drstream.kernels import terms
+    from drstream.evaluation.program import OPS
 
-    assert tuple(KERNELS) == terms.WEIGHTS
+    assert set(KERNELS) == set(OPS)
     with pytest.raises(drs.DrstreamError, match=r"no kernel 'caped'.*capped"):
         Weight("mine", "caped")
     with pytest.raises(drs.DrstreamError, match="takes 3 parameters, and it has 2"):

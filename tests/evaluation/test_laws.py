@@ -77,8 +77,8 @@ def bits(result):
 
 def state(tally):
     """Every bit of a state."""
-    totals = tally.totals
-    return totals.moments.tobytes(), totals.inspected.tobytes(), tally.mass.tobytes(), tally.logged.tobytes()
+    arrays = tally.whole, *(table.records for table in tally.tables.values()), tally.mass, tally.logged
+    return tuple(array.tobytes() for array in arrays)
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -147,8 +147,8 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     for columns in plan.groups:
         group = plan.form.group(columns)
         found = result._sums.groups[columns]
-        assert (found.means == plan.layout.means(total.totals.moments)[list(group)]).all()
-        assert (found.comoment == plan.layout.comoment(total.totals.moments, group)).all()
+        assert (found.means == plan.form.layout.means(total.whole)[list(group)]).all()
+        assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.job.terms == plan.job.terms
     assert copy.estimators[0] is chosen[0]

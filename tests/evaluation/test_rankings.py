@@ -258,7 +258,7 @@ def test_intervals_of_whole_lists_need_the_range_of_their_rewards():
         found = drs.evaluate(log_of(lists), NEW, estimators=["snrips", "rips"], interval=method)
         for name in ("snrips", "rips"):
             assert found[name].low < found[name].value < found[name].high
-    with pytest.raises(drs.DrstreamError, match=r"1 reward outside of reward_range=\(0, 2.5\)|rewards outside of"):
+    with pytest.raises(drs.DrstreamError, match=r"a reward is 3 at row \d+, outside of reward_range=\(0.0, 2.5\)"):
         drs.evaluate(log_of(lists), NEW, estimators=["ips"], reward_range=(0, 2.5))
 
 

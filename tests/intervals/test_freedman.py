@@ -181,7 +181,7 @@ def test_errors():
     with pytest.raises(drs.DrstreamError, match=r"interval='freedman' needs an upper bound .* pass max_weight_bound="):
         evaluate(log, POLICY, interval="freedman", reward_range=(0, 1))
     outside = drs.models.Constant(1.5)
-    with pytest.raises(drs.DrstreamError, match=r"predictions outside of reward_range=.* clamp="):
+    with pytest.raises(drs.DrstreamError, match=r"a prediction is .* outside of reward_range=.* clamp="):
         evaluate(log, POLICY, outside, ["dr"], interval="freedman", reward_range=(0, 1), max_weight_bound=M)
     with pytest.raises(drs.DrstreamError, match=r"constants=3: pass drs.Constants\(...\)"):
         run(constants=3)

@@ -161,7 +161,7 @@ RESULTS = (
     "planning.result",
     "converting.result",
 )
-ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.totals"}
+ENGINE = {"evaluation.evaluate", "evaluation.plan", "evaluation.terms", "evaluation.program", "evaluation.sums"}
 ENGINE |= {f"replaying.{name}" for name in ("replay", "plan", "shards", "lanes", "chunks")}
 ENGINE |= {f"planning.{name}" for name in ("plan", "sample", "widths", "exploration", "simulation")}
 ENGINE |= {f"converting.{name}" for name in ("convert", "columns", "inputs", "text", "writing")}

@@ -1,7 +1,7 @@
 """How a batch becomes observations: rows of numbers by name, which `kernels/account.py` sums up.
 
-A worker has one observer for each part. `linear` observes in compiled code; the others ask policies and models in
-Python, a block of events at a time: `actions`, `candidates` and `rankings`.
+A worker has one observer for each part: `actions`, which has compiled code for what is `linear`, `candidates` or
+`rankings`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 from drstream.evaluation.observe.actions import Actions
 from drstream.evaluation.observe.base import Observer
 from drstream.evaluation.observe.candidates import Candidates
-from drstream.evaluation.observe.linear import Linear
 from drstream.evaluation.observe.rankings import Rankings
 from drstream.evaluation.plan import Plan
 
 
 def observer_of(plan: Plan) -> Observer:
     """Return what observes the batches of a plan."""
-    if plan.compiled:
-        return Linear(plan)
     if plan.job.ranking:
         return Rankings(plan)
     return (Candidates if plan.job.candidates else Actions)(plan)

@@ -1,19 +1,24 @@
-"""Observations of policies and models that are asked in Python, on a log whose events share their actions."""
+"""Observations on a log whose events share their actions.
+
+What is linear is observed in compiled code, for a batch at a time. Other policies and models are asked in Python, a
+block at a time, for numbers of all actions (K, n).
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from drstream.buffers import invalid_prediction
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.observe.base import Observer, refuse
-from drstream.evaluation.observe.categories import Marginals, OfActions
+from drstream.evaluation.observe.categories import OfActions
+from drstream.evaluation.observe.linear import Linear, n_predictions
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
+from drstream.execution import raise_if_stopped
 from drstream.kernels import observe as kernels
-from drstream.log import Block
+from drstream.log import Batch, Block
+from drstream.log.encoding import Coded
 from drstream.models.base import RewardModel
 from drstream.models.calibration import Calibration
 from drstream.types import Floats
@@ -22,52 +27,77 @@ NO_LIMITS = np.array([-np.inf, np.inf])
 
 
 class Actions(Observer):
-    """Asks policies and models for numbers of all actions (K, n)."""
+    """Fills in what policies and models say about events."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        job, size = self.job, plan.form.actions * plan.block_rows
-        self._pi = np.empty(size)
-        self._rhat = np.empty(size if job.models.model is not None or job.models.second is not None else 0)
-        self.marginals: Marginals | None = None
+        job, size = self.job, plan.form.actions * plan.block_rows if self.job.asks else 0
+        self._linear = None if job.stack is None else Linear(plan, job.stack)
+        self._pi, self._rhat = np.empty(size), np.empty(size)
+        self.marginals: OfActions | None = None
         if isinstance(job.embedding, Embedding):
             self.marginals = OfActions(job.embedding, plan.form.actions, plan.block_rows)
 
+    def in_order(self, batch: Batch) -> Batch:
+        """Blocks have one model each; compiled code gathers events of a fold itself, if contexts are numbers."""
+        by_fold = self.job.asks or isinstance(batch.context, Coded)
+        return super().in_order(batch) if by_fold else batch
+
+    def observe(self, batch: Batch, sums: Sums) -> Floats:
+        self.begin(batch)
+        job, whole = self.job, Block(batch, 0, len(batch))
+        if job.models.logger is not None and job.models.logger.policy.direct:
+            job.models.logger.fill(whole, np.empty((0, len(batch))), self.row("p", whole))
+        for j, policy in enumerate(job.policies):
+            if job.direct[j]:
+                self.row(f"{j}.pi", whole)[:] = policy.logged(whole, sums.mass[j])
+        if self._linear is not None:
+            bad = self._linear.observe(whole, self.values, sums)
+            if bad is not None:
+                self._explain(self._linear, bad)
+        if job.asks:
+            for block in batch.blocks(self.plan.block_rows):
+                raise_if_stopped()
+                self.see(block, sums)
+        for j in range(len(job.policies)):
+            self.weigh_own(j, whole, self.row("p", whole))
+        return self.values
+
     def see(self, block: Block, sums: Sums) -> None:
+        """Ask in Python for what compiled code did not fill in."""
         job, models, n = self.job, self.job.models, len(block)
-        pi = self._pi[: plan_size(self, n)].reshape(-1, n)
-        p = self.row("p", block)
-        if models.logger is not None:
+        pi = self._pi[: self.plan.form.actions * n].reshape(-1, n)
+        p, rhat = self.row("p", block), None
+        if models.logger is not None and not models.logger.policy.direct:
             models.logger.fill(block, pi, p)
         if self.marginals is not None:
             self.marginals.begin(block, models.logger, pi, p, self.row("p.category", block))
-        rhat = None
         if models.second is not None:
             self._predict(models.second, block, self.row("second", block), None)
-        if models.model is not None:
-            rhat = self._predict(models.model, block, self.row("rhat", block), sums.calibration)
+        if models.model is not None and (job.asks_model or not job.all_stacked):
+            logged, of_all = (self.row("rhat", block), sums.calibration) if job.asks_model else (np.empty(n), None)
+            rhat = self._predict(models.model, block, logged, of_all)
         for j, policy in enumerate(job.policies):
-            logged = self.row(f"{j}.pi", block)
-            if job.direct[j]:
-                logged[:] = policy.logged(block, sums.mass[j])
+            known = job.direct[j] or (job.stacked[j] and not job.asks_model)
+            if job.direct[j] or (known and self.marginals is None):
                 continue
             policy.fill(block, pi)
-            bad = int(kernels.first_improper(pi, block.eligible_bits, sums.mass[j]))
-            if bad >= 0:
-                refuse(f"policy {policy.name!r}", pi, block, bad)
-            kernels.logged_probability(pi, block.action, logged)
-            if rhat is not None and f"{j}.b" in self.program.rows:
+            logged = self.row(f"{j}.pi", block)
+            if not job.stacked[j]:
+                bad = int(kernels.first_improper(pi, block.eligible_bits, sums.mass[j]))
+                if bad >= 0:
+                    refuse(f"policy {policy.name!r}", pi, block, bad)
+                kernels.logged_probability(pi, block.action, logged)
+            if rhat is not None and not known:
                 kernels.expect(pi, rhat, self.row(f"{j}.b", block))
             if self.marginals is not None:
                 whole, covered = self.row(f"{j}.pi.category", block), self.row(f"{j}.pi.covered", block)
                 self.marginals.add(pi, block, logged, whole, covered)
-        for j in range(len(job.policies)):
-            self.weigh_own(j, block, p)
 
-    def _predict(self, model: RewardModel, block: Block, logged: Floats, calibration: Calibration | None) -> Any:
+    def _predict(self, model: RewardModel, block: Block, logged: Floats, calibration: Calibration | None) -> Floats:
         """Return r̂(x, a) (K, n), and fill in r̂ of the logged actions."""
         models, n = self.job.models, len(block)
-        rhat, clipped = self._rhat[: plan_size(self, n)].reshape(-1, n), np.zeros(1, np.int64)
+        rhat, clipped = self._rhat[: self.plan.form.actions * n].reshape(-1, n), np.zeros(1, np.int64)
         model.fill(block, rhat)
         limits = NO_LIMITS if models.clamp is None else np.array(models.clamp)
         bad = int(kernels.predict(rhat, limits, block.eligible_bits, block.action, logged, clipped))
@@ -78,13 +108,10 @@ class Actions(Observer):
             calibration.clamped += int(clipped[0])
         return rhat
 
-
-def plan_size(observer: Observer, n: int) -> int:
-    """Numbers of all actions, for n events."""
-    return observer.plan.form.actions * n
-
-
-def n_predictions(block: Block, actions: int) -> int:
-    """How many predictions there are for a block: those for eligible actions."""
-    sets = block.eligible
-    return len(block) * actions if sets is None else int(sets.lists.starts[-1] - sets.lists.starts[0])
+    def _explain(self, linear: Linear, bad: Block) -> None:
+        """Raise the error about events of which one has an invalid number: asking in Python names it."""
+        self.plan.reader.check_finite(bad)
+        alone = self.plan.in_python()
+        Actions(alone).observe(bad.batch, alone.create())
+        linear.explain(bad)  # in float32, a score may be infinite that is not so in float64
+        raise AssertionError(f"the events from {bad.where(0)} on have an invalid number, and then have none")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from drstream.buffers import invalid_probabilities
+from drstream.evaluation.bounds import refuse_outside
 from drstream.evaluation.groupings import Groups, index_of
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
@@ -46,6 +47,7 @@ class Observer:
             unpredicted = self.job.models.unpredicted(Block(batch, 0, len(batch)))
             rhat = values[self.program.rows["rhat"]]
             sums.calibration.add(rhat, batch.reward, unpredicted)
+        refuse_outside(self.plan, values, batch)
         self._account(values, groups, sums)
 
     def observe(self, batch: Batch, sums: Sums) -> Floats:

@@ -15,6 +15,7 @@ from drstream.log import Block
 from drstream.types import Floats
 
 NONE = np.empty(0)
+NOTHING = np.zeros(1, np.int64)
 
 
 class Candidates(Observer):
@@ -28,7 +29,8 @@ class Candidates(Observer):
 
     def see(self, block: Block, sums: Sums) -> None:
         job, models = self.job, self.job.models
-        starts, count = block.candidates.starts, block.candidates.count
+        offered = block.batch.candidates  # None if all policies find what they do in columns
+        starts, count = (NOTHING, 0) if offered is None else (block.candidates.starts, block.candidates.count)
         self._pi = _of_size(self._pi, count)
         pi, rhat, p = self._pi, NONE, self.row("p", block)
         if models.logger is not None:
@@ -47,7 +49,7 @@ class Candidates(Observer):
                 logged[:] = policy.logged(block)
                 continue
             policy.fill_flat(block, pi)
-            b = self.row(f"{j}.b", block) if f"{j}.b" in self.program.rows else unused
+            b = unused if models.model is None else self.row(f"{j}.b", block)
             bad = int(ragged.observe(starts, pi, rhat, block.action, logged, b))
             if bad >= 0:
                 of_event = pi[starts[bad] : starts[bad + 1]]

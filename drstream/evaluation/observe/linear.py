@@ -1,4 +1,4 @@
-"""Observations of linear policies and models: one compiled call for the events of each fold of a batch."""
+"""Observations of linear policies and models, in compiled code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  # loads the BLAS of the kernel before a pass limits its threads
 from numpy.typing import NDArray
 
-from drstream.evaluation.observe.actions import Actions, n_predictions
-from drstream.evaluation.observe.base import Observer
+from drstream.errors import PolicyError
 from drstream.evaluation.plan import Plan, tile_of
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.sums import Sums
@@ -27,23 +26,21 @@ CODED = 4096  # events of which categories are encoded at a time
 IN_ORDER = np.empty(0, np.int64)
 
 
-class Linear(Observer):
-    """Observes in compiled code. What policies find in columns of the log is copied from there."""
+class Linear:
+    """The kernel that observes, with its memory."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        stack = self.job.stack
-        if stack is not None:
-            folds, rows, features = stack.weights.shape
-            width = tile_of(rows, features, stack.kind) + kernels.PAD
-            self._stack = self._for_kernel(stack)
-            self._x, self._scores = np.zeros((features, width), stack.kind), np.zeros((rows, width), stack.kind)
-            words = -(-plan.form.actions // 32) if plan.reader.with_sets else 0
-            self._words = np.empty((words, width), np.uint32) if words else None
-            self._found = np.empty(plan.form.actions)
+    def __init__(self, plan: Plan, stack: Stack) -> None:
+        self._job, self._rows, self._stack, self._actions = plan.job, plan.program.rows, stack, plan.form.actions
+        self._linear = self._for_kernel(stack)
+        rows, features = stack.weights.shape[1:]
+        width = tile_of(rows, features, stack.kind) + kernels.PAD
+        self._x, self._scores = np.zeros((features, width), stack.kind), np.zeros((rows, width), stack.kind)
+        words = -(-self._actions // 32) if plan.reader.with_sets else 0
+        self._words = np.empty((words, width), np.uint32) if words else None
+        self._found = np.empty(self._actions)
 
     def _for_kernel(self, stack: Stack) -> kernels.Linear:
-        rows = self.program.rows
+        rows = self._rows
         return kernels.Linear(
             stack.weights,
             stack.intercept,
@@ -54,58 +51,57 @@ class Linear(Observer):
             np.array([rows.get(f"{j}.b", -1) for j in stack.slots], np.int64),
             stack.model,
             stack.links,
-            np.array(limits_of(self.job.models, stack.kind)),
+            np.array(limits_of(self._job.models, stack.kind)),
             rows.get("rhat", -1),
         )
 
-    def in_order(self, batch: Batch) -> Batch:
-        return batch.by_fold() if self.plan.reader.folds is not None and isinstance(batch.context, Coded) else batch
-
-    def observe(self, batch: Batch, sums: Sums) -> Floats:
-        self.begin(batch)
-        whole = Block(batch, 0, len(batch))
-        if self.job.models.logger is not None:
-            self.job.models.logger.fill(whole, np.empty((0, len(batch))), self.values[self.program.rows["p"]])
-        for j, policy in enumerate(self.job.policies):
-            if self.job.direct[j]:
-                self.values[self.program.rows[f"{j}.pi"]] = policy.logged(whole, sums.mass[j])
-        if self.job.stack is not None:
-            self._observe(whole, self.job.stack, sums)
-        return self.values
-
-    def _observe(self, whole: Block, stack: Stack, sums: Sums) -> None:
-        batch, clipped, folds = whole.batch, np.zeros(1, np.int64), len(stack.weights)
+    def observe(self, whole: Block, values: Floats, sums: Sums) -> Block | None:
+        """Fill in the observations (rows, n) of a batch. Returns some events of which one has an invalid number."""
+        batch, clipped, folds = whole.batch, np.zeros(1, np.int64), len(self._stack.weights)
         places, starts = IN_ORDER, np.array([0, len(batch)])
         if folds > 1 and batch.fold_starts is not None:
             starts = batch.fold_starts
         elif folds > 1 and batch.fold is not None:
             places, starts = np.empty(len(batch), np.int64), np.empty(int(batch.fold.max(initial=0)) + 2, np.int64)
             order.sort_by_group(batch.fold, starts, places)
-        memory = self.values, sums.mass, clipped, self._x, self._scores, self._found
+        memory = values, sums.mass, clipped, self._x, self._scores, self._found
         for fold, (first, last) in enumerate(pairwise(starts.tolist())):
-            for columns, listed, start, stop in _contexts(batch, stack.kind, first, last):
+            for columns, listed, start, stop in _contexts(batch, self._stack.kind, first, last):
                 events = columns, listed, batch.action, whole.eligible_bits, self._words, places, start, stop
-                bad = kernels.observe(self._stack, fold if folds > 1 else 0, *events, *memory)
+                bad = kernels.observe(self._linear, fold if folds > 1 else 0, *events, *memory)
                 if bad >= 0:
-                    self._explain(batch, places, bad, last)
-        if self.job.models.clamp is not None:
-            sums.calibration.predictions += n_predictions(whole, self.plan.form.actions)
+                    end = min(last, bad + self._x.shape[1] - kernels.PAD)
+                    some = batch.take(places[bad:end] if len(places) else np.arange(bad, end))
+                    return Block(some, 0, len(some))
+        if self._job.models.clamp is not None and self._stack.with_model:
+            sums.calibration.predictions += n_predictions(whole, self._actions)
             sums.calibration.clamped += int(clipped[0])
+        return None
 
-    def _explain(self, batch: Batch, places: Ints, first: int, last: int) -> None:
-        """Raise the error about a tile with an invalid number: asking in Python finds it, and names the event."""
-        last = min(last, first + self._x.shape[1] - kernels.PAD)
-        events = places[first:last] if len(places) else np.arange(first, last)
-        one = Block(batch.take(events), 0, len(events))
-        self.plan.reader.check_finite(one)
-        Actions(self.plan.in_python()).observe(one.batch, self.plan.create())
-        raise AssertionError(f"the events from {one.where(0)} on have an invalid number, and then have none")
+    def explain(self, some: Block) -> None:
+        """Raise an error if a score of a policy is not finite."""
+        stack, K = self._stack, self._actions
+        with np.errstate(all="ignore"):
+            scores = stack.weights[0, : len(stack.intercept)] @ some.features_as(stack.kind) + stack.intercept[:, None]
+        for i in range(len(some)):
+            for own, j in zip(scores[:, i].reshape(-1, K), stack.slots, strict=True):
+                if not np.isfinite(own).all():
+                    shown = ", ".join(f"{score:.6g}" for score in own[:6]) + (", ..." if K > 6 else "")
+                    name = self._job.policies[j].name
+                    raise PolicyError(f"policy {name!r} has a score that is not finite at {some.where(i)}: [{shown}]")
+
+
+def n_predictions(block: Block, actions: int) -> int:
+    """How many predictions there are for a block: those for eligible actions."""
+    sets = block.eligible
+    return len(block) * actions if sets is None else int(sets.lists.starts[-1] - sets.lists.starts[0])
 
 
 def _contexts(batch: Batch, kind: np.dtype[Any], first: int, last: int) -> Iterator[tuple[Ints, int, int, int]]:
-    """Yield where contexts are: addresses and types of columns, or of a matrix with so many features, and for which events.
+    """Yield where contexts are, and for which events.
 
-    An address is where the number of event 0 would be.
+    Addresses and types of columns, or of a matrix with so many features. An address is where the number of event 0
+    would be.
     """
     context = batch.context
     if isinstance(context, Coded):

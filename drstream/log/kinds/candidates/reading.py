@@ -382,7 +382,7 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece, starts: Ints) -> NDArray[
         fixed = pa.types.is_fixed_size_list(values.type) and values.type.list_size == piece.width
         if not fixed:
             hint = f"Other candidates have {piece.width}. "
-            refuse_items(np.asarray(lengths(values) != piece.width), starts, WIDTH, name, hint=hint)
+            refuse_items(np.not_equal(lengths(values), [piece.width]), starts, WIDTH, name, hint=hint)
         values = flat_lists(values)[1]
         if has_nulls(values):
             refuse_items(nulls(values).reshape(-1, piece.width).any(axis=1), starts, HOLDS_NULL, name)
