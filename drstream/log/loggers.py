@@ -59,11 +59,10 @@ class Loggers:
         for name, values in zip(self.of_loggers, found, strict=True):
             refuse(~((values >= 0) & (values <= 1)), "propensity of a logger is not in [0, 1]", name)
         propensity = known["propensity"]
-        if len(propensity):
-            far = far_apart(np.stack(found)[own, np.arange(len(own))], propensity)
-            refuse(
-                far, "propensity differs from that of its logger", self.column, *beside(self.logged), *self.of_loggers
-            )
+        for j, (name, values) in enumerate(zip(self.of_loggers, found, strict=True)):
+            if len(propensity):
+                far = (own == j) & far_apart(values, propensity)
+                refuse(far, "propensity differs from that of its logger", name, *beside(self.logged), self.column)
         return {"mixture": self._mixture(found)} if self.shares else {}
 
     def _mixture(self, propensities: list[Floats]) -> Floats:

@@ -125,7 +125,10 @@ class Reader:
 
     @property
     def n_features(self) -> int:
-        return self.spec.width if self.needs.context else 0
+        """Number of features of a context, be it that of a pair."""
+        if not self.needs.context:
+            return 0
+        return self.spec.width if self.spec.pairs is None else self.spec.pairs.width
 
     @property
     def encoding(self) -> Encoding | None:
@@ -241,7 +244,8 @@ class Reader:
             known["fold"] = self.folds.of(_keys(batch, rows, self.folds.cluster))
         if self.cluster is not None:
             known["keys"] = _keys(batch, rows, self.cluster)
-        found = Batch(place=part.place, rows=rows, n_features=self.n_features, **known)
+        width = self.spec.width if self.needs.context else 0
+        found = Batch(place=part.place, rows=rows, n_features=width, **known)
         return found if self.spec.pairs is None else self.spec.pairs.logged(found)
 
     def chosen(self, part: Part, skipped: Counter[str] | None = None) -> Iterator[pa.RecordBatch]:

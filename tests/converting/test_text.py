@@ -370,7 +370,7 @@ def test_labels_beyond_signed_integers(tmp_path, name):
         (HEAD + "0,1,0.5,3\n\n\n0,1,0.5,3,4\n", "expected 4 fields, but got 5: 0,1,0.5,3,4, at line 5 of "),
         (HEAD + '0,1,0.5,3\n0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed"),
         (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 (line 3 of "),
-        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity must be in (0, 1]: got 0.0 at row 1 (line 3 of "),
+        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity is not in (0, 1]: got 0.0 at row 1 (line 3 of "),
         (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (line 4 of "),
         (HEAD + "0,yes,0.5,3\n", "reward must be a number: got 'yes' at row 0"),
         (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),

@@ -144,7 +144,7 @@ class TestDownSampled:
         rates = table["rate"].to_numpy().copy()
         rates[4] = 0
         bad = table.set_column(table.schema.get_field_index("rate"), "rate", pa.array(rates))
-        with pytest.raises(drs.LogError, match=r"sample rate must be in \(0, 1\]: got 0.0 at row 4"):
+        with pytest.raises(drs.LogError, match=r"sample rate is not in \(0, 1\]: got 0.0 at row 4"):
             evaluate(drs.Log(bad, sample_rate="rate"), POLICIES)
         result = evaluate(drs.Log(bad, sample_rate="rate"), POLICIES, on_bad_row="skip")
         assert result.skipped == {"sample rate is not in (0, 1]": 1}

@@ -382,10 +382,11 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece, starts: Ints) -> NDArray[
         fixed = pa.types.is_fixed_size_list(values.type) and values.type.list_size == piece.width
         if not fixed:
             hint = f"Other candidates have {piece.width}. "
-            refuse_items(np.not_equal(lengths(values), [piece.width]), starts, WIDTH, name, hint=hint)
+            refuse_items(lengths(values) != piece.width, starts, WIDTH, name, hint=hint)
         values = flat_lists(values)[1]
         if has_nulls(values):
-            refuse_items(nulls(values).reshape(-1, piece.width).any(axis=1), starts, HOLDS_NULL, name)
+            missing = np.logical_or.reduce(nulls(values).reshape(-1, piece.width), axis=1)
+            refuse_items(missing, starts, HOLDS_NULL, name)
     return numbers(values).reshape(-1, piece.width)
 
 

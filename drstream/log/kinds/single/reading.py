@@ -33,7 +33,7 @@ class Action:
         found = np.ascontiguousarray(encode(whole(batch, self.column, "action is null"), self.labels))
         if first_outside(found, len(self.labels)) >= 0:
             bad = (found < 0) | (found >= len(self.labels))
-            hint = f"There are {describe_labels(self.labels)}: pass all labels with {parameter('actions')}. "
+            hint = f"The log has {describe_labels(self.labels)}: pass all labels with {parameter('actions')}. "
             raise BadRowsError("action is not among the labels", (self.column,), bad, hint=hint)
         return {"action": found}
 
