@@ -24,7 +24,6 @@ copyright = author
 version = release = drstream.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "docstrings", "sphinx_copybutton"]
-exclude_patterns = ["paper/*", "coverage/*", "real_logs/*", "replay_study/*"]
 
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"

@@ -17,8 +17,8 @@ _WHERE = {
     "Items": "drstream.log",
     "Sparse": "drstream.log",
     "evaluate": "drstream.evaluation.evaluate",
-    "merge": "drstream.evaluation.merging",
-    "partial": "drstream.evaluation.merging",
+    "merge": "drstream.evaluation.states.merging",
+    "partial": "drstream.evaluation.states.merging",
     "replay": "drstream.replaying.replay",
     "plan": "drstream.planning.plan",
     "convert": "drstream.converting.convert",
@@ -44,8 +44,8 @@ _WHERE = {
     "ModelError": "drstream.errors",
     "NotEnoughEventsError": "drstream.errors",
     "DrstreamWarning": "drstream.errors",
-    "State": "drstream.evaluation.state",
-    "StateError": "drstream.states",
+    "State": "drstream.evaluation.states.state",
+    "StateError": "drstream.errors",
     "Processes": "drstream.processes",
     "WorkerError": "drstream.errors",
     "estimators": "drstream.evaluation.estimators",
@@ -118,14 +118,15 @@ if TYPE_CHECKING:
         ModelError,
         NotEnoughEventsError,
         PolicyError,
+        StateError,
         WorkerError,
     )
     from drstream.evaluation import estimators, rankings
     from drstream.evaluation.evaluate import evaluate
     from drstream.evaluation.explanation import Explain, Explanation
-    from drstream.evaluation.merging import merge, partial
     from drstream.evaluation.result import Evaluation
-    from drstream.evaluation.state import State
+    from drstream.evaluation.states.merging import merge, partial
+    from drstream.evaluation.states.state import State
     from drstream.intervals.statistic import Constants
     from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
@@ -136,7 +137,6 @@ if TYPE_CHECKING:
     from drstream.replaying.result import Replay
     from drstream.results import Estimate
     from drstream.sampling import uniforms
-    from drstream.states import StateError
 
 
 def __getattr__(name: str) -> Any:

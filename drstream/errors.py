@@ -116,6 +116,10 @@ class ModelError(DrstreamError):
     """A reward model, or what it predicted, cannot be used."""
 
 
+class StateError(DrstreamError):
+    """A state or checkpoint cannot be read, or does not fit."""
+
+
 class WorkerError(DrstreamError):
     """Workers of an executor ended before their work was complete, or cannot take it."""
 

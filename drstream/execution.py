@@ -20,7 +20,6 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
-from drstream.log.memory import keep, keeping
 from drstream.log.remote import read_ahead, retries_of
 from drstream.log.source import Part
 from drstream.parameters import whole
@@ -42,7 +41,7 @@ class Workers:
     executor: Executor | None = None
     progress: Any = False
     places: int = 0  # parts that the executor's workers can work on at a time, if it is known
-    journal: Any = None  # of `drstream.journals`: keeps what passes of fits have summed up
+    checkpoint: Any = None  # of `drstream.states.checkpoint`: keeps what passes of fits have summed up
 
     @classmethod
     def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
@@ -58,7 +57,7 @@ class Workers:
     @property
     def alone(self) -> Workers:
         """Threads of this process, for a pass over a sample in memory."""
-        return Workers(self.threads, journal=self.journal)
+        return Workers(self.threads, checkpoint=self.checkpoint)
 
     @property
     def quietly(self) -> Workers:
@@ -89,14 +88,13 @@ def run(
         if executor is not None:
             task = partial(_on_one_blas_thread, task)
         elif workers.threads > 1:
-            executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream", initializer=keep)
+            executor = ThreadPoolExecutor(workers.threads, thread_name_prefix="drstream")
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
         if workers.executor is None and retries_of(log.source) is not None:
             parts = stack.enter_context(closing(read_ahead(parts, AHEAD * workers.threads)))
         if executor is None:
-            stack.enter_context(keeping())
             for part in parts:
                 yield task(part)
                 report(part.first_row + part.rows)
@@ -153,9 +151,8 @@ def stream(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead
 
 
 def _serially(produce: Producer[Result], parts: Iterable[Part]) -> Items[Result]:
-    with keeping():
-        for part in parts:
-            yield from produce(part)
+    for part in parts:
+        yield from produce(part)
 
 
 def _ahead(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead: int) -> Items[Result]:
@@ -173,7 +170,7 @@ def _ahead(produce: Producer[Result], parts: Iterable[Part], threads: int, ahead
                 _put(waiting, Failed(error), stop)
 
     with ExitStack() as stack:
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="drstream-read", initializer=keep)
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="drstream-read")
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
         stack.callback(stop.set)
         queues: deque[Queue[Any]] = deque()

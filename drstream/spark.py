@@ -15,15 +15,16 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from drstream import errors, states
+from drstream import errors
 from drstream.errors import DrstreamError, LogError, ModelError, parameter
-from drstream.evaluation.merging import merge_shares, partial
 from drstream.evaluation.result import Evaluation
-from drstream.evaluation.state import State
+from drstream.evaluation.states.merging import merge_shares, partial
+from drstream.evaluation.states.state import State
 from drstream.execution import Workers
 from drstream.log import Log
 from drstream.models.gram import Gram
 from drstream.models.ridge import Ridge
+from drstream.states import arrays
 
 __all__ = ["evaluate", "fit"]
 
@@ -98,14 +99,14 @@ def fit(dataframe: Any, model: Model, *, log: Mapping[str, Any] | None = None) -
             raise ModelError(f"spark.fit: it does not know {name}. Write the data frame to Parquet, and fit there")
     total, rewards, skipped = None, [np.inf, -np.inf], Counter[str]()
     for data in _map(dataframe, functools.partial(_sums, model=model, log=given)):
-        header, arrays = states.from_bytes(data, "the sums of a partition", RIDGE)
+        words, found = arrays.load(data, RIDGE)
         gram = Gram(opened.n_actions, opened.n_features + 1)
         total = total or Gram(opened.n_actions, opened.n_features + 1)
         for name, values in gram.arrays.items():
-            values[...] = arrays[name].reshape(values.shape)
+            values[...] = found[name]
         total.merge(gram)
-        skipped.update(header["skipped"])
-        low, high = arrays["rewards.floats"].tolist()
+        skipped.update(words["skipped"])
+        low, high = found["rewards"].tolist()
         rewards = [min(rewards[0], low), max(rewards[1], high)]
     if total is None or not total.count.any():
         raise LogError("spark.fit: the data frame has no event to fit on")
@@ -118,10 +119,7 @@ def _sums(batches: Batches, model: Ridge, log: dict[str, Any]) -> bytes | None:
     if reader is None:
         return None
     gram, rewards, skipped = model._gather(Log(reader, **log), None, Workers(1))
-    arrays = {**gram.arrays, "rewards.floats": np.array(rewards)}
-    return states.to_bytes(
-        {"kind": RIDGE, "skipped": dict(skipped)}, {name: values.ravel() for name, values in arrays.items()}
-    )
+    return arrays.to_bytes(RIDGE, {"skipped": dict(skipped)}, {**gram.arrays, "rewards": np.array(rewards)})
 
 
 def _reader(batches: Batches) -> pa.RecordBatchReader | None:

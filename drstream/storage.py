@@ -1,30 +1,26 @@
-"""Files: fitted models and policies, saved and loaded without a pickle. A file is written whole or not at all.
+"""Files of fitted models and policies, saved and loaded without a pickle. A file is written whole or not at all.
 
 Models and policies are arrays and JSON in an .npz file. skops saves estimators of scikit-learn.
 """
 
 from __future__ import annotations
 
-import errno
 import importlib
+import io
 import json
 import os
-import secrets
 import stat
-import sys
-import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from drstream import archives
 from drstream.errors import DrstreamError, because, suggest
 from drstream.log.encoding import Encoding
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.rows import Origin
+from drstream.states import arrays
+from drstream.states.arrays import check_header, check_sizes, write_whole
 
 if TYPE_CHECKING:
     from drstream.models.trained import Trained
@@ -32,9 +28,11 @@ if TYPE_CHECKING:
 FORMAT = 1
 SEVERAL = {"model": "models", "policy": "policies"}
 AGAIN = {"model": "Fit the model again", "policy": "Learn the policy again"}  # advice if a file cannot be read
-ABANDONED = 60.0  # seconds after which an unfinished file that nobody holds was left by a killed process
-UNFINISHED = ".part"  # suffix of a file that is being written; a folder of data is read without them
 NOT_OURS = "not ours"  # the kind of an error about a file that drstream did not write
+MOST = 1 << 26  # bytes that sparse arrays of skops, which are compressed, may take in any case
+RATIO = 50  # how much larger than the file they may be otherwise
+REFERENCES = 8  # how often a file of skops may refer to all of its bytes
+SPARSE = {"data", "indices", "indptr", "row", "col", "offsets", "shape", "format", "_is_array"}  # of SciPy
 
 
 def save(model: Trained, path: str | os.PathLike[str], policy: dict[str, Any] | None = None) -> None:
@@ -46,24 +44,16 @@ def save(model: Trained, path: str | os.PathLike[str], policy: dict[str, Any] | 
     kept = {name: getattr(model, name) for name in model.kept}
     if model.estimators:
         data = _skops(model.error).dumps({**_about(model), "policy": policy, **kept})
-        _write(path, lambda file: file.write(data), model.error)
+        write_whole(path, lambda file: file.write(data), model.error)
     else:
-        about = np.array(json.dumps({**_about(model), "policy": policy}))
-        _write(path, lambda file: np.savez(file, about=about, **kept), model.error)
+        words = {**_about(model), "policy": policy}
+        write_whole(path, lambda file: arrays.write(file, words, kept), model.error)
 
 
 def check_savable(model: Trained) -> None:
     """Raise an error if the library that saves this model is not installed. To be called before the fit."""
     if model.estimators:
         _skops(model.error)
-
-
-def _write(path: str | os.PathLike[str], write: Callable[[Any], Any], kind: type[DrstreamError]) -> None:
-    try:
-        with atomic_path(path) as unfinished, unfinished.open("wb") as file:
-            write(file)
-    except OSError as error:
-        raise kind(f"cannot write {os.fspath(path)}: {because(error)}") from None
 
 
 def _about(model: Trained) -> dict[str, Any]:
@@ -115,7 +105,7 @@ class Shelf:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise FileNotFoundError
-            names = archives.members(path)
+            names = _members(path)
         except (FileNotFoundError, NotADirectoryError):
             raise self.error(f"no such file: {name!r}") from None
         except OSError as error:
@@ -126,15 +116,15 @@ class Shelf:
             model = self._restore(name, state, state, estimators=True)
             model.check_loaded(name, left)
             return self._finished(name, model, state)
-        if "about.npy" not in names:
+        if f"{arrays.WORDS}.npy" not in names:
             raise self.error(
                 f"{name} is not a {self.sort}: it was not written by {self.sort}.save() or "
                 f"drstream {'fit' if self.sort == 'model' else 'optimize'}, or it is damaged",
                 kind=NOT_OURS,
             )
-        about = self._read(name, lambda: json.loads(_text(archives.read_array(path, "about"))))
-        arrays = _Members(lambda key: self._read(name, lambda: archives.read_array(path, key)))
-        return self._finished(name, self._restore(name, about, arrays, estimators=False), about)
+        with open(path, "rb") as file:
+            about, found = self._read(name, lambda: arrays.read(file))
+        return self._finished(name, self._restore(name, about, found, estimators=False), about)
 
     def _read(self, name: str, read: Callable[[], Any]) -> Any:
         try:
@@ -151,7 +141,7 @@ class Shelf:
         except (TypeError, DrstreamError) as error:
             raise self.error(f"{name} lacks what a saved policy has ({error}): it is damaged. {self.again}") from None
 
-    def _restore(self, name: str, about: Any, values: dict[str, Any] | _Members, *, estimators: bool) -> Trained:
+    def _restore(self, name: str, about: Any, values: dict[str, Any], *, estimators: bool) -> Trained:
         try:
             return self._model(name, about, values, estimators)
         except DrstreamError:
@@ -161,7 +151,7 @@ class Shelf:
                 f"{name} lacks what a saved {self.sort} has ({error}): it is damaged. {self.again}"
             ) from None
 
-    def _model(self, name: str, about: Any, values: dict[str, Any] | _Members, estimators: bool) -> Trained:
+    def _model(self, name: str, about: Any, values: dict[str, Any], estimators: bool) -> Trained:
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None
             raise self.error(
@@ -203,7 +193,7 @@ class Shelf:
         """Return the contents of the file, and the types that are yet to be checked."""
         skops = _skops(self.error)
         data = Path(name).read_bytes()
-        self._read(name, lambda: archives.check_skops(data))
+        self._read(name, lambda: check_skops(data))
         unknown = sorted(set(self._read(name, lambda: skops.get_untrusted_types(data=data))) - set(trusted))
         if not set(unknown) <= set(self.checked):
             raise untrusted(name, unknown, self.error)
@@ -213,20 +203,17 @@ class Shelf:
         return state, unknown
 
 
-def _text(array: Any) -> bytes:
-    """Return the text in an array. NumPy takes any number for a character, also those that Python cannot handle."""
-    if array.dtype.kind != "U" or array.ndim:
-        raise ValueError("what it says about itself is not text")
-    if array.reshape(1).view(np.uint32).max(initial=0) > sys.maxunicode:
-        raise ValueError("what it says about itself has characters that do not exist")
-    return str(array).encode()
-
-
-class _Members:
-    """Arrays of a file, which are read when they are asked for: nothing else in the file is."""
-
-    def __init__(self, read: Callable[[str], Any]) -> None:
-        self.get = read
+def _members(path: Any) -> list[str]:
+    """Return the names in a zip file; none if it is something else. Raises OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        data = file.read(4)
+        if not data.startswith(b"PK"):
+            return []
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return archive.namelist()
+        except Exception:  # zipfile raises BadZipFile, NotImplementedError, UnicodeError and others for damaged files
+            return []
 
 
 WHOLE = {"n_features": 0, "n_events": 1}  # numbers in a file, and the least that they can be
@@ -281,85 +268,49 @@ def _skops(kind: type[DrstreamError]) -> Any:
         ) from None
 
 
-@contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a path to write to. At the end, the file is renamed to `path`. After an error, it is deleted.
-
-    Its name is its own, so two processes that write to one path do not mix: the last one wins, and its file is whole.
-    The bytes are on the disk before the name is, so that a machine that stops leaves the old file or the new one.
-    """
-    folder, name = os.path.split(os.fspath(path))
-    folder, name = folder or ".", f".{name[:100]}."
-    _sweep(folder, name)
-    unfinished = os.path.join(folder, f"{name}{secrets.token_hex(8)}{UNFINISHED}")
-    handle = -1
-    try:  # the name is known before the file is there, so that a Ctrl-C leaves nothing
-        handle = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        _lock(handle)
-        yield Path(unfinished)
-        os.chmod(unfinished, 0o666 & ~_umask())  # until now, only the owner could read it
-        _sync(unfinished)
-        os.replace(unfinished, path)
-        _sync(folder)
-    finally:
-        with suppress(OSError):
-            os.unlink(unfinished)
-        with suppress(OSError):
-            os.close(handle)
+def check_skops(data: bytes) -> None:
+    """Raise an error if a file of skops declares more than it holds, or has sparse arrays that point outside."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        check_sizes(file)
+        sizes = {member.filename: member.file_size for member in file.infolist()}
+        for name in sizes:
+            if name.endswith(".npy"):
+                with file.open(name) as member:
+                    check_header(member, sizes[name])
+            elif name.endswith(".npz"):
+                _check_sparse(file.read(name))
+        used = sum(sizes.get(name, 0) for name in _files_of(json.loads(file.read("schema.json"))))
+    if used > REFERENCES * len(data):
+        raise ValueError(f"it refers to {used:,} bytes, of {len(data):,} that it has")
 
 
-def _lock(handle: int) -> bool:
-    """Hold an open file until it is closed, or the process ends. Return False if another process holds it."""
-    try:
-        fcntl = importlib.import_module("fcntl")
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # other systems, and some file systems, have no such locks
-        return False
-    return True
+def _files_of(node: Any) -> Iterator[str]:
+    """Yield the files that nodes of a schema refer to."""
+    left = [node]
+    while left:  # not recursive: a file may nest as deep as JSON is parsed
+        node = left.pop()
+        if isinstance(node, dict):
+            left += node.values()
+            if isinstance(node.get("file"), str):
+                yield node["file"]
+        elif isinstance(node, list):
+            left += node
 
 
-_swept: set[tuple[str, str]] = set()
+def _check_sparse(data: bytes) -> None:
+    """Check a sparse array of SciPy, which trusts indices in files."""
+    from scipy.sparse import load_npz
 
-
-def _sweep(folder: str, name: str) -> None:
-    """Delete what killed processes have left of a file: unfinished ones that nobody holds. Once for each name."""
-    place = os.path.abspath(folder), name
-    if place in _swept:
-        return
-    _swept.add(place)
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(name) and entry.name.endswith(UNFINISHED):
-                _delete_if_left(entry.path)
-
-
-def _delete_if_left(path: str) -> None:
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            old = time.time() - os.fstat(handle).st_mtime > ABANDONED
-            if old and _lock(handle):
-                os.unlink(path)
-        finally:
-            os.close(handle)
-
-
-def _sync(path: str) -> None:
-    """Wait until a file, or the names in a folder, are on the disk, where the file system can tell."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)  # here, some file systems say first that the disk is full
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):  # they do not sync folders
-            raise
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    """Return the mask of permissions for new files. Setting it, the only other way to read it, disturbs threads."""
-    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status") as file:
-        return int(next(line for line in file if line.startswith("Umask:")).split()[1], 8)
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        total = sum(member.file_size for member in file.infolist())
+        if total > max(MOST, RATIO * len(data)):
+            raise ValueError(f"a sparse array in it takes {total:,} bytes, of {len(data):,} that are stored")
+        unknown = {name.removesuffix(".npy") for name in file.namelist()} - SPARSE
+        if unknown:
+            raise ValueError(f"a sparse array in it has {min(unknown)!r}, which SciPy does not write")
+        for member in file.infolist():
+            with file.open(member) as array:
+                check_header(array, member.file_size)
+    found = load_npz(io.BytesIO(data))
+    if hasattr(found, "check_format"):
+        found.check_format(full_check=True)

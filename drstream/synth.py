@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drstream.errors import DrstreamError, because
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.sets import NO, wants_sets
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from drstream.types import Bools, Floats
 
 __all__ = ["Variance", "World"]

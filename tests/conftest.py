@@ -22,6 +22,15 @@ def _drstream_in_doctests(doctest_namespace):
     doctest_namespace["np"] = np
 
 
+if PLAIN:
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(item):
+        from tests.helpers import covering  # it needs coverage
+
+        covering.note(item)
+
+
 @pytest.fixture(scope="session")
 def processes():
     """Two worker processes for all tests: one takes 3 s to start and to load kernels."""

@@ -44,12 +44,12 @@ class Change:
 
 def main() -> None:
     run = history.read(Path(sys.argv[1]))
-    runs = history.saved(history.FOLDER, like=run)
-    if not runs:
+    before = history.saved(history.FOLDER, like=run)
+    if before is None:
         print("No run of this size is saved, so there is nothing to compare with.")  # noqa: T201
         return
-    found = changes(runs[-1], run)
-    print(report(runs[-1], run, found))  # noqa: T201
+    found = changes(before, run)
+    print(report(before, run, found))  # noqa: T201
     sys.exit(any(change.fell for change in found))
 
 

@@ -23,25 +23,30 @@ ROWS = {  # what the README calls a benchmark
 }
 
 
-def front(results: history.Run) -> str:
-    """The table and a line about the machine."""
+HEAD = ("job", "drstream, events/s", "beside", "events/s", "ratio")
+
+
+def rows(results: history.Run) -> list[list[str]]:
     found: dict[str, Info] = {b["extra_info"].get("name", ""): b["extra_info"] for b in results["benchmarks"]}
-    head = ("job", "drstream, events/s", "beside", "events/s", "ratio")
-    rows = [
-        (
+    return [
+        [
             words,
             millions(info["events_per_second"]),
             against(info),
             millions(info["baseline_events_per_second"]),
             f"{info['ratio']:.2f}" if info["ratio"] < 10 else f"{info['ratio']:.0f}",
-        )
+        ]
         for name, words in ROWS.items()
         if (info := found.get(name)) is not None
     ]
+
+
+def front(results: history.Run) -> str:
+    """The table and a line about the machine."""
     made = (
         f"{results['datetime'][:10]}, {history.machine(results)}; K = 10 actions, d = 20 features, 5 M rows of Parquet."
     )
-    return f"{table(head, rows)}\n\n{made}"
+    return f"{table(HEAD, rows(results))}\n\n{made}"
 
 
 def write(results: history.Run, readme: Path = README) -> None:

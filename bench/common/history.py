@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 FOLDER = Path(__file__).parents[1] / "history"
 MACHINE = ("machine", "system", "release", "python_version", "usable_cores", "versions", "rows", "full_size", "quick")
@@ -53,17 +53,24 @@ def merged(runs: list[Run]) -> Run:
 
 
 def save(run: Run, folder: Path) -> Path:
-    """The file's name has the date, the commit and, for a quick run, the word. One line holds one benchmark."""
+    """Save a run in the place of the one before. One line holds one benchmark.
+
+    The file's name has the date, the commit and, for a quick run, the word.
+    """
     run = stripped(run)
     benchmarks = run.pop("benchmarks")
     moment = run["datetime"][:16].replace(":", "").replace("T", "-")
     commit = (run["commit_info"]["id"] or "unknown")[:10]
     path = folder / f"{moment}-{commit}{'-quick' if run['machine_info']['quick'] else ''}.json"
+    former = _paths(folder, like=run)
     head = json.dumps(run, indent=1)[:-2]
     lines = ",\n".join(f"  {json.dumps(benchmark, ensure_ascii=False)}" for benchmark in benchmarks)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as unfinished:
         unfinished.write_text(f'{head},\n "benchmarks": [\n{lines}\n ]\n}}\n')
+    for other in former:
+        if other != path:
+            other.unlink()
     return path
 
 
@@ -92,11 +99,19 @@ def rounded(found: Any) -> Any:
     return float(f"{found:.{DIGITS}g}") if isinstance(found, float) else found
 
 
-def saved(folder: Path, like: Run) -> list[Run]:
-    """The saved runs of the same size as `like`, and quick if it is, from the oldest to the latest."""
-    runs = [read(path) for path in folder.glob("*.json")]
-    form = _form(like)
-    return sorted((run for run in runs if _form(run) == form), key=lambda run: run["datetime"])
+def saved(folder: Path, like: Run) -> Run | None:
+    """The saved run of the same size as `like`, and quick if it is."""
+    runs = [read(path) for path in _paths(folder, like)]
+    return max(runs, key=lambda run: run["datetime"], default=None)
+
+
+def last() -> Run:
+    """The saved run of all benchmarks."""
+    return next(run for run in map(read, FOLDER.glob("*.json")) if not run["machine_info"]["quick"])
+
+
+def _paths(folder: Path, like: Run) -> list[Path]:
+    return [path for path in folder.glob("*.json") if _form(read(path)) == _form(like)]
 
 
 def _form(run: Run) -> tuple[Any, ...]:

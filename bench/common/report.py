@@ -1,9 +1,10 @@
-"""Writes the page of all topics, in Markdown, from the JSON of pytest-benchmark.
+"""Prints the page of all topics, in Markdown, from the JSON of pytest-benchmark.
 
-usage: python -m bench.common.report RESULTS.json [MORE.json ...] [OUT.md]   (without OUT.md, prints it)
+usage: python -m bench.common.report [--keep] [RESULTS.json ...]   (without a file, of the last saved run)
 
 With several files, a benchmark's result is that of the latest run that has it. So some benchmarks can be measured again
-after a whole run.
+after a whole run. With --keep, the main rows become scripts/studies/results/benchmarks.json, and the table of the
+README is written.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from bench.candidates import cases as candidate_cases
 from bench.candidates import report as candidate_report
 from bench.categories import cases as category_cases
 from bench.categories import report as category_report
-from bench.common import front, history, main_table, plots
+from bench.common import front, history, main_table
 from bench.common.markdown import Info
-from bench.decoding import cases as decoding_cases
-from bench.decoding import report as decoding_report
 from bench.eligible import cases as eligible_cases
 from bench.eligible import report as eligible_report
 from bench.evaluation import cases as evaluation_cases
@@ -46,8 +45,9 @@ from bench.sparse import cases as sparse_cases
 from bench.sparse import report as sparse_report
 from bench.states import cases as state_cases
 from bench.states import report as state_report
+from scripts.studies.results import FOLDER, Found
 
-PAGE = front.README.parent / "docs" / "benchmarks.md"  # with it, the table of the README is written
+RESULTS = FOLDER / "benchmarks.json"
 TOPICS = [  # in the order of the page
     (evaluation_cases, evaluation_report),
     (replay_cases, replay_report),
@@ -60,7 +60,6 @@ TOPICS = [  # in the order of the page
     (eligible_cases, eligible_report),
     (label_cases, label_report),
     (state_cases, state_report),
-    (decoding_cases, decoding_report),
     (profile_cases, profile_report),
     (lock_cases, lock_report),
     (process_cases, process_report),
@@ -69,39 +68,54 @@ TOPICS = [  # in the order of the page
 
 
 def main() -> None:
-    files, out = ([Path(a) for a in sys.argv[1:] if a.endswith(".json") == wanted] for wanted in (True, False))
-    results = history.merged([history.read(file) for file in files])
-    runs = history.saved(history.FOLDER, like=results)
-    if not out:
-        print(page(results, runs), end="")  # noqa: T201
-        return
-    write(results, runs, out[0])
-    if out[0].resolve() == PAGE:
+    files = [Path(word) for word in sys.argv[1:] if word.endswith(".json")]
+    results = history.merged([history.read(file) for file in files]) if files else history.last()
+    print(page(results), end="")  # noqa: T201
+    if "--keep" in sys.argv:
+        kept(results).write(RESULTS)
         front.write(results)
 
 
-def write(results: history.Run, runs: list[history.Run], out: Path) -> None:
-    """The page, and its plots in a folder beside it."""
-    folder = out.with_name(plots.FOLDER)
-    folder.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(results, runs))
-    main_table.draw(TOPICS, runs, folder)
-    for _, report in TOPICS:
-        if hasattr(report, "draw"):
-            report.draw(by_kind(results), folder)
+def kept(results: history.Run) -> Found:
+    """The main rows, the rows beside others, all rows that miss a requirement, and a fresh process."""
+    machine = results["machine_info"]
+    shown = {info["name"]: info for infos in by_kind(results).values() for info in infos}
+    rows = main_table.rows(shown, TOPICS, machine["full_size"])
+    found = Found({"benchmarks": "; ".join(line.removeprefix("- ") for line in made(results))})
+    found.figures = {
+        "rows of a log": f"{machine['rows']:,}",
+        "main rows": f"{len(rows)}",
+        "main rows that meet their requirement": f"{sum(row[-1] == 'yes' for row in rows)}",
+    }
+    found.table("Main rows", main_table.HEAD, rows)
+    found.table("Beside others", front.HEAD, front.rows(results))
+    missed = [info for info in shown.values() if info.get("required") is not None and info["passed"] is not True]
+    cells = [[info["name"], f"{_figure(info):.3g}", f"{info['required']:.3g}"] for info in missed]
+    found.table("Requirements that are missed", ["what", "figure", "required"], cells)
+    starts = [
+        [info["name"], f"{info['seconds']:.1f}", f"{info['cold_seconds']:.0f}", str(info["kernels"])]
+        for info in by_kind(results)["start"]
+    ]
+    head = ["what", "kernels in the cache, s", "empty cache, s", "kernels compiled"]
+    found.table("A fresh process", head, starts)
+    return found
 
 
-def page(results: history.Run, runs: list[history.Run]) -> str:
-    """The page of these results. The course of the main ratios is that of the saved runs."""
+def _figure(info: Info) -> float:
+    return next(info[name] for name in ("ratio", "ns", "seconds", "growth", "share") if name in info)
+
+
+def page(results: history.Run) -> str:
+    """The page of these results."""
     kinds = by_kind(results)
     machine = results["machine_info"]
     full = machine["full_size"]
     found = {info["name"]: info for infos in kinds.values() for info in infos}
-    parts = ["# Benchmarks", about(results)]
+    parts = ["# Benchmarks", "\n".join(made(results))]
     if not full:
         rows = f"{machine['rows']:,} rows"
         parts.append(f"**This is a quick check with {rows}. Requirements are about 5,000,000 and are not judged.**")
-    parts += [*main_table.sections(found, TOPICS, full, runs), missing(found, machine.get("quick", False))]
+    parts += [*main_table.sections(found, TOPICS, full), missing(found, machine.get("quick", False))]
     for _, report in TOPICS:
         parts += report.sections(kinds, full)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -116,19 +130,15 @@ def by_kind(results: history.Run) -> dict[str, list[Info]]:
     return kinds
 
 
-def about(results: history.Run) -> str:
+def made(results: history.Run) -> list[str]:
     machine = results["machine_info"]
     versions = {"python": machine["python_version"], **machine["versions"]}
-    return "\n".join(
-        [
-            "`scripts/bench` writes this page; do not edit it.",
-            "",
-            f"- {results['datetime'][:10]}, commit {history.commit(results)}",
-            *results.get("earlier", []),
-            f"- {history.machine(results)}",
-            f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
-        ]
-    )
+    return [
+        f"- {results['datetime'][:10]}, commit {history.commit(results)}",
+        *results.get("earlier", []),
+        f"- {history.machine(results)}",
+        f"- {', '.join(f'{name} {version}' for name, version in versions.items())}",
+    ]
 
 
 def missing(found: dict[str, Info], quick: bool) -> str:

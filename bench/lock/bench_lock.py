@@ -49,7 +49,7 @@ def bench_lock(benchmark: Any, case: cases.Case) -> None:
         parts: list[dict[str, float]] = []
         for _ in range(cases.ROUNDS):
             samples: list[tuple[float, dict[str, float]]] = []
-            rate = sampler.held(lambda: samples.append(steps(lambda: case.alone.run(path), sampler.clock, False))).rate  # noqa: B023
+            rate = sampler.held(lambda: samples.append(steps(lambda: case.alone.run(path), sampler.clock))).rate  # noqa: B023
             whole, found_steps = samples[0]
             found_steps[cases.REST] = whole - sum(found_steps.values())
             parts.append({step: 1e9 * count / rate / case.log.rows for step, count in found_steps.items()})

@@ -11,12 +11,6 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from drstream.evaluation.fused import Fused
-
-from drstream.kernels import fused as kernels
-from drstream.kernels import pages
-from drstream.log.arrow import ArrowPart
-from drstream.log.pages import NO_PAGES
 from drstream.log.parquet import RowGroup
 from drstream.log.reader import Reader
 from drstream.replaying.chunks import Preparation
@@ -57,49 +51,13 @@ class Timer:
         return measured
 
 
-def apart(add: Callable[..., int], timer: Timer) -> Callable[..., int]:
-    """The same as the kernel `add_events`, in two calls for each chunk of rows: one that decodes, and one that adds."""
-    decode, adding = timer.function(pages.decode, DECODING), timer.function(add, EVENTS)
-
-    def in_two_calls(address: Any, found: Any, folding: Any, events: Any, first: int, last: int, *about: Any) -> int:
-        if not len(found.columns):
-            return adding(address, found, folding, events, first, last, *about)
-        assert folding.count == 0  # rows would need their numbers
-        state = found.state
-        while state[pages.ADDED] < last:
-            shift = pages.turn(found.columns, state)
-            some = min(state[pages.CHUNK], last - state[pages.ADDED])
-            state[pages.RESULT] = decode(*found._replace(rows=some))
-            if state[pages.RESULT] != pages.DONE:
-                return -1
-            moved = events._replace(base=events.base + shift)
-            bad = adding(address, NO_PAGES, folding, moved, 0, some, *about)
-            if bad >= 0:
-                return int(state[pages.ADDED] + bad)
-            state[pages.ADDED] += some
-        return -1
-
-    return in_two_calls
-
-
 @contextmanager
-def clocks(timer: Timer, divided: bool) -> Iterator[None]:
-    """Add up each step while it is open.
-
-    divided  Makes calls of their own of decoding and adding, which the kernel does in one call.
-    """
-    add = kernels.add_events
+def clocks(timer: Timer) -> Iterator[None]:
+    """Add up each step while it is open."""
     with ExitStack() as stack:
-        kernel = apart(add, timer) if divided else timer.function(add, CALL)
-        stack.enter_context(mock.patch.object(kernels, "add_events", kernel))
         for owner, name, step, make in (
             (RowGroup, "batches", DECODING, timer.iterator),
-            (RowGroup, "hand_to", DECODING, timer.function),
-            (ArrowPart, "hand_to", DECODING, timer.function),
             (Reader, "batches", VIEWS, timer.iterator),
-            (Reader, "hand_to", VIEWS, timer.function),
-            (Fused, "add", EVENTS, timer.function),
-            (Fused, "add_part", EVENTS, timer.function),
             (Preparation, "chunk", CHUNKS, timer.function),
             (CompiledLane, "_learn", LOOP, timer.function),
         ):
@@ -107,12 +65,10 @@ def clocks(timer: Timer, divided: bool) -> Iterator[None]:
         yield
 
 
-def steps(
-    work: Callable[[], Any], clock: Clock = time.perf_counter, divided: bool = True
-) -> tuple[float, dict[str, float]]:
+def steps(work: Callable[[], Any], clock: Clock = time.perf_counter) -> tuple[float, dict[str, float]]:
     """What the clock shows for all, and for each step alone."""
     timer = Timer(clock)
-    with clocks(timer, divided):
+    with clocks(timer):
         start = clock()
         work()
         whole = clock() - start

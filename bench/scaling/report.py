@@ -1,13 +1,9 @@
-"""Writes the page's section about scaling, and draws its curves."""
+"""Writes the page's section about scaling."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from bench.common import plots
 from bench.common.markdown import Info, millions, table
 
-PLOT = "scaling.svg"
 SCALING = (
     "dm, ips, snips and dr of softmax policies with a ridge model. Each table changes one size or form of the log. "
     "Otherwise K = 10, d = 20, one policy, two threads, wide snappy, 262,144 rows in a row group. Runs take turns with "
@@ -19,7 +15,7 @@ SCALING = (
 def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
     if not kinds["scaling"]:
         return []
-    parts = ["## Scaling", SCALING, f"![Events per second of each axis]({plots.FOLDER}/{PLOT})"]
+    parts = ["## Scaling", SCALING]
     for axis, found in by_axis(kinds["scaling"]).items():
         rows = (
             (
@@ -45,8 +41,3 @@ def by_axis(found: list[Info]) -> dict[str, list[Info]]:
     for info in found:
         axes.setdefault(info["axis"], []).append(info)
     return axes
-
-
-def draw(kinds: dict[str, list[Info]], folder: Path) -> None:
-    if kinds["scaling"]:
-        plots.scaling(folder / PLOT, by_axis(kinds["scaling"]))

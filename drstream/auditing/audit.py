@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,6 +27,7 @@ from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
 from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, nulls
+from drstream.log.parquet import ParquetSource
 from drstream.log.reader import Read
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
@@ -80,6 +82,7 @@ def audit(
     if time is not None:
         check_time(schema, time)
     workers = Workers.of(threads, executor, progress)
+    log = verified(log)
     plan = make_plan(lenient(log), event_id, time)
     total = plan.create()
     for tally in execution.run(partial(consume, plan), log, plan.reader.columns, workers):
@@ -87,6 +90,15 @@ def audit(
     if not total.rows:
         raise LogError("the log is empty: there is no row to audit")
     return finish(log, plan, total, provenance(audit, given, log, total.rows))
+
+
+def verified(log: Log) -> Log:
+    """Return the log. Pages of Parquet files that have checksums are compared with them as they are read."""
+    source = log.source
+    if isinstance(source, ParquetSource):
+        log = copy.copy(log)
+        log.source = source.verified()
+    return log
 
 
 def lenient(log: Log) -> Log:

@@ -25,7 +25,6 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
-    Verify,
     open_log,
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
@@ -51,7 +50,6 @@ def audit(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
-    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     threads: Threads = None,

@@ -28,7 +28,6 @@ from drstream.cli.options import (
     SampleRate,
     SparseContext,
     Threads,
-    Verify,
     candidate_options,
     log_options,
     row_options,
@@ -100,7 +99,6 @@ def convert(
     candidates: CandidateColumns = None,
     action_is: ActionIs = None,
     positions: Positions = None,
-    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",
@@ -122,7 +120,6 @@ def convert(
         coded=(categorical, hashed, missing),
     )
     given |= candidate_options(candidates, items if candidates else None, action_is)
-    given |= {"verify": True} if verify else {}
     started = time.perf_counter()
     result = run(
         log[0] if len(log) == 1 else log,

@@ -25,7 +25,6 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
-    Verify,
     open_log,
 )
 
@@ -46,7 +45,6 @@ def describe(
     positions: Positions = None,
     actions: Actions = None,
     eligible: Eligible = None,
-    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     threads: Threads = None,

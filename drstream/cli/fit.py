@@ -28,7 +28,6 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
-    Verify,
     check_folder,
     open_log,
 )
@@ -71,7 +70,6 @@ def fit(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
-    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",

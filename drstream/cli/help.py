@@ -26,7 +26,7 @@ GROUPS = {  # by the first name that fits; all others are the command's own
     "Models": "model propensity_model inflation propensity_floor crossfit cluster fold_seed clamp fit fit_seed "
     "second_model",
     "The log": "context sparse candidates items action_is categorical hashed missing action reward propensity "
-    "propensities sample_rate logger logger_propensities positions actions eligible verify filter exclude on_bad_row",
+    "propensities sample_rate logger logger_propensities positions actions eligible filter exclude on_bad_row",
     "Work and output": "threads workers dask checkpoint state json output curve report config progress quiet verbose "
     "help",
 }

@@ -37,7 +37,7 @@ def merge(
     report: ReportPath = None,
 ) -> None:
     """Merge states of evaluations: the result of one pass over all of their logs."""
-    from drstream.evaluation.merging import merge as run
+    from drstream.evaluation.states.merging import merge as run
 
     if output is not None:
         check_output(output, None, json=json)

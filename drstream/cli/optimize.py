@@ -27,7 +27,6 @@ from drstream.cli.options import (
     Reward,
     SparseContext,
     Threads,
-    Verify,
     check_folder,
     open_log,
 )
@@ -85,7 +84,6 @@ def optimize(
     propensity: Propensity = None,
     actions: Actions = None,
     eligible: Eligible = None,
-    verify: Verify = False,
     filter: Filter = None,
     exclude: Exclude = None,
     on_bad_row: OnBadRow = "error",

@@ -174,10 +174,6 @@ Clamp = Annotated[
 FIT_HELP = "Share of the log that models are fitted on, without --crossfit. The rest is used for the result."
 Actions = Annotated[str | None, typer.Option(help="Number of actions, or their labels, separated by commas.")]
 OnBadRow = Annotated[str, typer.Option(help="What happens to events that cannot be used: error or skip.")]
-Verify = Annotated[
-    bool,
-    typer.Option("--verify", help="Compare the pages of Parquet files with their checksums, if they have any."),
-]
 Precision = Annotated[
     str | None,
     typer.Option(help="float64: compute scores and predictions in float64. By default, in the type of the contexts."),
@@ -200,8 +196,6 @@ def open_log(options: Mapping[str, Any], **more: Any) -> Log:
     given = log_options(*(options.get(role) for role in ROLES), coded=coded)
     given |= row_options(options.get("filter"), options.get("exclude"), options.get("positions"))
     given |= candidate_options(options.get("candidates"), options.get("items"), options.get("action_is"))
-    if options.get("verify"):
-        more["verify"] = True
     log = options["log"]
     opened = Log(log[0] if len(log) == 1 else log, on_bad_row=options.get("on_bad_row", "error"), **given, **more)
     if voice.verbose:
@@ -421,7 +415,7 @@ def write_table(table: Any, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from drstream.storage import atomic_path
+    from drstream.states.files import atomic_path
 
     if path == STDOUT:
         _print_csv(table)

@@ -26,7 +26,7 @@ from drstream.log.chunks import exact
 from drstream.log.source import Part
 from drstream.parameters import one_of, whole
 from drstream.progress import reporter
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has a provisional measurement
 ROW_GROUP_BYTES = 1 << 26  # of a default row group in memory: those of wide logs have fewer rows

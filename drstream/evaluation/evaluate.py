@@ -10,15 +10,12 @@ from typing import Any
 
 from drstream import execution
 from drstream import parameters as checked
-from drstream.checkpoints import EVERY
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
-from drstream.evaluation.checkpoints import Checkpoint, fold_parts
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.groupings import groups_of
-from drstream.evaluation.keeping import Kept, keeping, state_of
 from drstream.evaluation.lists import (
     check_options,
     choose_for_lists,
@@ -32,7 +29,9 @@ from drstream.evaluation.rankings import refuse_for_events
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.segments import check_number
 from drstream.evaluation.settings import Settings
-from drstream.evaluation.state import State
+from drstream.evaluation.states.by_file import ByFile, sum_up
+from drstream.evaluation.states.identity import keeping, state_of
+from drstream.evaluation.states.state import State
 from drstream.evaluation.sums import Sums
 from drstream.evaluation.terms import Bounds
 from drstream.execution import Workers
@@ -45,10 +44,11 @@ from drstream.log.source import Part
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
-from drstream.models.journaling import journal_of, starts_again
 from drstream.parameters import number
 from drstream.policies.base import as_policies
 from drstream.provenance import provenance
+from drstream.states.checkpoint import EVERY, open_checkpoint
+from drstream.states.identity import about_fits
 
 
 @with_all_actions
@@ -207,39 +207,40 @@ def evaluate(
     chosen = for_lists(chosen, log, workers) if ranking else chosen
     tried = grids.expand(chosen, auto)
     log = log if ranking else with_known_actions(log, named, inputs.values(), tried)
-    with journal_of(given, workers, log, inputs.values()) as (fitting, fits):
+    kind, about_run = "checkpoint of an evaluation", partial(about_fits, log, inputs.values())
+    with open_checkpoint(checkpoint, checkpoint_every, log, kind, about_run) as kept:
         for reward, given_models in inputs.items():
-            about_pass = tried, parameters, fitting, gather
-            of_reward = log.for_reward(reward).about_zero() if keep else log.for_reward(reward)
+            about_pass = tried, parameters, replace(workers, checkpoint=kept), gather
+            of_reward = log.for_reward(reward)
             if ranking:
                 plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
             else:
                 how = scored_in, pairs, embedding
                 plans.append(make_plan(of_reward, named, given_models, *about_pass, *how))
-    settings.check_propensities(estimated=plans[0].job.models.estimated)
-    asked = Asked(settings, chosen, auto, told, is_forward(crossfit))
-    outlines = [Outline.of(plan, asked) for plan in plans]
-    reader = count_loggers(_reader(plans, log), log, workers)
-    last: State | None = None
-    if keep or checkpoint is not None:
-        last = state_of(given, log, named, inputs, plans, outlines, reader)
-    written = None if last is None else Checkpoint.of(checkpoint, checkpoint_every, log, last)
-    task = partial(consume, plans, reader)
-    with starts_again(fits):
-        fold = fold_parts(task, log, reader.columns, workers, keep=keep, checkpoint=written)
-    totals = fold.total(lambda: [plan.create() for plan in plans])
-    if isinstance(state, Kept) and last is not None:
-        state.state = replace(last, fold=fold)
-    if not totals[0].count:
-        left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
-        raise LogError(f"the log is empty{left}: there is no event to evaluate on")
-    made_from = provenance(evaluate, given, log, totals[0].count)
-    found = {outline.reward: outline.finish(total, made_from) for outline, total in zip(outlines, totals, strict=True)}
-    if keep and last is not None and not isinstance(state, Kept):
-        replace(last, fold=fold).save(state)
-    for used in (written, fits):
-        if used is not None:
-            used.remove()
+        settings.check_propensities(estimated=plans[0].job.models.estimated)
+        asked = Asked(settings, chosen, auto, told, is_forward(crossfit))
+        outlines = [Outline.of(plan, asked) for plan in plans]
+        reader = count_loggers(_reader(plans, log), log, workers)
+        sums, header = ByFile(lambda: [plan.create() for plan in plans], keep), {}
+        if keep or kept is not None:
+            last = state_of(given, log, named, inputs, plans, outlines, reader)
+            header = {**(last.identity or {}), "state": keep}
+        task = partial(consume, plans, reader)
+        sums = sum_up(task, log, reader.columns, workers, sums, kept, header)
+        totals = sums.close()
+        if keep:
+            last.take(sums)
+        if isinstance(state, State):
+            vars(state).update(vars(last))
+        if not totals[0].count:
+            left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
+            raise LogError(f"the log is empty{left}: there is no event to evaluate on")
+        made_from = provenance(evaluate, given, log, totals[0].count)
+        found = {one.reward: one.finish(total, made_from) for one, total in zip(outlines, totals, strict=True)}
+        if keep and not isinstance(state, State):
+            last.save(state)
+        if kept is not None:
+            kept.remove()
     first = found[log.roles.reward]
     first.rewards = found
     return first

@@ -201,7 +201,7 @@ def make_plan(
     terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
     job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
-    job = replace(job, embedding=categories, typical_reward=log.typical_reward)
+    job = replace(job, embedding=categories)
     job = replace(job, stack=_stack(log, job, reader, precision))
     if not job.asks:
         reader = reader.unchecked()  # the kernel does so

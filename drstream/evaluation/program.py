@@ -176,7 +176,7 @@ def _write_term(writer: _Writer, j: int, group: WeightTerms, term: str, w: Row, 
         whole, covered = row(f"{j}.pi.category"), row(f"{j}.pi.covered")
         other = writer.make(kernels.OTHER, (row(f"{j}.pi"), row("p"), whole, covered), (float(w[1]),))
         of_model = term == "direct_residual"
-        rhat, centre = (row("rhat"), 0.0) if of_model else (writer.zero, writer.job.typical_reward)
+        rhat, centre = (row("rhat"), 0.0) if of_model else (writer.zero, writer.job.pivot)
         write(kernels.DIFFERENCE, w, other, row("reward"), rhat, shift=centre)
 
 

@@ -77,6 +77,22 @@ class About:
     findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How a policy compares with the logging policy.
+
+    gain     The difference of their values, with a paired interval.
+    p_value  Of this difference; NaN if it has no interval.
+    stops    Findings that say not to use the estimate.
+    """
+
+    policy: str
+    estimator: str
+    gain: Estimate
+    p_value: float
+    stops: Sequence[Finding]
+
+
 class Evaluation(WithModels, Reported):
     """Estimates of every policy by every estimator: `result["new", "dr"].value`.
 
@@ -85,6 +101,7 @@ class Evaluation(WithModels, Reported):
     labels                Labels of the actions.
     baseline              Mean reward of the logging policy, with an interval.
     findings              What the result found out about itself.
+    statistics            Means, covariances and counts, of which all estimates are made.
     segments              The same estimates for each segment.
     loggers               Weights and an estimate from the events of each logger.
     rewards               The evaluation of each reward, by its column.
@@ -108,7 +125,8 @@ class Evaluation(WithModels, Reported):
     ) -> None:
         self.policies = list(about.policies)
         self.labels = list(about.labels)  # empty if only probabilities of logged actions were needed
-        self.estimators = [e.name for e in about.chosen]
+        self.chosen = list(about.chosen)
+        self.estimators = [e.name for e in self.chosen]
         self.n = sums.n
         self.skipped = about.skipped  # bad rows that were left out, by reason
         self.confidence = about.settings.confidence
@@ -121,7 +139,7 @@ class Evaluation(WithModels, Reported):
         self.lists = about.lists
         self._about = about
         self._settings = about.settings
-        self._sums = sums
+        self.statistics = sums
         self._segments = segments or {}
         self._loggers = loggers or {}
         auto = about.auto
@@ -137,16 +155,16 @@ class Evaluation(WithModels, Reported):
         if not isinstance(key, tuple) or len(key) != 2:
             raise KeyError(f"result[{key!r}]: give a policy and an estimator, e.g. result[{self.policies[0]!r}, 'dr']")
         j, estimator = self._find(*key)
-        found = self._estimate(self._sums.value(j, estimator), j, estimator)
+        found = self._estimate(self.statistics.value(j, estimator), j, estimator)
         if key[1] in self._grids:
             first = self._grids[key[1]].forms[0]
-            found = grids.extended(found, self._estimate(self._sums.value(j, first), j, first))
+            found = grids.extended(found, self._estimate(self.statistics.value(j, first), j, first))
         return replace(found, warning=self._warning(j, estimator), **self._weights(j, estimator))
 
     @property
     def baseline(self) -> Estimate:
         """The logging policy's own mean reward."""
-        found = self._estimate(self._sums.baseline(), None, None)
+        found = self._estimate(self.statistics.baseline(), None, None)
         return replace(found, ess=float(self.n), max_weight=1.0)
 
     def difference(self, policy: str, other: str | None = None, estimator: str | None = None) -> Estimate:
@@ -158,16 +176,40 @@ class Evaluation(WithModels, Reported):
         j, chosen = self._find(policy, estimator or self.headline)
         name = estimator or self.headline
         k = None if other is None else self._find(other, name)[0]
-        found = self._estimate(self._sums.difference(j, k, chosen), j, chosen, other=k)
+        found = self._estimate(self.statistics.difference(j, k, chosen), j, chosen, other=k)
         if name in self._grids:
             first = self._grids[name].forms[0]
-            found = grids.extended(found, self._estimate(self._sums.difference(j, k, first), j, first, other=k))
+            found = grids.extended(found, self._estimate(self.statistics.difference(j, k, first), j, first, other=k))
         return found
+
+    def comparisons(self, estimator: str | None = None) -> list[Comparison]:
+        """How each policy compares with the logging policy, by one estimator; without a name, by the headline's.
+
+        The p-value is that of the difference: the largest one at which its interval excludes 0.
+        """
+        name = estimator or self.headline
+        return [
+            Comparison(p, name, self.difference(p, estimator=name), self._p_value(p, name), self.stops(p, name))
+            for p in self.policies
+        ]
+
+    def stops(self, policy: str, estimator: str) -> list[Finding]:
+        """Findings that say not to use an estimate, without those about weights that its estimator does not use."""
+        j, form = self._find(policy, estimator)
+        own = self._facts_of(j, form)
+        about_own = {finding.message for finding in findings_of(own)}
+        others = {f.message for facts in self._facts[j].values() if facts is not own for f in findings_of(facts)}
+        found = [f for f in self.findings if f.level == STOP and f.policy in (None, policy)]
+        return [finding for finding in found if finding.message not in others - about_own]
+
+    def scaled(self, ratio: float) -> Evaluation:
+        """The evaluation of so many times as many events like these: its intervals are a forecast."""
+        return Evaluation(self._about, self.statistics.scaled(ratio))
 
     @property
     def headline(self) -> str:
         """The estimator that policies are compared by: the doubly robust one if there is one, else the first."""
-        return next((e.name for e in self._about.chosen if e.headline), self.estimators[0])
+        return next((e.name for e in self.chosen if e.headline), self.estimators[0])
 
     def _find(self, policy: str, estimator: str) -> tuple[int, Estimator]:
         if policy not in self.policies:
@@ -180,16 +222,16 @@ class Evaluation(WithModels, Reported):
         """The estimator of this name; if its limit comes from a grid, with the chosen limit."""
         if name in self._grids:
             return self._grids[name].forms[self._chosen_limits[name]]
-        return next(e for e in self._about.chosen if e.name == name)
+        return next(e for e in self.chosen if e.name == name)
 
     def _weights(self, j: int, estimator: Estimator) -> dict[str, Any]:
         if estimator.weight is None:
             return {}
-        kind = self._sums.kind(estimator)
-        reduced = int(self._sums.reduced[j, kind])
+        kind = self.statistics.kind(estimator)
+        reduced = int(self.statistics.reduced[j, kind])
         return {
-            "ess": self._sums.ess(j, kind),
-            "max_weight": float(self._sums.inspected.largest[j, kind]),
+            "ess": self.statistics.ess(j, kind),
+            "max_weight": float(self.statistics.inspected.largest[j, kind]),
             "capped": reduced / self.n if reduced >= 0 else math.nan,
         }
 
@@ -217,7 +259,7 @@ class Evaluation(WithModels, Reported):
         error = self._settings.propensity_error
         if not error or estimator is None:
             return 0.0
-        return sum(self._sums.propensity_bias(k, estimator, error) for k in (j, other) if k is not None)
+        return sum(self.statistics.propensity_bias(k, estimator, error) for k in (j, other) if k is not None)
 
     def _stderr(self, statistic: Statistic) -> float:
         if math.isnan(statistic.value):
@@ -248,15 +290,15 @@ class Evaluation(WithModels, Reported):
 
     def _has_careful(self, estimator: Estimator | None) -> bool:
         """Whether there is an interval that covers where a normal one is too narrow."""
-        known = self._settings.reward_range is not None or self._sums.overlap.clicks
+        known = self._settings.reward_range is not None or self.statistics.overlap.clicks
         scored = estimator is None or estimator.score_coefficients(0.0) is not None
-        return known and scored and not self._sums.down_sampled
+        return known and scored and not self.statistics.down_sampled
 
     def _rare_rewards(self) -> float:
         """Number of events of the rarer kind, with or without a click; infinite if rewards are not clicks."""
-        if not self._sums.overlap.clicks:
+        if not self.statistics.overlap.clicks:
             return math.inf
-        clicks = self.n * self._sums.baseline().value
+        clicks = self.n * self.statistics.baseline().value
         return min(clicks, self.n - clicks)
 
     # Findings
@@ -268,9 +310,13 @@ class Evaluation(WithModels, Reported):
         In a log of rankings, facts for each kind of weights that estimators use.
         """
         weights: list[Weight | None] = [None] if self.lists is None else [*list_weights(self._forms())]
-        if f"{MARGINAL.name}.weight" in self._sums.weights and not weight_of(self._forms()).marginal:
+        if f"{MARGINAL.name}.weight" in self.statistics.weights and not weight_of(self._forms()).marginal:
             weights.append(MARGINAL)
         return [{w: facts_of(self._seen, j, name, w) for w in weights} for j, name in enumerate(self.policies)]
+
+    def facts(self, policy: str, estimator: str | None = None) -> Facts:
+        """The facts behind the findings about an estimate."""
+        return self._facts_of(*self._find(policy, estimator or self.headline))
 
     def _facts_of(self, j: int, estimator: Estimator) -> Facts:
         """The facts that are about an estimator of policy j."""
@@ -281,7 +327,7 @@ class Evaluation(WithModels, Reported):
     def _seen(self) -> Seen:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        return Seen(self._sums, self.labels, self._stderr, *about, self.lists is not None, self._about.embedding)
+        return Seen(self.statistics, self.labels, self._stderr, *about, self.lists is not None, self._about.embedding)
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -297,9 +343,9 @@ class Evaluation(WithModels, Reported):
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
         found += [*unknown_categories(self._about.others, self.n), *skipped_rows(self.skipped, self.n)]
         found += self._about.findings
-        if self._sums.down_sampled and self.models.crossfitted[1]:
+        if self.statistics.down_sampled and self.models.crossfitted[1]:
             about_model: Finding | None = sampled_propensities()
-        elif self._sums.down_sampled:
+        elif self.statistics.down_sampled:
             about_model = sampled_model() if self.models.crossfitted[0] else None
         else:
             about_model = reward_model(self.r2)
@@ -336,16 +382,16 @@ class Evaluation(WithModels, Reported):
     def _about_intervals(self) -> list[Finding]:
         """Say so if an interval by default is not the normal one, or should not be."""
         if self._settings.names:
-            unknown = [e.name for e in self._about.chosen if e.name not in self._grids and not e.has_score]
+            unknown = [e.name for e in self.chosen if e.name not in self._grids and not e.has_score]
             return words.no_intervals(unknown, self._settings.named())
         found = []
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
             narrow = [e for e in weighted if self._facts_of(j, e).few and not self._has_careful(e)]
-            known = self._settings.reward_range is not None or self._sums.overlap.clicks
+            known = self._settings.reward_range is not None or self.statistics.overlap.clicks
             for ranked in (False, True):
                 names = [e.of or e.name for e in narrow if isinstance(e, Ranked) == ranked]
-                about = {"down_sampled": self._sums.down_sampled, "range_known": known, "by_position": ranked}
+                about = {"down_sampled": self.statistics.down_sampled, "range_known": known, "by_position": ranked}
                 found += [words.too_narrow(policy, names, **about)] if names else []
             if any(self._needs_care(j, e) for e in weighted):
                 found.append(words.careful(policy, CAREFUL, range_given=self._settings.reward_range is not None))
@@ -356,7 +402,7 @@ class Evaluation(WithModels, Reported):
         found = []
         for method in (m for m in self._settings.named() if m.says is not None):
             for j, policy in enumerate(self.policies):
-                statistics = [self._sums.value(j, form) for form in self._forms()]
+                statistics = [self.statistics.value(j, form) for form in self._forms()]
                 if measured := measured_constants(statistics, self._settings.limits):
                     found.append(words.measured_constants(policy, method.name, measured))
         return found
@@ -365,7 +411,7 @@ class Evaluation(WithModels, Reported):
         """The constants of interval="freedman" for an estimate: each with its value and where it comes from."""
         policy = self.policies[0] if policy is None else policy
         j, form = self._find(policy, estimator or self.headline)
-        found = constants_of(self._sums.value(j, form), self._settings.limits)
+        found = constants_of(self.statistics.value(j, form), self._settings.limits)
         return found[0] if found else {}
 
     def _forms(self) -> list[Estimator]:
@@ -385,7 +431,7 @@ class Evaluation(WithModels, Reported):
         """The choice for each estimator with a grid: the most careful one of all policies."""
         score, policies = intervals.z_score(self.confidence), range(len(self.policies))
         return {
-            name: min(grids.choose(grid, self._sums, j, self._stderr, score) for j in policies)
+            name: min(grids.choose(grid, self.statistics, j, self._stderr, score) for j in policies)
             for name, grid in self._grids.items()
         }
 
@@ -402,8 +448,8 @@ class Evaluation(WithModels, Reported):
         rows = []
         for name, grid in self._grids.items():
             for j, policy in enumerate(self.policies):
-                estimates = [self._estimate(self._sums.value(j, form), j, form) for form in grid.forms]
-                found = grids.rows(grid, self._sums, j, estimates, self._chosen_limits[name])
+                estimates = [self._estimate(self.statistics.value(j, form), j, form) for form in grid.forms]
+                found = grids.rows(grid, self.statistics, j, estimates, self._chosen_limits[name])
                 rows += [{"policy": policy, "estimator": name, **row} for row in found]
         return stamped(pa.Table.from_pylist(rows), self.provenance)
 
@@ -439,7 +485,7 @@ class Evaluation(WithModels, Reported):
         if not found:
             return math.nan  # DM has no interval unless asked for
         bias = self._propensity_bias(j, chosen, None)
-        return methods.p_value(found[0], self._sums.difference(j, None, chosen), limits, bias)
+        return methods.p_value(found[0], self.statistics.difference(j, None, chosen), limits, bias)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""
@@ -469,10 +515,10 @@ class Evaluation(WithModels, Reported):
         j, form = self._find(self.policies[0] if policy is None else policy, estimator or self.headline)
         if form.weight is None:
             raise DrstreamError(f"weights: {estimator or self.headline!r} does not weigh events")
-        if self._sums.octaves is None:
+        if self.statistics.octaves is None:
             told = phrase("explain=True", "--explain")
             raise DrstreamError(f"weights: this evaluation did not count weights by size: pass {told} to evaluate")
-        counts = self._sums.octaves[j, self._sums.kind(form)]
+        counts = self.statistics.octaves[j, self.statistics.kind(form)]
         return stamped(pa.Table.from_pylist(octaves.rows(counts)), self.provenance)
 
     # Explanations
@@ -505,7 +551,7 @@ class Evaluation(WithModels, Reported):
         about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
         signs = self._about.forward, self.models.blind_second
         facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told, *signs)
-        return explain(self._sums, j, form, facts)
+        return explain(self.statistics, j, form, facts)
 
     @property
     def explanations(self) -> list[Explanation]:
@@ -516,7 +562,7 @@ class Evaluation(WithModels, Reported):
     @property
     def unexplained(self) -> list[str]:
         """The estimators whose parts are not known."""
-        return [name for name in self.estimators if not has_parts(self._sums, self._form(name))]
+        return [name for name in self.estimators if not has_parts(self.statistics, self._form(name))]
 
     # Forms of the result
 
@@ -592,7 +638,7 @@ class Evaluation(WithModels, Reported):
     @property
     def assumptions(self) -> dict[str, str]:
         """What each estimator assumes about users, in a log of rankings; empty in other logs."""
-        return {} if self.lists is None else {e.name: assumption(e) for e in self._about.chosen}
+        return {} if self.lists is None else {e.name: assumption(e) for e in self.chosen}
 
     @printable
     def __repr__(self) -> str:

@@ -98,7 +98,6 @@ class Job:
     ranking: bool = False  # each event is a list
     with_sets: bool = False  # whether events have eligible sets
     embedding: Embedding | Categories | None = None  # for weights of categories: they need all actions' probabilities
-    typical_reward: float = 0.0
 
     @property
     def first(self) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
-import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, config, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from drstream.kernels import _notice
@@ -217,14 +216,6 @@ def memory(address: int, size: int, like: Any) -> Any:
 
 
 @intrinsic
-def _pointer(context: Any, address: Any) -> Any:
-    def convert(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(address), convert
-
-
-@intrinsic
 def _memory(context: Any, address: Any, size: Any, like: Any) -> Any:
     kind = types.Array(like.dtype, 1, "C")
 
@@ -242,38 +233,6 @@ def _array(context: Any, builder: Any, kind: Any, start: Any, size: Any) -> Any:
     shape, strides = cgutils.pack_array(builder, [size]), cgutils.pack_array(builder, [width])
     populate_array(array, data=start, shape=shape, strides=strides, itemsize=width, meminfo=None)
     return array._getvalue()
-
-
-def read_file(handle: int, place: int, address: int, size: int) -> int:
-    """Read so many bytes of an open file, from a place on, to an address. Returns how many there were, or -1."""
-    data = (ctypes.c_char * int(size)).from_address(int(address))
-    try:
-        return os.preadv(int(handle), [data], int(place))
-    except OSError:
-        return -1
-
-
-_pread: Any = types.ExternalFunction("pread", types.int64(types.int32, types.voidptr, types.uint64, types.int64))
-
-
-@overload(read_file)
-def _compiled_read_file(handle, place, address, size):
-    return lambda handle, place, address, size: _pread(np.int32(handle), _pointer(address), np.uint64(size), place)
-
-
-def copy_bytes(data: Any, place: Any, out: Any, start: Any, size: Any) -> None:
-    """out[start:] <- so many bytes of data, from a place on, both in bounds. Faster than a loop, also for a few."""
-    out[start : start + size] = data[place : place + size]
-
-
-_memcpy: Any = types.ExternalFunction("memcpy", types.voidptr(types.voidptr, types.voidptr, types.uint64))
-
-
-@overload(copy_bytes)
-def _compiled_copy_bytes(data, place, out, start, size):
-    return lambda data, place, out, start, size: _memcpy(
-        _pointer(out.ctypes.data + start), _pointer(data.ctypes.data + place), np.uint64(size)
-    )
 
 
 @intrinsic(prefer_literal=True)
@@ -335,39 +294,8 @@ def prefetch(array: Any, offset: int) -> None:
     """Bring the cache line at this offset in bytes into the cache. It may be after the end of the array."""
 
 
-@intrinsic
-def _call(context: Any, address: Any, arguments: Any) -> Any:
-    def call(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        convention, given = context.call_conv, cgutils.unpack_tuple(builder, values[1])
-        function = builder.inttoptr(values[0], convention.get_function_type(types.int64, arguments.types).as_pointer())
-        status, found = convention.call_function(builder, function, types.int64, arguments.types, given)
-        with cgutils.if_unlikely(builder, status.is_error):  # with bounds checks, an index outside of an array
-            convention.return_status_propagate(builder, status)
-        return found
-
-    return types.int64(address, arguments), call
-
-
-def call(function: Any, arguments: Any) -> Any:
-    """Call a kernel that returns an int64, given what `address_of` returns. Its code is not compiled into the caller.
-
-    The arguments are a tuple, and have the types of the kernel's signature: nothing is converted.
-    """
-    return function(*arguments)
-
-
-def address_of(dispatcher: Any) -> Any:
-    """Return where the compiled code of a kernel with one signature is; without a compiler, the function itself."""
-    if config.DISABLE_JIT:
-        return dispatcher
-    (signature,) = dispatcher.declared.values()
-    compile_signature(dispatcher, signature)
-    found = dispatcher.overloads[signature.args]
-    return found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
-
-
 if not config.DISABLE_JIT:
-    memory, scratch, prefetch, as_exponent, call = _memory, _on_the_stack, _prefetch, _as_exponent, _call
+    memory, scratch, prefetch, as_exponent = _memory, _on_the_stack, _prefetch, _as_exponent
 
 
 @cache

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from drstream.auditing.description import Description
     from drstream.auditing.result import Audit
 
-FAR = 10.0  # in standard deviations: up to it, sums of rewards lose one digit of precision, not more
+FAR = 1e5  # in standard deviations: so far from 0, sums of squares about 0 lose ten of sixteen digits
 
 
 class Log(Offering, Described):
@@ -100,10 +100,6 @@ class Log(Offering, Described):
                 "independent": positions were filled independently of each other, so both are the same, and a list
                 may have an item twice. Some estimators need one of them; docs/rankings.md says which.
     on_bad_row  "error" raises an error at an event that cannot be used. "skip" leaves such events out and counts them.
-    batch_size  Number of rows to decode at a time. By default, a row group is decoded in pieces of up to 32 MB. The
-                batch size never changes a result.
-    verify      Whether to compare pages of Parquet files with their checksums. Files of `convert` have them; pages
-                without one are read as they are. docs/security.md says what it costs.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"action": [0, 1], "reward": [1.0, 0.0], "propensity": [0.5, 0.5], "age": [31, 64]})
@@ -136,14 +132,10 @@ class Log(Offering, Described):
         candidates: Candidates | Find | None = FIND,
         positions: str | None = None,
         on_bad_row: str = "error",
-        batch_size: int | None = None,
-        verify: bool = False,
     ) -> None:
         _check_on_bad_row(on_bad_row)
-        if batch_size is not None and batch_size < 1:
-            raise LogError(f"batch_size={batch_size}: it must be at least 1")
         self._propensities_found = False
-        self.source = open_source(source, verify)
+        self.source = open_source(source)
         schema = self.source.schema
         of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
         if candidates is FIND:
@@ -172,7 +164,6 @@ class Log(Offering, Described):
         self.filter_text = filter if isinstance(filter, str) else None
         self.filter = parse_filter(filter, schema) if isinstance(filter, str) else filter
         self.on_bad_row = on_bad_row
-        self.batch_size = batch_size
         self._encodings = {}
         self._splits: tuple[Split, ...] = ()
         self._stop: int | None = None  # rows from this one on do not belong to the log
@@ -222,7 +213,7 @@ class Log(Offering, Described):
         """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
         first = self._first_rewards
         mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
-        return mean if abs(mean) > FAR * spread else 0.0
+        return mean if spread and abs(mean) > FAR * spread else 0.0
 
     @property
     def typical_reward(self) -> float:
@@ -399,13 +390,6 @@ class Log(Offering, Described):
             other.__dict__.pop(known, None)
         return other
 
-    def about_zero(self) -> Log:
-        """Return the same log, whose typical reward counts as 0: sums then do not depend on its first rows."""
-        other = self._but()
-        other.__dict__.pop("pivot", None)
-        other.__dict__["_first_rewards"] = np.empty(0)
-        return other
-
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
         without = {"propensity": None, "propensities": (), "constant": None, "logger_propensities": ()}
@@ -540,7 +524,6 @@ class Log(Offering, Described):
             stop=self._stop,
             skip_bad_rows=self.on_bad_row == "skip",
             batch_rows=self.batch_rows,
-            decode_rows=self.batch_size or (None if roles.candidates is None else self.batch_rows),
         )
 
     def _read_loggers(self, propensities: bool) -> Loggers | None:

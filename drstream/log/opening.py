@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from drstream.errors import DrstreamError, LogError, MissingFileError, parameter, warn_user, without_secrets
+from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
 from drstream.log.arrow import open_arrow
 from drstream.log.files import arrow_says, expand, is_arrow, unreadable
 from drstream.log.parquet import ParquetSource, schema_difference
 from drstream.log.remote import open_uris
 from drstream.log.source import Same, Source, StreamSource, TableSource
 
-NAMED = 3  # most files that a warning names
 
-
-def open_source(source: Any, verify: bool = False) -> Source:
-    """Open a source. With `verify`, pages of Parquet files are compared with their checksums."""
-    opened = _open(source)
-    if verify:
-        if not isinstance(opened, ParquetSource):
-            raise LogError(
-                f"{parameter('verify', True)} is about checksums of pages of Parquet files, and this log is read from "
-                f"{opened.name}, which has none: leave it out"
-            )
-        opened = copy.copy(opened)
-        opened.verify = True
-        lacking = opened.without_checksums()
-        if lacking:
-            names = ", ".join(lacking[:NAMED]) + (f" and {len(lacking) - NAMED:,} more" if len(lacking) > NAMED else "")
-            warn_user(
-                f"{parameter('verify', True)}: {len(lacking):,} of {len(opened.fragments):,} files have no checksums, "
-                f"so changed bytes in them are not noticed: {names}. drstream convert writes files with checksums"
-            )
-    return opened
-
-
-def _open(source: Any) -> Source:
+def open_source(source: Any) -> Source:
+    """Open a source."""
     if isinstance(source, str | os.PathLike):
         return _open_paths(os.fspath(source))
     if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):

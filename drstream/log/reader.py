@@ -255,7 +255,7 @@ class Reader:
         """
         spec, row = self.spec, part.first_row
         numbered = spec.filter is not None or spec.splits or self.start  # else rows are consecutive
-        for batch in part.batches(spec.decode_rows):
+        for batch in part.batches(spec.batch_rows):
             if spec.stop is not None and row + batch.num_rows > spec.stop:
                 batch = batch.slice(0, max(0, spec.stop - row))
             first, row = row, row + batch.num_rows

@@ -236,7 +236,7 @@ def retries_in(filesystem: Any) -> Retries | None:
 
 def retries_of(thing: Any) -> Retries | None:
     """Return what counts the repeated reads of a source or part; None if it is local."""
-    return retries_in(getattr(getattr(thing, "footer", thing), "filesystem", None))
+    return retries_in(getattr(getattr(thing, "file", thing), "filesystem", None))
 
 
 def forget(filesystem: Any, path: str) -> None:

@@ -18,6 +18,7 @@ from drstream.errors import LogError, parameter
 from drstream.log.files import arrow_says, checked
 
 PIECE = 131_072
+READ_ROWS = 65_536  # of a record batch that is read of a file
 HOLD_BYTES = 1 << 30  # most that is held of a stream that can be read once, to find its labels
 
 

@@ -39,7 +39,6 @@ class Spec:
     stop: int | None = None  # rows from this one on do not belong to the log
     skip_bad_rows: bool = False
     batch_rows: int = ROWS
-    decode_rows: int | None = None  # rows to decode at a time; None: as the source likes
 
 
 @dataclass(frozen=True)

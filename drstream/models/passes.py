@@ -16,6 +16,7 @@ from drstream import execution
 from drstream.execution import Workers
 from drstream.log import Batch, Coded, Csr, Log, Reader
 from drstream.log.source import Part
+from drstream.states.checkpoint import sum_parts
 
 Result = TypeVar("Result")
 Sums = TypeVar("Sums")
@@ -54,10 +55,12 @@ class Passes:
     def sum_up(self, task: Task[Result], total: Sums, merge: Callable[[Sums, Result], None]) -> Sums:
         """Make a pass: let `merge` add what the task finds in each part to the total, in order. Return the total.
 
-        If the workers keep a journal, what it has of this pass is not computed again.
+        What the workers' checkpoint has of this pass is not computed again.
         """
         passed = _Passed(total, Counter())
-        passed = summed(self.workers.journal, partial(self._run, task), passed, partial(_Passed.merge, merge=merge))
+        passed = sum_parts(
+            self.workers.checkpoint, partial(self._run, task), passed, partial(_Passed.merge, merge=merge)
+        )
         if self.skipped is None:
             self.skipped = passed.skipped
         self.count += 1
@@ -115,30 +118,6 @@ class _Passed(Generic[Sums]):
     def merge(self, found: tuple[Any, Counter[str]], merge: Callable[[Sums, Any], None]) -> None:
         merge(self.sums, found[0])
         self.skipped += found[1]
-
-
-def summed(
-    journal: Any, run: Callable[[int], Iterator[Result]], total: Sums, merge: Callable[[Sums, Result], None]
-) -> Sums:
-    """Let `merge` add the results of all parts to the total, in order. Return the total.
-
-    journal  Of `drstream.journals`, or None. What it has is not computed again.
-    run      Yields the results of all parts but the first so many.
-    """
-    if journal is None:
-        for found in run(0):
-            merge(total, found)
-        return total
-    step = journal.next(total)
-    if not step.complete:
-        for found in run(step.parts):
-            step.whole = False
-            merge(step.total, found)
-            step.parts, step.whole = step.parts + 1, True
-            journal.note()
-        journal.end()
-    result: Sums = step.total
-    return result
 
 
 class _Elsewhere:

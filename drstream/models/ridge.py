@@ -25,12 +25,13 @@ from drstream.log.source import Part
 from drstream.log.spec import ROWS
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
-from drstream.models.passes import Passes, summed
+from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.models.trained import for_matrices
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Uniform
+from drstream.states.checkpoint import sum_parts
 from drstream.types import Floats
 
 BLOCK_BYTES = 1 << 21  # of (x, r) that are sorted by fold and action at a time; twice as much takes a third longer
@@ -144,7 +145,7 @@ class Ridge(LinearModel):
     ) -> tuple[Gram, tuple[float, float], Counter[str]]:
         gram = Gram(log.n_actions * (folds.count if folds else 1), log.n_features + 1)
         nothing = _Summed(gram, math.inf, -math.inf, Counter())
-        total = summed(workers.journal, partial(self._run, log, folds, workers), nothing, _Summed.merge)
+        total = sum_parts(workers.checkpoint, partial(self._run, log, folds, workers), nothing, _Summed.merge)
         return total.gram, (total.low, total.high), total.skipped
 
     def _run(self, log: Log, folds: Folds | Blocks | None, workers: Workers, done: int = 0) -> Iterator[_Gathered]:

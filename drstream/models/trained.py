@@ -6,24 +6,26 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from drstream.archives import check_array
-from drstream.checkpoints import EVERY, about_columns, about_labels
-from drstream.digests import Digest
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
 from drstream.execution import Workers
-from drstream.journals import journaled
 from drstream.log import Log, as_log
 from drstream.log.encoding import Encoding
 from drstream.log.kinds.candidates.columns import Numbered, describe_features
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.labels import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
+from drstream.states.arrays import check_array
+from drstream.states.checkpoint import EVERY, open_checkpoint
+from drstream.states.identity import Digest, about_columns, about_labels
 from drstream.types import Floats
 from drstream.views import Described
+
+FIT = "checkpoint of a fit"
 
 
 class Trained(Described):
@@ -32,7 +34,7 @@ class Trained(Described):
     role = "reward model"
     error: type[DrstreamError] = ModelError
     estimators = False  # whether `kept` holds estimators of scikit-learn
-    keeps_passes = False  # whether `_fit` adds up its passes with `passes.summed`, so that a checkpoint can hold them
+    keeps_passes = False  # whether `_fit` adds up its passes by `sum_parts`, so that a file can hold them
     kept: tuple[str, ...] = ("coef_", "intercept_")  # attributes that a file must hold beside the parameters
     coef_: Floats
     intercept_: Floats
@@ -92,15 +94,15 @@ class Trained(Described):
     ) -> Self:
         """Fit to a log, or to anything that a log can be read from. The other parameters are those of `evaluate`."""
         workers = Workers.of(threads, executor, progress)
-        with self.journaled(log, workers, checkpoint, checkpoint_every) as (log, workers):
+        with self.kept_in(checkpoint, checkpoint_every, log, workers) as (log, workers):
             self._fit(log, workers)
         return self
 
     @contextmanager
-    def journaled(
-        self, log: Any, workers: Workers, path: Any, every: float, **given: Any
+    def kept_in(
+        self, path: Any, every: float, log: Any, workers: Workers, **given: Any
     ) -> Iterator[tuple[Any, Workers]]:
-        """Yield the log, and workers that keep a journal of all passes in a checkpoint, if there is a path for one.
+        """Yield the log, and workers that keep all passes in a checkpoint, if there is a path for one.
 
         given  What the fit depends on beside the log and the parameters.
         """
@@ -110,13 +112,16 @@ class Trained(Described):
         self.check_keeps_passes()
         who = type(self).__name__
         log = as_log(log)
-        about = {**about_columns(log, None), **about_labels(log)}
-        made = {**Digest.of([who, self.parameters()]), "is": repr(self.fresh())}
-        identity = {self.role: made, **{name: Digest.of(value) for name, value in given.items()}, "log": about}
-        with journaled(workers, path, every, log, identity) as (workers, file):
-            yield log, workers
-        if file is not None:
-            file.remove()
+
+        def identity() -> dict[str, Any]:
+            made = {**Digest.of([who, self.parameters()]), "is": repr(self.fresh())}
+            about = {**about_columns(log, None), **about_labels(log)}
+            return {self.role: made, **{name: Digest.of(value) for name, value in given.items()}, "log": about}
+
+        with open_checkpoint(path, every, log, FIT, identity) as kept:
+            yield log, replace(workers, checkpoint=kept)
+            assert kept is not None
+            kept.remove()
 
     def check_keeps_passes(self) -> None:
         """Raise an error if a checkpoint cannot hold the state of a fit."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from drstream.checkpoints import EVERY
 from drstream.errors import PolicyError
 from drstream.execution import Workers
 from drstream.log import Log
@@ -13,6 +12,7 @@ from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
 from drstream.optimize.losses import Losses
 from drstream.policies.base import FixedPolicy
+from drstream.states.checkpoint import EVERY
 
 
 class Learned(Trained, FixedPolicy):
@@ -42,7 +42,7 @@ class Learned(Trained, FixedPolicy):
         """
         losses, workers = log if isinstance(log, Losses) else None, Workers.of(threads, executor, progress)
         source, given = (log, model) if losses is None else (losses.log, losses.completion)
-        with self.journaled(source, workers, checkpoint, checkpoint_every, given=given) as (opened, workers):
+        with self.kept_in(checkpoint, checkpoint_every, source, workers, given=given) as (opened, workers):
             self._learn(opened if losses is None else losses, model, workers)
         if losses is not None and losses.fits is not None:
             losses.fits.remove()

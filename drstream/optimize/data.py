@@ -112,7 +112,7 @@ def look(passes: Passes, losses: Losses, standardize: bool, intercept: bool) -> 
     mean, factor = np.zeros(features), np.ones(features)
     if standardize:
         mean = layout.means(state)
-        variance = state["comoments"][0] / events
+        variance = np.array([layout.comoment(state, (j,))[0, 0] for j in range(features)]) / events
         constant = variance <= (1e-12 * mean) ** 2
         factor = np.where(constant, 0.0, 1 / np.sqrt(np.where(constant, 1.0, variance)))
         mean = mean if intercept else np.zeros(features)

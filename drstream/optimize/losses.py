@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from drstream import execution
 from drstream.buffers import check_predictions
-from drstream.checkpoints import EVERY, CheckpointFile
 from drstream.errors import DrstreamError, LogError, because, parameter, phrase, suggest
 from drstream.execution import Workers
 from drstream.kernels.dlm import exclude
@@ -28,15 +27,17 @@ from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import is_forward
-from drstream.models.journaling import journal_of
 from drstream.provenance import provenance
 from drstream.results import stamped
-from drstream.storage import atomic_path
+from drstream.states.checkpoint import EVERY, Checkpoint, open_checkpoint
+from drstream.states.files import atomic_path
+from drstream.states.identity import about_fits
 from drstream.types import Floats, Ints
 
 ESTIMATORS = ("ips", "dm", "dr")
 SIGNS = {"costs": -1.0, "rewards": 1.0}
 FOLDS = 5  # for models that are not yet fitted
+FITS = ".fits"  # ending of the checkpoint of models: the learner has the file itself
 AHEAD = 2  # batches of a part that may wait until they are taken
 
 
@@ -99,7 +100,7 @@ class Losses:
         self.models_of = models_of  # events that the models were fitted on
         self.provenance: dict[str, Any] = {}  # version, log, filter, seed, models, parameters
         self.skipped_: dict[str, int] = {}  # bad rows that were left out in the last pass, by reason
-        self.fits: CheckpointFile | None = None  # the journal of models that were fitted by fold
+        self.fits: Checkpoint | None = None  # of models that were fitted by fold
 
     @property
     def costs(self) -> bool:
@@ -250,9 +251,12 @@ def impute(
     refuse_forward(inputs)
     workers = Workers.of(threads, executor, progress)
     log = as_log(log, propensities=propensity is None and estimator != "dm")
-    with journal_of(given, workers, log, [inputs]) as (workers, fits):
-        made = _make(log, inputs, SIGNS[losses], estimator, workers)
-    made.fits = fits
+    path = f"{os.fspath(checkpoint)}{FITS}" if inputs.waits and checkpoint is not None else None
+    with open_checkpoint(
+        path, checkpoint_every, log, "checkpoint of models", lambda: about_fits(log, [inputs])
+    ) as kept:
+        made = _make(log, inputs, SIGNS[losses], estimator, replace(workers, checkpoint=kept))
+    made.fits = kept
     made.provenance = provenance(impute, given, made.log, None)
     return made
 

@@ -12,9 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.archives import check_array
 from drstream.buffers import PIECE, check_shape
-from drstream.checkpoints import EVERY
 from drstream.errors import PolicyError, suggest
 from drstream.execution import Workers
 from drstream.kernels import mixture
@@ -31,6 +29,8 @@ from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.policies.sets import given_mask, sets_for, wants_sets
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.replay import record
+from drstream.states.arrays import check_array
+from drstream.states.checkpoint import EVERY
 from drstream.types import Bools, Floats
 
 DELTA = 0.05  # of `low` and `high`
@@ -152,7 +152,7 @@ class ProgressivePolicy(Learned):
         workers = Workers.of(threads, executor, progress)
         kept = checkpoint, checkpoint_every
         to_the_end = self.horizon is None
-        run, found, files = record(log, self.policy, options, inputs, workers, to_the_end=to_the_end, checkpoint=kept)
+        run, found, file = record(log, self.policy, options, inputs, workers, to_the_end=to_the_end, checkpoint=kept)
         self.states_ = np.array(found.snapshots) if self._compiled else found.snapshots
         self.weights_ = found.weights / math.fsum(found.weights)
         self.value_, self.weight_ = found.value, found.weight
@@ -164,7 +164,7 @@ class ProgressivePolicy(Learned):
         complete = self.horizon is not None
         self.notes_ = [str(note) for note in run.notes if complete or note.kind != "incomplete"]
         self.remember(log, found.events, found.rewards, run.skipped, origins_of(inputs))
-        for file in files:
+        if file is not None:
             file.remove()
         return self
 

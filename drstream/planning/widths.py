@@ -48,7 +48,7 @@ def forecast_widths(
         sample.log, policies, **models, **options, fold_seed=inputs.seed, threads=workers.threads, progress=False
     )
     ratio = sample.whole_events(result.n) / result.n
-    whole = _times(result, ratio)
+    whole = result.scaled(ratio)
     known = _explored(sample, policies, inputs, workers, options, result)
     sampled_down = sample.log.roles.sample_rate is not None  # then the error of a width is unknown
     found = []
@@ -75,18 +75,13 @@ def forecast_widths(
     return found, whole
 
 
-def _times(result: Evaluation, ratio: float) -> Evaluation:
-    """The evaluation of so many times as many events like these."""
-    return Evaluation(result._about, result._sums.scaled(ratio))
-
-
 def _rows_to_halve(result: Evaluation, policy: str, estimator: str, ratio: float, width: float) -> float:
     """How many times the events of the sample it takes for an interval of half this width; NaN if it is unknown."""
     if not width > 0:
         return math.nan
 
     def result_of(times: float) -> Estimate:
-        return _times(result, times)[policy, estimator]
+        return result.scaled(times)[policy, estimator]
 
     def wide(times: float) -> bool:
         found = result_of(times)
@@ -116,8 +111,8 @@ def _explored(
     """What the sample says about the variance with other logging policies; nothing for a down-sampled log."""
     if sample.log.roles.sample_rate is not None:
         return {}
-    chosen = list(result._about.chosen)
+    chosen = list(result.chosen)
     limits = {name: options[name] for name in ("cap", "floor", "lambda_")}
     plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers, embedding=options["embedding"])
     plan = replace(plan, reader=count_loggers(plan.reader, sample.log, workers))
-    return explore(sample.log, plan, influences(plan, result._sums, chosen), workers)
+    return explore(sample.log, plan, influences(plan, result.statistics, chosen), workers)

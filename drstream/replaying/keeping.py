@@ -3,196 +3,98 @@
 from __future__ import annotations
 
 import copy
-import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-
-from drstream import states
-from drstream.checkpoints import (
-    CheckpointFile,
-    about_columns,
-    about_labels,
-    doubts_of,
-    files_of,
-    marks_of,
-    refuse_difference,
-    refuse_parts,
-    warn_of,
-)
-from drstream.digests import Digest
 from drstream.errors import DrstreamError, PolicyError, parameter
-from drstream.flat import Packed, pack, restore
 from drstream.log import Log
-from drstream.log.marks import Marker
-from drstream.log.source import Part
 from drstream.models.binding import ModelInputs
 from drstream.policies.online import AnyCompiled, Fixed
 from drstream.provenance import describe
 from drstream.replaying.lanes import Lane
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.plan import Plan
-from drstream.states import Arrays, StateError
+from drstream.states import tree
+from drstream.states.arrays import Arrays
+from drstream.states.checkpoint import MADE_UP, Checkpoint, Kept
+from drstream.states.identity import Digest, about_columns, about_labels
 
 KIND = "checkpoint of a replay"
 OFTEN = 1.0  # seconds between two moments that Ctrl-C can go back to
 TAKING = 1 / 100  # most of the time that it may take to keep such moments in memory; writing them comes on top
-MADE_UP = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 METHODS = ("get_state", "set_state")  # of a policy in Python
 FUNCTIONS = ("probabilities", "update", "sparse_probabilities", "sparse_update", "initial_state")
+Sums = TypeVar("Sums")
 
 
-@dataclass
-class ShardState:
-    """A shard between two chunks.
+def state_of(lanes: Sequence[Lane], sums: Any, parts: int, chunks: int, over: bool) -> Kept:
+    """Return the state of a shard between two chunks.
 
     parts, chunks  Number of complete parts, and of chunks of the part after them.
     over           Whether the shard is at its end.
-    sums           Sums over the events that were read.
-    lanes          Each with the kind of its tracker.
     """
-
-    parts: int
-    chunks: int
-    over: bool
-    sums: Packed
-    lanes: list[tuple[str, Packed]]
-
-    @classmethod
-    def of(cls, lanes: Sequence[Lane], sums: Any, parts: int, chunks: int, over: bool) -> ShardState:
-        return cls(parts, chunks, over, pack(sums), [(type(lane.tracker).__name__, _packed(lane)) for lane in lanes])
-
-    def take_up(self, lanes: Sequence[Lane], sums: Any, path: str) -> Any:
-        """Let lanes go on from here. Return the sums."""
+    arrays = Arrays()
+    words = {"chunks": chunks, "sums": tree.pack(sums, arrays, "sums"), "lanes": []}
+    for i, lane in enumerate(lanes):
         try:
-            for lane, (kind, packed) in zip(lanes, self.lanes, strict=True):
-                lane.take_up(packed, kind)
-            return restore(sums, self.sums)
-        except PolicyError:
-            raise
-        except MADE_UP as error:
-            raise _made_up(path, error) from None
-
-    def to_words(self, shard: int, arrays: Arrays) -> dict[str, Any]:
-        """What the header has of it. Numbers go to the arrays."""
-        for name, packed in {"sums": self.sums, **{str(i): one for i, (_, one) in enumerate(self.lanes)}}.items():
-            arrays |= {f"{shard}.{name}.floats": packed.floats, f"{shard}.{name}.ints": packed.ints}
-        return {
-            "parts": self.parts,
-            "chunks": self.chunks,
-            "over": self.over,
-            "words": self.sums.words,
-            "lanes": [{"tracker": kind, "words": packed.words} for kind, packed in self.lanes],
-        }
-
-    @classmethod
-    def from_words(cls, shard: int, words: Any, arrays: Arrays) -> ShardState:
-        parts, chunks, over = words["parts"], words["chunks"], words["over"]
-        if type(parts) is not int or type(chunks) is not int or parts < 0 or chunks < 0 or type(over) is not bool:
-            raise ValueError(f"shard {shard}")
-
-        def packed(name: Any, listed: Any) -> Packed:
-            floats, ints = arrays[f"{shard}.{name}.floats"], arrays[f"{shard}.{name}.ints"]
-            return Packed(list(listed), floats, np.asarray(ints, np.int64))
-
-        lanes = [(str(one["tracker"]), packed(i, one["words"])) for i, one in enumerate(words["lanes"])]
-        return cls(parts, chunks, over, packed("sums", words["words"]), lanes)
-
-
-def _packed(lane: Lane) -> Packed:
-    try:
-        return pack(lane.contents())
-    except TypeError as error:
-        raise PolicyError(
-            f"{parameter('checkpoint')}: get_state of policy {lane.options.policy!r} must return numbers, text and "
-            f"arrays, in dicts and lists: {error}"
-        ) from None
+            words["lanes"].append([type(lane.tracker).__name__, tree.pack(lane.contents(), arrays, f"lane.{i}")])
+        except TypeError as error:
+            raise PolicyError(
+                f"{parameter('checkpoint')}: get_state of policy {lane.options.policy!r} must return numbers, text and "
+                f"arrays, in dicts and lists: {error}"
+            ) from None
+    return Kept(words, arrays, parts, over)
 
 
 class Keeper:
-    """The file of a replay, and the last states of all shards. Threads may share it."""
+    """The last states of all shards, in a checkpoint. Threads may share it."""
 
-    def __init__(self, file: CheckpointFile, identity: Mapping[str, Any], parts: Sequence[Part], shards: int) -> None:
-        from drstream import __version__
-
-        marker = Marker(digests=True)
-        self.file, self.identity = file, json.loads(json.dumps({"version": __version__, **identity}))
-        self.marks = [marker.mark(part) for part in parts]
-        self.shards: list[ShardState | None] = self._read(shards) if file.exists else [None] * shards
-        self.lock = threading.Lock()
+    def __init__(self, kept: Checkpoint, about: Mapping[str, Any], shards: int) -> None:
+        self.kept, self.about = kept, about
+        self.shards = [kept.find(f"shard {shard}", about) for shard in range(shards)]
         self._next = [time.monotonic() + self.often] * shards  # when to take the next state of each shard
-        self._written = True
 
     @property
     def often(self) -> float:
-        return min(OFTEN, self.file.every)
+        return min(OFTEN, self.kept.every)
 
-    def _read(self, shards: int) -> list[ShardState | None]:
-        path = self.file.path
-        header, arrays = states.from_bytes(states.read(path), path, KIND)
+    def take_up(self, shard: int, lanes: Sequence[Lane], sums: Sums) -> tuple[Sums, int]:
+        """Let lanes go on from what an earlier run has left. Return the sums, and the number of chunks."""
+        found = self.shards[shard]
+        assert found is not None
         try:
-            identity, marks = header["identity"], marks_of(header["files"])
-            refuse_difference(path, identity, self.identity)
-            refuse_parts(path, marks, self.marks)
-            found = [
-                None if words is None else ShardState.from_words(shard, words, arrays)
-                for shard, words in enumerate(header["shards"])
-            ]
-            if len(found) != shards:
-                raise ValueError(f"{len(found)} shards")
-        except DrstreamError:
-            raise
+            words, arrays = found.words, dict(found.arrays)
+            if type(words["chunks"]) is not int or words["chunks"] < 0:
+                raise ValueError(f"{words['chunks']!r} chunks")
+            for lane, (tracker, contents) in zip(lanes, words["lanes"], strict=True):
+                lane.take_up(tree.unpack(contents, arrays), tracker)
+            return tree.restore(sums, tree.unpack(words["sums"], arrays)), words["chunks"]
         except MADE_UP as error:
-            raise _made_up(path, error) from None
-        warn_of(path, doubts_of(identity))
-        return found
+            raise self.kept.damaged(error) from None
 
-    def note(self, shard: int, make: Callable[[], ShardState]) -> None:
+    def note(self, shard: int, make: Callable[[], Kept]) -> None:
         """Take the state of a shard, and write the file, if it is time."""
         started = time.monotonic()
         if started < self._next[shard]:
             return
         found = make()
-        with self.lock:
-            self.shards[shard], self._written = found, False
+        with self.kept.lock:
+            self.end(shard, found)
             took = time.monotonic() - started
             self._next[shard] = time.monotonic() + max(self.often, took / TAKING if self.often else 0.0)
-            if self.file.due:
-                with self.file.timed():
-                    self._write()
+            self.kept.note()
 
-    def end(self, shard: int, state: ShardState) -> None:
-        """A shard is at its end."""
-        with self.lock:
-            self.shards[shard], self._written = state, False
+    def end(self, shard: int, state: Kept) -> None:
+        """Take the state of a shard, perhaps at its end."""
+        with self.kept.lock:
+            self.kept.keep(f"shard {shard}", state, self.about)
 
     def stopped(self) -> None:
         """The run ends before its end."""
-        with self.lock, suppress(DrstreamError, OSError):
-            if not self._written:
-                self._write()
-
-    def _write(self) -> None:
-        arrays = Arrays()
-        words = [None if one is None else one.to_words(shard, arrays) for shard, one in enumerate(self.shards)]
-        header = {
-            "kind": KIND,
-            "version": self.identity["version"],
-            "identity": self.identity,
-            "files": files_of(self.marks),
-            "shards": words,
-        }
-        self.file.write(states.to_bytes(header, arrays))
-        self._written = True
-
-
-def _made_up(path: str, error: Exception) -> StateError:
-    return StateError(f"{path} is damaged: {error} does not fit. Delete it, and run again")
+        with suppress(DrstreamError, OSError):
+            self.kept.write()
 
 
 # What a replay is about

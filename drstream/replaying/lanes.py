@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from drstream.buffers import check_shape, invalid_probabilities, read_only
 from drstream.errors import PolicyError, parameter
-from drstream.flat import Free, Packed, Varying, restore
 from drstream.kernels import eligible, lanes, masses, quantiles, tallies
 from drstream.kernels import replay as kernels
 from drstream.kernels.tiles import TILE
@@ -31,6 +30,7 @@ from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.snapshots import Recorded, Recorder
 from drstream.replaying.trackers import Exact, Mass, Sketch, plain
+from drstream.states.tree import Free, Varying, restore
 from drstream.types import Floats
 
 EXACT_VALUES = 1 << 23  # in an exact tracker before "auto" turns it into a sketch: 64 MB, or 96 with spare room
@@ -138,14 +138,14 @@ class Lane:
             "recorder": None if self.recorder is None else self.recorder.contents(self._snapshot_like()),
         }
 
-    def take_up(self, packed: Packed, kind: str) -> None:
+    def take_up(self, found: Any, kind: str) -> None:
         """Go on from what a checkpoint holds of the lane. `kind` is that of its tracker."""
         if isinstance(self.tracker, Exact) and kind == Sketch.__name__ and self.options.tracker == "auto":
             self.tracker = self.tracker.as_sketch()
         if type(self.tracker).__name__ != kind:
             raise ValueError(f"tracker {kind!r}")
         wanted = self.state.copy()
-        kept = restore(self.contents(), packed)
+        kept = restore(self.contents(), found)
         self.state[:] = kept["state"]
         self.state.tracking = TRACKING[type(self.tracker)] if self.options.adaptive else tallies.CONSTANT
         now, options = self.now, [name for name in OPTIONS if wanted[name][0] != self.state[name][0]]

@@ -10,30 +10,31 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack, overload
 
 import numpy as np
 
 from drstream import parameters
-from drstream.checkpoints import EVERY, CheckpointFile
 from drstream.errors import warn_user
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
 from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
-from drstream.models.journaling import journal_of, starts_again
 from drstream.policies.online import as_online
 from drstream.provenance import provenance
 from drstream.replaying import shards as sharding
 from drstream.replaying.comparison import Replays
 from drstream.replaying.crossing import Crossing
-from drstream.replaying.keeping import Keeper, check_policies, identity_of
+from drstream.replaying.keeping import KIND, Keeper, check_policies, identity_of
 from drstream.replaying.options import Keywords, Levels, ReplayOptions, are_several, listed
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan, make_plan
 from drstream.replaying.result import Replay
 from drstream.replaying.snapshots import Recorded
+from drstream.states.checkpoint import EVERY, Checkpoint, open_checkpoint
+from drstream.states.identity import about_fits
 
 
 @overload
@@ -187,7 +188,7 @@ def replay(
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     inputs = inputs.needed(model=method != "rs", propensity=True)
     kept = checkpoint, checkpoint_every
-    outcomes, sums, plan, files = _run(log, named, inputs, options, workers, kept, debug, precision)
+    outcomes, sums, plan, file = _run(log, named, inputs, options, workers, kept, debug, precision)
     models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
     runs = [
         Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards, plan.precision)
@@ -200,13 +201,13 @@ def replay(
         ]
     if not any(run.complete for run in runs):
         if any(run.interrupted for run in runs):
-            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}", files)
+            raise _interrupted(f"before any replicate of {horizon} steps was complete: {runs[0].how_far}", file)
         raise runs[0].failure
     if not any(run.interrupted for run in runs):
-        for file in files:
+        if file is not None:
             file.remove()
-    elif files and files[0].exists:
-        warn_user(f"interrupted: {files[0].advice}")
+    elif file is not None and file.exists:
+        warn_user(f"interrupted: {file.advice}")
     made_from = provenance(replay, given, log, max(run.events for run in runs))
     for run in runs:
         run.provenance = made_from
@@ -222,24 +223,20 @@ def _run(
     checkpoint: tuple[Any, float],
     debug: bool = False,
     precision: str | None = None,
-) -> tuple[list[Outcome], sharding.Sums, Plan, list[CheckpointFile]]:
-    """Replay a log, from its checkpoint if there is one. Also return the plan, and the files of checkpoints."""
+) -> tuple[list[Outcome], sharding.Sums, Plan, Checkpoint | None]:
+    """Replay a log, from its checkpoint if there is one. Also return the plan, and the checkpoint."""
     path, every = checkpoint
-    file = None if path is None else CheckpointFile.of(path, every, log)
-    if file is not None:
+    if path is not None:
         check_policies({str(name): as_online(policy, str(name)) for name, policy in named.items()})
-    folds = {"crossfit": inputs.crossfit, "cluster": inputs.cluster, "fold_seed": inputs.seed}
-    about = {"checkpoint": path, "checkpoint_every": every, **folds}
-    with journal_of(about, workers, log, [inputs]) as (fitting, fits):
+    with open_checkpoint(path, every, log, KIND, partial(about_fits, log, [inputs])) as kept:
+        fitting = replace(workers, checkpoint=kept)
         plan = make_plan(log, named, inputs, options, fitting, debug, parameters.precision(precision))
-    keeper = None
-    if file is not None:
-        identity = identity_of(log, named, inputs, options, plan)
-        keeper = Keeper(file, identity, list(log.parts(plan.reader.columns)), plan.shards)
-    workers = replace(workers, executor=None) if options.snapshots else workers
-    with starts_again(fits):
+        keeper = None
+        if kept is not None:
+            keeper = Keeper(kept, identity_of(log, named, inputs, options, plan), plan.shards)
+        workers = replace(workers, executor=None) if options.snapshots else workers
         outcomes, sums = sharding.run(plan, log, workers, keeper)
-    return outcomes, sums, plan, [one for one in (file, fits) if one is not None]
+    return outcomes, sums, plan, kept
 
 
 def _of_grid(tried: list[Replay], crossing: Crossing) -> Replay:
@@ -248,11 +245,11 @@ def _of_grid(tried: list[Replay], crossing: Crossing) -> Replay:
     return Replay.of_grid(tried, crossing.shared(values, weights))
 
 
-def _interrupted(note: str, files: Sequence[CheckpointFile]) -> KeyboardInterrupt:
+def _interrupted(note: str, file: Checkpoint | None) -> KeyboardInterrupt:
     stop = KeyboardInterrupt()
     stop.add_note(note)
-    if files and files[0].exists:
-        stop.add_note(files[0].advice)
+    if file is not None and file.exists:
+        stop.add_note(file.advice)
     return stop
 
 
@@ -265,7 +262,7 @@ def record(
     *,
     to_the_end: bool,
     checkpoint: tuple[Any, float] = (None, EVERY),
-) -> tuple[Replay, Recorded, list[CheckpointFile]]:
+) -> tuple[Replay, Recorded, Checkpoint | None]:
     """Replay one replicate of DR-ns, and record the states of the policy step by step.
 
     to_the_end  There is no horizon: the replicate runs to the end of the log and is never complete.
@@ -273,12 +270,12 @@ def record(
     The executor, if any, only fits models.
     """
     found = _run(log, {"policy": policy}, inputs, options, workers, checkpoint)
-    (outcome,), sums, plan, files = found
+    (outcome,), sums, plan, file = found
     lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
     models = plan.preparation.models.summary(sums.calibration)
     run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1, plan.precision)
     if run.interrupted:
-        raise _interrupted(f"before the replay had ended: {run.how_far}", files)
+        raise _interrupted(f"before the replay had ended: {run.how_far}", file)
     if outcome.recorded is None or (not to_the_end and not run.complete):
         raise run.failure
-    return run, outcome.recorded, files
+    return run, outcome.recorded, file

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from drstream import execution
-from drstream.checkpoints import kept_at_signals
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Log
@@ -22,10 +21,11 @@ from drstream.models.calibration import Calibration
 from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.crossing import IN_FLIGHT, Crossing, Traces
-from drstream.replaying.keeping import Keeper, ShardState
+from drstream.replaying.keeping import Keeper, state_of
 from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
+from drstream.states.checkpoint import Kept
 from drstream.types import Floats
 
 AHEAD_BYTES = 1 << 25  # of all prepared chunks that wait for lanes; more of them only leave the cache
@@ -50,20 +50,10 @@ class Sums:
 def run(plan: Plan, log: Log, workers: Workers, keeper: Keeper | None = None) -> tuple[list[Outcome], Sums]:
     """Replay the log. Return the outcome of each lane, and the sums over all events.
 
-    keeper  Of a checkpoint, from which the replay goes on. Its file stays if the replay does not come to its end.
+    keeper  Of a checkpoint, from which the replay goes on.
     """
-    file = None if keeper is None else keeper.file
-    with (
-        kept_at_signals(file),
-        reporter(workers.progress, log.source_rows) as report,
-        execution.one_blas_thread(),
-    ):
-        try:
-            found = _run(plan, log, workers, report, keeper)
-        except BaseException:
-            if keeper is not None:
-                keeper.stopped()
-            raise
+    with reporter(workers.progress, log.source_rows) as report, execution.one_blas_thread():
+        found = _run(plan, log, workers, report, keeper)
         if keeper is not None and any(outcome.interrupted for outcome in found[0]):
             keeper.stopped()
         return found
@@ -184,7 +174,7 @@ def _replay_elsewhere(plan: Plan, parts: list[Part], shard: int) -> tuple[list[O
         return _replay(plan, parts, _rows(parts), 1, threading.Event(), lambda *_: None, shard)
 
 
-def _replay_to_its_end(plan: Plan, parts: list[Part], shard: int) -> tuple[tuple[list[Outcome], Sums], ShardState]:
+def _replay_to_its_end(plan: Plan, parts: list[Part], shard: int) -> tuple[tuple[list[Outcome], Sums], Kept]:
     """The same, with what a checkpoint holds of the shard."""
     last = _AtTheEnd()
     with execution.one_blas_thread():
@@ -196,13 +186,13 @@ def _replay_to_its_end(plan: Plan, parts: list[Part], shard: int) -> tuple[tuple
 class _AtTheEnd:
     """Takes the last state of a shard, in a process that has no file."""
 
-    state: ShardState | None = None
-    shards: Mapping[int, ShardState | None] = defaultdict(lambda: None)
+    state: Kept | None = None
+    shards: Mapping[int, Kept | None] = defaultdict(lambda: None)
 
-    def note(self, shard: int, make: Callable[[], ShardState]) -> None:
+    def note(self, shard: int, make: Callable[[], Kept]) -> None:
         pass
 
-    def end(self, shard: int, state: ShardState) -> None:
+    def end(self, shard: int, state: Kept) -> None:
         self.state = state
 
 
@@ -227,14 +217,14 @@ def _replay(
     interrupted = False
     done, taken, after = 0, 0, (0, 0)  # parts, and chunks of the next one
     if keeper is not None:
-        ShardState.of(lanes, sums, 0, 0, False)  # raises an error before the pass if a policy cannot be kept
+        state_of(lanes, sums, 0, 0, False)  # raises an error before the pass if a policy cannot be kept
     if keeper is not None and (kept := keeper.shards[shard]) is not None:
-        sums = kept.take_up(lanes, sums, keeper.file.path)
+        sums, taken = keeper.take_up(shard, lanes, sums)
         for grid, crossing in zip(grids, sums.crossings, strict=True):
             grid.crossing = crossing
-        if kept.over:
+        if kept.complete:
             return [lane.outcome(shard, False) for lane in lanes], sums
-        done, taken = kept.parts, kept.chunks
+        done = kept.parts
         parts = itertools.islice(parts, done, None)
         first_part = next(parts, None)
         if first_part is not None:
@@ -267,16 +257,16 @@ def _replay(
             feed.drain()
             interrupted = stop.is_set()
             if keeper is not None and not interrupted:
-                keeper.end(shard, ShardState.of(lanes, sums, done, taken, True))
+                keeper.end(shard, state_of(lanes, sums, done, taken, True))
     except KeyboardInterrupt:
         interrupted = True
     return [lane.outcome(shard, interrupted) for lane in lanes], sums
 
 
-def _drained(feed: _Feed, sums: Sums, parts: int, chunks: int) -> ShardState:
+def _drained(feed: _Feed, sums: Sums, parts: int, chunks: int) -> Kept:
     """The state of a shard, after all lanes have taken all chunks so far."""
     feed.drain()
-    return ShardState.of(feed.lanes, sums, parts, chunks, False)
+    return state_of(feed.lanes, sums, parts, chunks, False)
 
 
 class _Feed:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.flat import Free, Varying
+from drstream.states.tree import Free, Varying
 from drstream.types import Floats
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from drstream.errors import DrstreamError
-from drstream.flat import Varying
 from drstream.kernels import buckets, masses
 from drstream.kernels import quantiles as kernels
+from drstream.states.tree import Varying
 from drstream.types import Floats
 
 ERROR = buckets.ERROR

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drstream.errors import DrstreamError
-from drstream.evaluation.checks import findings_of
-from drstream.evaluation.result import Evaluation
-from drstream.findings import LOOK, STOP, Finding
+from drstream.evaluation.result import Comparison, Evaluation
+from drstream.findings import LOOK
 from drstream.report.numbers import count, estimate, level, percent
 from drstream.results import Estimate
 
@@ -96,16 +95,6 @@ def cannot_tell(what: str, why: str) -> str:
 # Evaluations
 
 
-def stops(result: Evaluation, policy: str, estimator: str) -> list[Finding]:
-    """Findings that say not to use an estimate. Those about weights that its estimator does not use are left out."""
-    j, form = result._find(policy, estimator)
-    own = result._facts_of(j, form)
-    about_own = {finding.message for finding in findings_of(own)}
-    others = {f.message for facts in result._facts[j].values() if facts is not own for f in findings_of(facts)}
-    found = [f for f in result.findings if f.level == STOP and f.policy in (None, policy)]
-    return [finding for finding in found if finding.message not in others - about_own]
-
-
 def is_away_from_zero(base: Estimate) -> bool:
     """Whether a mean reward is so far above 0 that differences can be given in percent of it."""
     return base.value > 0 and base.stderr <= AWAY * base.value
@@ -124,15 +113,14 @@ def gain_text(gain: Estimate, base: Estimate, *, signed: bool = False) -> str:
     return f"{plus}{said[0]} % [{said[1]}, {said[2]}]"
 
 
-def of_policy(result: Evaluation, policy: str) -> Verdict:
-    """What the log tells about a policy, by the estimator that policies are compared by."""
-    estimator, name = result.headline, named(policy)
-    gain, base = result.difference(policy), result.baseline
+def of_policy(result: Evaluation, compared: Comparison) -> Verdict:
+    """What the log tells about a policy."""
+    policy, gain, name, base = compared.policy, compared.gain, named(compared.policy), result.baseline
     why = ""
-    if found := stops(result, policy, estimator):
-        why = first_sentence(found[0].message)
+    if compared.stops:
+        why = first_sentence(compared.stops[0].message)
     elif not math.isfinite(gain.low) or not math.isfinite(gain.high):
-        why = f"the difference to the logging policy by {estimator} has no interval"
+        why = f"the difference to the logging policy by {compared.estimator} has no interval"
     if why:
         return Verdict(UNKNOWN, policy, cannot_tell(f"how good {name} is", why), f"{why}.", gain)
     text, told, brief = gain_text(gain, base), _told(result), gain_text(gain, base, signed=True)
@@ -140,9 +128,9 @@ def of_policy(result: Evaluation, policy: str) -> Verdict:
         sentence = f"No difference between {name} and the logging policy can be told: {brief} {told}."
         return Verdict(UNSURE, policy, sentence, brief, gain)
     kind, does = (BETTER, "beats") if gain.low > 0 else (WORSE, "does worse than")
-    said, compared = f"{name} {does} the logging policy by {text} {told}", len(result.policies)
-    if compared > 1 and not result._p_value(policy, estimator) * compared <= 1 - result.confidence:
-        chance = f"one of {compared} policies may do so by chance"
+    said, many = f"{name} {does} the logging policy by {text} {told}", len(result.policies)
+    if many > 1 and not compared.p_value * many <= 1 - result.confidence:
+        chance = f"one of {many} policies may do so by chance"
         sentence = start(f"{said}, but {chance}: no difference is told.")
         return Verdict(UNSURE, policy, sentence, f"{brief}; but {chance}", gain)
     return Verdict(kind, policy, start(f"{said}."), brief, gain)
@@ -154,7 +142,7 @@ def _told(result: Evaluation) -> str:
 
 def of_evaluation(result: Evaluation) -> Answer:
     """The answer of an evaluation, about one reward."""
-    verdicts = [of_policy(result, policy) for policy in result.policies]
+    verdicts = [of_policy(result, compared) for compared in result.comparisons()]
     beside, many = _beside(result), len(verdicts)
     if many == 1:
         return Answer(verdicts[0].kind, verdicts[0].sentence, beside, verdicts)

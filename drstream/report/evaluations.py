@@ -71,7 +71,7 @@ def estimates(result: Evaluation) -> list[Picture]:
     rows = []
     for row in result.rows():
         main = row["estimator"] == result.headline
-        tone = "stop" if answer.stops(result, row["policy"], row["estimator"]) else ""
+        tone = "stop" if result.stops(row["policy"], row["estimator"]) else ""
         taken = {name: row[name] for name in ("policy", "estimator", "value", "low", "high", "stderr", "ess", "method")}
         rows.append({**taken, "label": row["estimator"], "group": row["policy"], "main": main, "tone": tone})
     if len(rows) > MOST_DRAWN:
@@ -107,7 +107,7 @@ def estimates(result: Evaluation) -> list[Picture]:
 
 def differences(result: Evaluation) -> list[Picture]:
     """The paired difference of each policy to the logging policy, and of the best one to the others."""
-    verdicts = [answer.of_policy(result, policy) for policy in result.policies]
+    verdicts = [answer.of_policy(result, compared) for compared in result.comparisons()]
     base = result.baseline
     relative = answer.is_away_from_zero(base)
     rows = [_difference(v.gain, v.policy, "logging policy", v.kind, base.value, relative) for v in verdicts]

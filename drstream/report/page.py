@@ -14,7 +14,7 @@ from drstream.report.contents import Report, Section, Table
 from drstream.report.html import Html, document, join, style, tag
 from drstream.report.numbers import cell
 from drstream.report.pictures import Bars, Column, Picture, Row, Spans
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"  # nothing is loaded or run

@@ -13,10 +13,9 @@ import pytest
 
 import drstream as drs
 from drstream.auditing import copies, times
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of, world
 from tests.helpers.passes import not_plain
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 
 def replaced(table, name, values):
@@ -140,7 +139,7 @@ def test_the_same_bits_for_any_batch_size_threads_and_executor(tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=9000)
 
     def run(threads=1, executor=None, **options):
-        log = drs.Log(tmp_path / "log.parquet", filter=pc.field("x0") > -1, **options).split(0.8)[0]
+        log = cut_log(tmp_path / "log.parquet", filter=pc.field("x0") > -1, **options).split(0.8)[0]
         return log.audit(event_id="id", time="at", threads=threads, executor=executor).to_json()
 
     first = run()

@@ -9,7 +9,10 @@ import pytest
 
 import drstream as drs
 from tests.helpers import eligible as naive
-from tests.helpers.passes import PLAIN
+from tests.helpers.cut import cut_log
+from tests.helpers.passes import PLAIN, not_plain
+
+pytestmark = pytest.mark.covers
 
 ROWS = 400 if PLAIN else 4_000
 K = 6
@@ -20,7 +23,7 @@ def made(seed=0, rows=ROWS, **world):
 
 
 def opened(table, **options):
-    return drs.Log(table, actions=K, **{"eligible": "items", **options})
+    return cut_log(table, actions=K, **{"eligible": "items", **options})
 
 
 def with_propensities(table, p):
@@ -49,14 +52,14 @@ def test_means_are_over_the_events_that_could_choose_the_action():
         audit["inverse_over_all"]
 
 
-@pytest.mark.jit_only
+@not_plain
 def test_without_the_sets_the_same_log_is_looked_at():
     """Every action seems to be possible in some events only, which is what the sets say."""
     found = opened(made(), eligible=None).audit()
     assert found["inverse_propensity"].level == "look"
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_no_false_alarms():
     counts = Counter(check for seed in range(60) for check in flagged(made(seed, 2000)))
     assert counts.total() <= 1
@@ -80,7 +83,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.jit_only
+@not_plain
 def test_wrong_propensities_are_found(case):
     change, check = WRONG[case]
     table = made(rows=8000)

@@ -12,7 +12,7 @@ import pytest
 import drstream as drs
 from drstream.auditing.view import evidence
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 WORLDS = {
     "users of few kinds": {"n_actions": 4, "n_features": 3},
     "new users": {"n_actions": 4, "n_features": 3, "kinds": None},

@@ -15,7 +15,7 @@ from tests.helpers.command import program_in
 from tests.helpers.logs import world
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow  # a script of a page, in processes
 SCRIPT = ROOT / "docs" / "batch-jobs" / "daily"
 PAGE = ROOT / "docs" / "batch-jobs.md"
 ROWS = 2000

@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
 COMMANDS = {
     "fit": ["--model", "logistic", "-o", "out.npz"],
     "evaluate": ["--policy", "uniform", "--model", "logistic", "--output", "out.csv"],

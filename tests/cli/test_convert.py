@@ -118,7 +118,6 @@ def test_progress_bar_on_a_terminal(folder, tmp_path):
         assert b"3,000 rows" in out
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize(
     ("name", "number", "word"),
     [("out.parquet", signal.SIGINT, "interrupted"), ("out.arrow", signal.SIGTERM, "terminated")],
@@ -145,7 +144,6 @@ def test_interrupt(tmp_path, name, number, word):
     assert (tmp_path / name).read_text() == "what was there"
 
 
-@pytest.mark.jit_only
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small disk")
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow"])
 def test_a_disk_that_is_too_small(folder, tmp_path, name):

@@ -10,7 +10,6 @@ import drstream as drs
 from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
 WORDS = ["a", "b", "c", "d"]
 SETS = ["--eligible", "items"]
 

@@ -305,7 +305,6 @@ def test_demo(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.jit_only
 def test_interrupt(folder, tmp_path):
     """Ctrl-C: one word, exit code 130, nothing half-written."""
     world().write(tmp_path / "long.parquet", 200_000)

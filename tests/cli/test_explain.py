@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
 WORDS = ("evaluate", "log.parquet", "--policy", "new=constant:1", "--model", "ridge", "--cap", "2")
 
 

@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.command import drstream, fails
 from tests.helpers.days import day, write
 
-pytestmark = pytest.mark.jit_only
 POLICIES = ("--policy", "new=constant:1", "--policy", "old=uniform", "--context", "x?")
 
 

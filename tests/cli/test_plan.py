@@ -17,7 +17,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.jit_only
 def test_tables_json_and_files(folder):
     words = ["plan", "log.parquet", "--policy", "uniform", "--policy", "ucb1", "--horizon", "50", "--sample", "0.2"]
     done = drstream(*words, "--output", "out.parquet", cwd=folder)

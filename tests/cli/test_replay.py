@@ -160,7 +160,6 @@ def test_the_table_fits_80_columns(folder):
     assert any("epsilon-greedy" in line and "0.01" in line and ".." in line for line in table)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize(("horizon", "after"), [(3, 60), (5000, 2)])
 def test_ctrl_c_shows_what_is_complete(folder, horizon, after):
     """Exit code 130; the replicates that were complete are shown, or that there is none."""

@@ -6,8 +6,6 @@ import pytest
 from tests.helpers.command import drstream, fails
 from tests.helpers.reports import table
 
-pytestmark = pytest.mark.jit_only  # words about results; the kernels have tests of their own
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -11,7 +11,6 @@ import pytest
 
 from drstream.cli import signals
 
-pytestmark = pytest.mark.jit_only  # no kernel is called
 SECONDS = 5.0
 
 

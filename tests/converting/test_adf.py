@@ -192,6 +192,7 @@ def predictions(path):
     return [line for line in path.read_text().splitlines() if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", [False, True], ids=["all events", "down-sampled"])
 def test_ips_is_the_loss_that_vowpal_wabbit_reports(tmp_path, drop):
     """cb_adf adds up cost / probability of events whose logged action is its first choice, before it learns from them.
@@ -217,6 +218,7 @@ def test_ips_is_the_loss_that_vowpal_wabbit_reports(tmp_path, drop):
             assert abs(result[policy, "ips"].value + loss) < 1e-6  # rewards are negated costs
 
 
+@pytest.mark.slow
 def test_ips_of_a_policy_that_explores(tmp_path):
     """cb_explore_adf writes probabilities of all candidates, and reports the expected loss of its choice."""
     file = write(tmp_path / "log.dsjson", lines_of(events(400, seed=3)))

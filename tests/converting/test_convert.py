@@ -10,6 +10,7 @@ import pytest
 
 import drstream as drs
 from drstream.converting import convert as engine
+from tests.helpers.crossed import meeting
 from tests.helpers.logs import arrays, log_of, world
 
 POLICY = drs.policies.Softmax(world().taste, world().appeal)
@@ -52,9 +53,9 @@ def test_parquet_with_the_same_row_groups_gives_the_same_bits(log, tmp_path):
     assert str(result).endswith("5,000 rows in 8 row groups, 0.1 MB")
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.ipc", "out.feather"])
-@pytest.mark.parametrize("pack", [None, "context"])
-@pytest.mark.parametrize("rows", [1, 64, 999, None])
+@meeting(
+    2, name=["out.parquet", "out.arrow", "out.ipc", "out.feather"], pack=[None, "context"], rows=[1, 64, 999, None]
+)
 def test_any_file_gives_the_same_values(log, tmp_path, name, pack, rows):
     if rows == 1:
         drs.convert(drs.Log(log).rows_before(50), tmp_path / "first.parquet")

@@ -249,7 +249,7 @@ def test_text_without_a_conversion(tmp_path):
     drs.convert(tmp_path / "log.csv", tmp_path / "log.parquet")
     logs = [
         drs.read_csv(tmp_path / "log.csv", threads=1),
-        drs.read_csv(tmp_path / "log.tsv", delimiter="\t", batch_size=11),
+        drs.read_csv(tmp_path / "log.tsv", delimiter="\t"),
         drs.read_json(tmp_path / "log.jsonl"),
         drs.Log(tmp_path / "log.parquet"),
     ]

@@ -168,7 +168,7 @@ def test_results_do_not_depend_on_threads_or_on_the_file(tmp_path, monkeypatch):
     drs.convert(tmp_path / "log.vw.gz", tmp_path / "log.parquet", bits=8)
     logs = [
         drs.read_vw(path, bits=8, threads=1),
-        drs.read_vw(path, bits=8, threads=2, batch_size=7),
+        drs.read_vw(path, bits=8, threads=2),
         drs.Log(tmp_path / "log.parquet", actions=[1, 2, 3]),  # its metadata says how contexts are stored
     ]
     weights = np.random.default_rng(0).normal(size=(3, 2**8))
@@ -222,6 +222,7 @@ def with_column(path, name, values):
     return path
 
 
+@pytest.mark.slow
 def test_ips_of_a_constant_policy_is_that_of_vw(tmp_path):
     found = events(500)
     path = write(tmp_path / "log.vw", vw_lines(found))
@@ -231,6 +232,7 @@ def test_ips_of_a_constant_policy_is_that_of_vw(tmp_path):
     assert abs(ours["ips"].value + loss) < 1e-6
 
 
+@pytest.mark.slow
 def test_ips_of_a_model_of_vw_on_the_same_file(tmp_path):
     path = write(tmp_path / "log.vw", vw_lines(events(500, seed=1)))
     vw(f"--cb 3 --cb_type ips -d {path} -f {tmp_path}/model")
@@ -243,6 +245,7 @@ def test_ips_of_a_model_of_vw_on_the_same_file(tmp_path):
     assert abs(ours["ips"].value + loss) < 1e-6
 
 
+@pytest.mark.slow
 def test_ips_of_an_exploring_model_on_dsjson(tmp_path):
     path = write(tmp_path / "log.dsjson", dsjson_lines(events(500, seed=2)))
     vw(f"--cb_explore_adf --epsilon 0.3 --cb_type ips -q ui --dsjson -d {path} -f {tmp_path}/model")

@@ -15,6 +15,8 @@ from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 LOGS, KINDS, VISITS = 60, 100, 16
 BEST = 1  # the action whose value is estimated
 
@@ -39,7 +41,7 @@ def standard_errors(x):
     return x.mean() / (x.std(ddof=1) / np.sqrt(len(x)))
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_folds_of_a_log_that_learned_are_biased_and_earlier_events_are_not(errors):
     """An early event changes what the logger takes later, and so r̂ of later events: r̂ and w depend on each other.
 
@@ -271,7 +273,7 @@ def studies():
     return np.array(errors).T, hits / len(errors), np.array(by_context)
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_weights_of_stretches_lower_the_variance_without_bias(studies):
     """On logs of a learner that explores less and less. Weights by event are about other contexts, and far off."""
     errors, covered, by_context = studies

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import drstream as drs
+from tests.helpers.cut import cut_log
 from tests.helpers.frames import (
     ACTIONS,
     by_land,
@@ -59,7 +60,7 @@ def both(log, **options):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch_size", [None, 17])
 def test_any_batch_size_and_threads_give_the_same_bits(file, threads, batch_size):
-    got, ref = both(drs.Log(file, batch_size=batch_size), threads=threads)
+    got, ref = both(cut_log(file, batch_size=batch_size), threads=threads)
     assert told(got) == told(ref)
 
 
@@ -90,6 +91,7 @@ def test_beside_models_that_are_fitted_by_fold(file):
         drs.evaluate(log, POLICY, MODEL, crossfit=3)
 
 
+@pytest.mark.covers
 def test_in_a_replay(file):
     options = {"horizon": 30, "bias": 0.02}
     got = drs.replay(file, POLICY, model=MODEL, **options)

@@ -13,6 +13,8 @@ from tests.helpers.candidate_logs import DZ, D, events, log_of, table_of
 from tests.helpers.evaluations import BY_TIME
 from tests.helpers.logs import world
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 FOUND = events(rows=60)
 LOG = log_of(FOUND)

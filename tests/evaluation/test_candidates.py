@@ -22,10 +22,9 @@ from drstream.models.binding import ModelInputs
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, FORMS, D, events, log_of, table_of
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, limits
 from tests.helpers.passes import PLAIN, not_plain
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 P, M = drs.policies, drs.models
 ONE_PASS = [name for name in ALL if name not in BY_TIME + BALANCED + MARGINAL]  # test_marginal_candidates.py
@@ -400,7 +399,7 @@ RUN = {"soft": P.Softmax(WEIGHTS, interactions=PRODUCTS), "epsilon": P.Epsilon(P
 
 
 def run(source, candidates, batch_size=None, **options):
-    log = drs.Log(source, candidates=candidates, batch_size=batch_size)
+    log = cut_log(source, candidates=candidates, batch_size=batch_size)
     return bits(drs.evaluate(log, RUN, M.Ridge(interactions=True), FOUR, crossfit=3, **options))
 
 

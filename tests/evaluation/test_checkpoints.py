@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.evaluation.checkpoints import Checkpoint
-from drstream.evaluation.state import CHECKPOINT, State
+from drstream.states import arrays
+from drstream.states.checkpoint import EVALUATION, Checkpoint
 from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, halves, write
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 P = drs.policies
 EACH = {"checkpoint_every": 0, "threads": 1}  # written after each part
@@ -57,7 +55,7 @@ def test_a_stopped_pass_goes_on_to_the_same_bits(paths, tmp_path, options, point
     for calls in points:
         with pytest.raises(Stop):
             drs.evaluate(log, stopping(calls), **options, **EACH, checkpoint=path)
-        assert len(State.of(path, CHECKPOINT).marks) == calls
+        assert parts_in(path) == calls
         with pytest.raises(Stop):  # and once more
             drs.evaluate(log, stopping(1), **options, **EACH, checkpoint=path)
         left = stopping(8 - calls)
@@ -85,13 +83,19 @@ def test_all_kinds_of_passes(name, tmp_path, monkeypatch):
     assert contents(run(checkpoint=path)) == wanted
 
 
+def parts_in(path):
+    """The number of parts that a checkpoint has the sums of."""
+    words, _ = arrays.load(path, "checkpoint of an evaluation")
+    return words["named"][EVALUATION]["parts"]
+
+
 def stop_after(parts):
     """A `note` of checkpoints that stops the pass."""
     seen = []
 
-    def note(self, fold):
-        seen.append(1)
-        if len(seen) == parts:
+    def note(self):
+        seen.append(self.now is not None and self.now.key == EVALUATION)
+        if sum(seen) == parts:
             raise Stop
 
     return note
@@ -109,7 +113,7 @@ def test_cross_fitting_and_threads(paths, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "note", stop_after(2))
     with pytest.raises(Stop):
         drs.evaluate(drs.Log(paths[:2], **CONTEXT), TWO, **options, checkpoint=path)
-    with pytest.raises(drs.StateError, match="a checkpoint of another run: fitted is"):
+    with pytest.raises(drs.StateError, match="a checkpoint of another log: it has no part"):
         drs.evaluate(log, TWO, **options, checkpoint=path)
 
 
@@ -153,7 +157,7 @@ def test_a_longer_log_goes_on(paths, tmp_path):
         ({"confidence": 0.9}, "settings confidence is 0.95 there, and 0.9 now"),
         ({"policies": {"own": P.named("v2", halves), **TWO}}, "policy 'own' is named 'v1' there, and named 'v2' now"),
         ({"policies": TWO}, "policy 'own' is .* there, and none now"),
-        ({"state": "run.state"}, "was written without state="),
+        ({"state": "run.state"}, "state is False there, and True now"),
     ],
 )
 def test_other_runs_are_refused(paths, tmp_path, monkeypatch, options, wanted):
@@ -174,11 +178,8 @@ def test_other_versions_and_damaged_files_are_refused(paths, tmp_path, monkeypat
         with pytest.raises(drs.StateError, match=r"version is .* there, and 99 now"):
             drs.evaluate(log, stopping(99), checkpoint=path)
     for place in range(0, len(data), len(data) // 20):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        with pytest.raises(drs.StateError, match=r"is damaged|is not a state"):
-            drs.evaluate(log, stopping(99), checkpoint=path)
         path.write_bytes(data[:place])
-        with pytest.raises(drs.StateError, match=r"is damaged|is not a state"):
+        with pytest.raises(drs.StateError, match="is damaged"):
             drs.evaluate(log, stopping(99), checkpoint=path)
     with pytest.raises(drs.StateError, match="is a file of the log itself"):
         drs.evaluate(log, stopping(99), checkpoint=paths[0])
@@ -232,6 +233,6 @@ def test_a_stopped_run_that_had_found_more_actions_goes_on(paths, tmp_path, monk
         patch.setattr(Checkpoint, "note", stop_after(2))
         with pytest.raises(Stop):
             drs.evaluate(log, **given, **EACH, checkpoint=path)
-    assert sorted(file.name for file in tmp_path.glob("run*")) == ["run.ckpt", "run.ckpt.fits"]
+    assert sorted(file.name for file in tmp_path.glob("run*")) == ["run.ckpt"]
     assert contents(drs.evaluate(log, **given, **EACH, checkpoint=path)) == wanted
     assert not list(tmp_path.glob("run*"))

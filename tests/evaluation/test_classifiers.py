@@ -14,11 +14,10 @@ from sklearn.svm import LinearSVC
 
 import drstream as drs
 from drstream import frames
+from tests.helpers.cut import cut_log
 from tests.helpers.frames import ACTIONS, best_actions, frame, naive_ips, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # about frames and other libraries, not about kernels
 
 lightgbm = pytest.importorskip("lightgbm")
 ROWS = 200 if PLAIN else 1500
@@ -92,7 +91,7 @@ def test_lightgbm_as_it_is(table, fitted_on, tmp_path):
         stored = table.set_column(2, "land", table["land"].dictionary_encode())
     pq.write_table(stored, tmp_path / "shop.parquet", row_group_size=300)
     found = {
-        ips(drs.Log(tmp_path / "shop.parquet", batch_size=size), classifier, threads=threads)
+        ips(cut_log(tmp_path / "shop.parquet", batch_size=size), classifier, threads=threads)
         for size, threads in ((None, 1), (None, 2), (23, 2))
     }
     assert len(found) == 1
@@ -127,6 +126,7 @@ def test_lightgbm_that_was_fitted_on_an_array():
         ips(drs.Log(table, context=["x0", "x1"]), classifier)
 
 
+@pytest.mark.slow
 def test_xgboost(table):
     xgboost = pytest.importorskip("xgboost")
     table = shop(ROWS, integers=True)
@@ -136,6 +136,7 @@ def test_xgboost(table):
     assert got == pytest.approx(naive_ips(table, classifier.predict_proba(X), [0, 1, 2]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_an_xgboost_that_forgets_categories_is_refused(table, monkeypatch):
     xgboost = pytest.importorskip("xgboost")
     X = frame(table, ["land", "age"], ["land"])
@@ -145,6 +146,7 @@ def test_an_xgboost_that_forgets_categories_is_refused(table, monkeypatch):
         ips(shop(ROWS, integers=True), classifier)
 
 
+@pytest.mark.slow
 def test_catboost(table):
     catboost = pytest.importorskip("catboost")
     filled = table.set_column(2, "land", table["land"].fill_null("?"))

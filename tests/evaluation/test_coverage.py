@@ -1,4 +1,4 @@
-"""Default intervals cover the truth, or the result says that they may not: a fast part of scripts/coverage.
+"""Default intervals cover the truth, or the result says that they may not: a fast part of `scripts/study coverage`.
 
 Seeds are fixed. "Covers" is: in at least 93 % of the simulated logs, minus 2.5 standard errors of that share.
 """
@@ -11,10 +11,10 @@ import pytest
 
 import drstream as drs
 from drstream.intervals.anytime import anytime_path
-from scripts.coverage_study.measure import ESTIMATORS, evaluate
-from scripts.coverage_study.worlds import CLICKS, WORLDS
+from scripts.studies.coverage.measure import ESTIMATORS, evaluate
+from scripts.studies.coverage.worlds import CLICKS, WORLDS
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS = 200
 ENOUGH = 0.93 - 2.5 * math.sqrt(0.93 * 0.07 / LOGS)
@@ -66,7 +66,7 @@ def test_under_a_logging_policy_that_learns_the_default_covers_and_anytime_does_
         for e in ESTIMATORS:
             found = default[policy, e]
             hits[e] += found.low <= truth <= found.high
-            events, low, high = anytime_path(result._sums.value(0, result._form(e)), result._settings.limits)
+            events, low, high = anytime_path(result.statistics.value(0, result._form(e)), result._settings.limits)
             assert len(events) > 10
             always[e] += bool((low <= truth).all() and (truth <= high).all())
     assert min(hits.values()) / LOGS >= ENOUGH, hits

@@ -22,8 +22,6 @@ from tests.helpers.logs import arrays, world
 from tests.helpers.own_models import ByHand
 from tests.helpers.passes import not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 SEED = 3  # of the folds
 
 

@@ -8,6 +8,8 @@ import drstream as drs
 from drstream.errors import ModelError, PolicyError
 from tests.helpers import eligible as naive
 
+pytestmark = pytest.mark.covers
+
 P, M = drs.policies, drs.models
 LABELS = ["a", "b", "c"]
 SETS = [["b", "a"], ["c"], ["a", "b", "c"], ["b"]]

@@ -6,7 +6,7 @@ import pytest
 import drstream as drs
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 P, M = drs.policies, drs.models
 LOGS, ROWS = 200, 400
 

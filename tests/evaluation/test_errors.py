@@ -9,6 +9,8 @@ import pytest
 import drstream as drs
 from tests.helpers.logs import world
 
+pytestmark = pytest.mark.covers
+
 GOOD = {
     "action": [0, 1, 0, 1],
     "reward": [1.0, 0.0, 1.0, 0.0],
@@ -258,8 +260,6 @@ def test_bad_options(options, message):
 def test_log_options():
     with pytest.raises(drs.LogError, match="on_bad_row='drop'"):
         drs.Log(table(), on_bad_row="drop")
-    with pytest.raises(drs.LogError, match="batch_size=0"):
-        drs.Log(table(), batch_size=0)
     with pytest.raises(drs.LogError, match=r"split\(2\)"):
         drs.Log(table()).split(2)
     with pytest.raises(drs.LogError, match="cannot read a log from int"):

@@ -15,6 +15,8 @@ from tests.helpers.evaluations import BALANCED, BY_TIME, MARGINAL, evaluate, lim
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, arrays, as_table, events, world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 
 def close(got, ref, scale):
     if math.isnan(ref):

@@ -11,9 +11,12 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_parts as naive
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
+
+pytestmark = pytest.mark.covers
 
 ROWS = 300 if PLAIN else 3_000
 WORLD = world(kinds=40)
@@ -121,7 +124,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(result, table, tmp_path):
     told = drs.Explain(second_model=SECOND)
     found = [
         evaluate(
-            drs.Log(tmp_path / "log.parquet", batch_size=size),
+            cut_log(tmp_path / "log.parquet", batch_size=size),
             POLICY,
             FIRST,
             ESTIMATORS,
@@ -135,7 +138,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(result, table, tmp_path):
     assert len(found[0]) == len(ESTIMATORS)
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_measured_parts_agree_with_exact_ones(seed):
     """Means over 60 logs of 4,000 events, within 4 standard errors, with a wrong model and with a cap."""
@@ -168,7 +171,7 @@ def test_measured_parts_agree_with_exact_ones(seed):
         assert (abs(mean - wanted) <= 4 * error + 1e-3 * np.abs(wanted) + 1e-12).all(), (name, mean, wanted, error)
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_the_variance_is_that_of_the_estimate_over_logs():
     """300 logs: the variance of the estimate is 1/n of the exact one, within 4 standard errors of a variance."""
     w = drs.synth.World(n_actions=3, n_features=2, kinds=10, seed=5)

@@ -11,8 +11,6 @@ from tests.helpers.adaptive import narrowing_log
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, evaluate, open_log
 from tests.helpers.logs import arrays
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 FIRST = ROWS // 8
 FORWARD = f"forward:{FIRST}"
 BY_TIME = ["dr-stablevar", "dr-minvar"]

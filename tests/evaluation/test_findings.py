@@ -13,6 +13,8 @@ from drstream.findings import LEVELS, Finding, to_show, worst
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 ROWS = 600 if PLAIN else 5_000
 
 

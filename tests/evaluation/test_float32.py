@@ -8,10 +8,9 @@ import pytest
 import drstream as drs
 from drstream.evaluation.observe.linear import limits_of
 from drstream.models.binding import BoundModels
-from scripts.precision_study.measure import CASES, REQUIRED, measure
+from scripts.studies.precision import CASES, REQUIRED, measure
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import WORLD, M
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 FEATURES = ["x0", "x1", "x2"]
 POLICIES = {
@@ -59,7 +58,7 @@ def test_same_bits_for_any_threads_and_batches(tmp_path, model):
     pq.write_table(table, path, row_group_size=700)
     fitted = model.fit(drs.Log(WORLD.table(500, seed=6), context=FEATURES))
     found = [
-        drs.evaluate(drs.Log(path, context=FEATURES, batch_size=rows), POLICIES, fitted, threads=threads).to_json()
+        drs.evaluate(cut_log(path, context=FEATURES, batch_size=rows), POLICIES, fitted, threads=threads).to_json()
         for rows, threads in ((None, 1), (None, 2), (64, 2), (1_000, 1))
     ]
     assert len(set(found)) == 1

@@ -17,8 +17,6 @@ from tests.helpers.logs import arrays, log_of
 from tests.helpers.own_models import ByHand
 from tests.helpers.passes import not_plain
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 FIRST = ROWS // 8
 FORWARD = f"forward:{FIRST}"
 SCORED = ("ips", "snips", "dr")  # not DM, which has no value for the first block

@@ -10,11 +10,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 from drstream.policies.base import rule_of
+from tests.helpers.cut import cut_log
 from tests.helpers.frames import rewards_by_land, shop, whole, with_numbers
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS = 300 if PLAIN else 2000
 
@@ -101,7 +100,7 @@ def test_models_of_columns():
 def test_any_batch_size_and_threads_give_the_same_bits(log, other):
     policy = drs.policies.Greedy(drs.models.from_sklearn(DecisionTreeRegressor(max_depth=2, random_state=0)).fit(other))
     found = {
-        drs.evaluate(drs.Log(log.source.table, batch_size=size), policy, threads=threads)["ips"].value
+        drs.evaluate(cut_log(log.source.table, batch_size=size), policy, threads=threads)["ips"].value
         for size, threads in ((None, 1), (None, 2), (31, 2))
     }
     assert len(found) == 1

@@ -69,7 +69,7 @@ def test_the_interval_is_that_without_a_limit_extended_to_the_value(result):
         assert (found.low, found.high) == (min(twin.low, found.value), max(twin.high, found.value))
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 @pytest.mark.parametrize("good", [True, False])
 def test_errors_and_coverage_where_weights_are_heavy(good):
     """100 logs: with a good model, a chosen limit halves the rmse of DR. The intervals cover with any model."""

@@ -18,11 +18,10 @@ from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS = 900 if PLAIN else 300_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "epsilon": drs.policies.Epsilon(drs.policies.Uniform(), 0.5)}
@@ -65,7 +64,7 @@ def loggers_for(estimators):
 
 
 def run(source, model, estimators=tuple(ALL), log_options=None, **options):
-    log = drs.Log(source, propensities="mu", **loggers_for(estimators), **(log_options or {}))
+    log = cut_log(source, propensities="mu", **loggers_for(estimators), **(log_options or {}))
     return drs.evaluate(log, POLICIES, model=model, estimators=list(estimators), **limits(*estimators), **options)
 
 
@@ -118,7 +117,7 @@ def test_filter_and_split_are_batch_size_invariant(parquet, model):
     import pyarrow.compute as pc
 
     def part(size):
-        log = drs.Log(parquet, filter=pc.field("x0") > 0.1, batch_size=size)
+        log = cut_log(parquet, filter=pc.field("x0") > 0.1, batch_size=size)
         return bits(drs.evaluate(log.split(0.3, seed=5)[1], POLICIES, model=model, estimators=["dr", "snips"]))
 
     assert part(100) == part(ROWS)
@@ -146,7 +145,7 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     result = run(short, model, [estimator])
     for columns in plan.groups:
         group = plan.form.group(columns)
-        found = result._sums.groups[columns]
+        found = result.statistics.groups[columns]
         assert (found.means == plan.form.layout.means(total.whole)[list(group)]).all()
         assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))

@@ -13,11 +13,10 @@ import drstream as drs
 from drstream.evaluation import grids
 from tests.helpers import reference
 from tests.helpers.command import drstream, fails
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS = 300 if PLAIN else 3_000
 WORLD = world(kinds=40, floor=0.01)
@@ -65,6 +64,7 @@ def test_inflation_is_the_factor_of_the_propensities(table):
     assert (found.value, found.stderr) == pytest.approx((wanted.value, wanted.stderr), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_bias_of_inflation_is_that_of_theorem_3_4():
     """40 logs of 4,000 events: the measured bias and variance agree with the exact ones within 4 standard errors."""
     policy, rhat = POLICIES["soft"], 0.5 * WORLD.reward(WORLD.kinds) + 0.3
@@ -156,12 +156,13 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(chosen, table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=ROWS // 5)
     found = []
     for threads, size in ((1, 65_536), (3, 77)):
-        log = drs.Log(tmp_path / "log.parquet", batch_size=size)
+        log = cut_log(tmp_path / "log.parquet", batch_size=size)
         found.append(evaluate(log, POLICIES, MODEL, NAMES, threads=threads, **{parameter: "auto"}))
     assert found[0].grid.equals(found[1].grid)
     assert found[0].rows() == found[1].rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("good", [True, False])
 def test_errors_and_coverage_where_weights_are_heavy(good):
     """100 logs: a chosen cap or floor does not raise the rmse of DR, with any model, and the intervals cover."""

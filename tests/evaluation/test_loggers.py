@@ -15,11 +15,10 @@ from hypothesis import given
 
 import drstream as drs
 from tests.helpers import naive_loggers
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import MODEL_COLUMN, POLICY_COLUMN, as_table, events
-from tests.helpers.passes import PLAIN, not_plain
+from tests.helpers.passes import PLAIN
 from tests.helpers.places import data
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 BALANCED = ["balanced-ips", "balanced-snips", "balanced-dr"]
 P = {"a": np.array([0.8, 0.1, 0.1]), "b": np.array([0.1, 0.2, 0.7])}  # two loggers of three actions
@@ -52,7 +51,7 @@ def two_loggers(rows, seed=0, shares=(0.3, 0.7), fixed=False, policies=P, rates=
 
 
 def balanced_log(table, **options):
-    return drs.Log(table, **{"logger": "who", "logger_propensities": COLUMNS, "actions": 3, **options})
+    return cut_log(table, **{"logger": "who", "logger_propensities": COLUMNS, "actions": 3, **options})
 
 
 def evaluated(table, estimators="balanced-ips", policy=None, log=None, **options):
@@ -230,7 +229,7 @@ def test_text_integers_booleans_and_dictionaries_are_loggers():
 # Variance and coverage
 
 
-@not_plain
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [True, False], ids=["fixed n_j", "random n_j"])
 def test_coverage_and_variance(fixed):
     """600 logs of 500 events. A share of 0.95 has a standard error of 0.009; the bounds are 3.4 of them.
@@ -254,7 +253,7 @@ def test_coverage_and_variance(fixed):
     assert values["balanced-ips"].std() < 0.97 * values["ips"].std()
 
 
-@not_plain
+@pytest.mark.slow
 def test_the_stratified_error_is_right_where_the_pooled_one_is_too_large():
     """Loggers that share no actions: given n_j, nearly all of the pooled variance is a difference between loggers."""
     apart = {"a": np.array([0.98, 0.01, 0.01]), "b": np.array([0.01, 0.5, 0.49])}

@@ -10,8 +10,6 @@ from drstream.evaluation.plan import MOST_PAIRED
 from tests.helpers.evaluations import POLICY, WORLD, M, open_log
 from tests.helpers.passes import PLAIN
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 ESTIMATORS = ["dm", "ips", "snips", "dr"]
 TABLE = WORLD.table(300 if PLAIN else 3_000, seed=3)
 

@@ -243,7 +243,6 @@ def test_eligible_sets(shop, propensity):
 # What is true
 
 
-@pytest.mark.jit_only
 def test_mips_is_right_where_rewards_depend_on_the_category_alone(shop):
     found = drs.evaluate(shop.log(), {"new": shop.policy}, embedding="category")
     truth = value_of(shop, shop.pi)
@@ -255,7 +254,6 @@ def test_mips_is_right_where_rewards_depend_on_the_category_alone(shop):
     assert about.level == "ok", about
 
 
-@pytest.mark.jit_only
 def test_mips_is_wrong_where_actions_matter_beside_their_category_and_a_finding_says_so():
     """The finding also tells by how much. A model that knows the rest repairs it."""
     shop = Shop(within=0.25)
@@ -279,7 +277,6 @@ def test_mips_is_wrong_where_actions_matter_beside_their_category_and_a_finding_
     assert "beyond what the model predicts" in about.message
 
 
-@pytest.mark.jit_only
 def test_an_action_that_was_never_logged_whose_category_was():
     """IPS cannot see it. MIPS is right, and no finding stops it: neither overlap, nor the check of its assumption."""
     never = [1, 5, 9, 13]  # of category 1
@@ -418,6 +415,7 @@ def test_bad_rows_are_named_or_skipped(shop):
     assert found.n == len(shop.r) - 1
 
 
+@pytest.mark.covers
 def test_a_plan_takes_categories(shop):
     forecast = drs.plan(
         shop.log(),

@@ -12,6 +12,9 @@ from tests.helpers import naive_candidates as naive
 from tests.helpers import naive_marginal
 from tests.helpers.candidate_logs import DZ, NAMES, D, events, items_of, table_of
 from tests.helpers.evaluations import BY_TIME, MARGINAL
+from tests.helpers.passes import not_plain
+
+pytestmark = pytest.mark.covers
 
 P, M = drs.policies, drs.models
 WEIGHTS = np.random.default_rng(5).normal(size=D + DZ)
@@ -161,7 +164,7 @@ def test_a_log_of_actions_gives_the_same_numbers():
         assert both[0][name].stderr == pytest.approx(both[1][name].stderr, rel=1e-12)
 
 
-@pytest.mark.jit_only
+@not_plain
 def test_mips_is_right_where_rewards_depend_on_the_category_alone():
     """Items of a large catalogue, two hundred of which were never logged; their categories were."""
     rng = np.random.default_rng(1)

@@ -8,8 +8,6 @@ from drstream.evaluation import octaves
 from drstream.kernels.account import BINS
 from tests.helpers.reports import POLICIES, WORLD, table
 
-pytestmark = pytest.mark.jit_only  # no kernel counts
-
 
 def naive(rows):
     """Counts by (from, below), of softmax and uniform weights."""

@@ -126,7 +126,6 @@ def test_results_can_be_pickled_if_the_functions_can(table, estimator):
     assert pickle.loads(pickle.dumps(result)).rows() == result.rows()
 
 
-@pytest.mark.jit_only
 def test_processes_give_the_same_bits(table, processes):
     def run(**options):
         return evaluate(table, POLICY, MODEL, [OWN_DR, OWN_SNIPS], lambda_=0.5, **options).rows()

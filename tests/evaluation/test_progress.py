@@ -13,8 +13,6 @@ import drstream as drs
 from drstream import progress
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only  # about what is printed
-
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):

@@ -12,6 +12,8 @@ import drstream as drs
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays
 
+pytestmark = pytest.mark.covers
+
 
 @pytest.fixture(scope="module")
 def table():

@@ -13,8 +13,6 @@ from drstream.log.opening import open_source
 from drstream.provenance import describe, provenance
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 WANTED = {"version", "run", "log", "filter", "splits", "rows", "events", "seed", "models", "policies", "parameters"}
 
 

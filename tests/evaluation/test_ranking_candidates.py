@@ -6,8 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN
 from tests.helpers.ranked_candidates import INTERACTIONS, W, draw, softmax
+
+pytestmark = pytest.mark.covers
 
 P = drs.policies
 ROLES = {"action": "shown", "propensity": "p", "reward": "r", "context": ["x0", "x1"], "positions": "independent"}
@@ -77,7 +80,7 @@ def test_threads_batch_sizes_and_row_groups_do_not_matter(table, tmp_path):
 
     def bits(**options):
         threads = options.pop("threads", 1)
-        log = drs.Log(tmp_path / "log.parquet", candidates=SETS, **ROLES, **options)
+        log = cut_log(tmp_path / "log.parquet", candidates=SETS, **ROLES, **options)
         result = drs.evaluate(log, POLICIES, estimators=ESTIMATORS, threads=threads)
         return [float(row[name]).hex() for row in result.rows() for name in ("value", "stderr", "low", "ess")]
 

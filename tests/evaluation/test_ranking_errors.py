@@ -9,6 +9,8 @@ from sklearn.linear_model import LinearRegression
 import drstream as drs
 from tests.helpers.rankings import NEW, PREDICTED, ROLES, log_of, table_of
 
+pytestmark = pytest.mark.covers
+
 M, P = drs.models, drs.policies
 ONE = {"items": [4, 7], "p": [0.5, 0.25], "pi": [0.25, 0.25], "r": [1.0, 0.0], "q": [0.5, 0.5], "e": [0.5, 0.25]}
 TWO = {name: values[:1] for name, values in ONE.items()}

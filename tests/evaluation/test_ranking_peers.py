@@ -17,7 +17,7 @@ from tests.helpers.rankings import NEW, ROLES
 
 PYTHON = os.environ.get("DRSTREAM_BENCH_OBP")
 pytestmark = [
-    pytest.mark.jit_only,
+    pytest.mark.slow,
     pytest.mark.skipif(not PYTHON, reason="DRSTREAM_BENCH_OBP names no Python with Open Bandit Pipeline"),
 ]
 MARGINAL = ("iips", "sniips")

@@ -12,7 +12,7 @@ import drstream as drs
 from tests.helpers.passes import PLAIN
 from tests.helpers.rankings import NAMES, NEW, ROLES, USERS, WHOLE, Simulated
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 LISTS = 60_000
 RIGHT = {  # the users that each estimator is made for
     "iips": {"independent"},

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 import drstream as drs
 from tests.helpers import naive_rankings as naive
-from tests.helpers.passes import PLAIN
+from tests.helpers.cut import cut_log
+from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.rankings import NAMES, NEW, PREDICTED, ROLES, WHOLE, log_of, rankings, table_of
+
+pytestmark = pytest.mark.covers
 
 ALL = (*NAMES, *WHOLE)
 
@@ -79,7 +82,7 @@ MODEL = drs.models.Positions("q", {"new": "q_new", "old": "q"})
 
 
 def run(source, log_options=None, estimators=ALL, **options):
-    log = drs.Log(source, **{**ROLES, **(log_options or {})})
+    log = cut_log(source, **{**ROLES, **(log_options or {})})
     return drs.evaluate(log, POLICIES, MODEL, list(estimators), **options)
 
 
@@ -124,7 +127,7 @@ def evaluated(table, estimators=ALL, model=PREDICTED, **options):
     return drs.evaluate(drs.Log(table, **{**ROLES, **options}), NEW, model, list(estimators))
 
 
-@pytest.mark.jit_only
+@not_plain
 def test_processes_give_the_same_bits(parquet, processes):
     assert bits(run(parquet, executor=processes)) == bits(run(parquet))
 

@@ -10,6 +10,8 @@ from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 ROWS = 800 if PLAIN else 20_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "second": drs.policies.Constant(1)}
 
@@ -119,7 +121,7 @@ class TestDownSampled:
                 one, two = result[policy, estimator], plain[policy, estimator]
                 assert (one.value, one.stderr) == pytest.approx((two.value, two.stderr), rel=1e-9)
 
-    @pytest.mark.jit_only
+    @pytest.mark.slow
     def test_unbiased_and_covered(self):
         """400 logs of 2,000 rows before sampling: the mean is within 4 standard errors, 95 % intervals cover."""
         policy, truth = POLICIES["soft"], world().value(POLICIES["soft"])

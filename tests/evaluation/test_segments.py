@@ -9,10 +9,9 @@ import pytest
 import drstream as drs
 from drstream.evaluation import segments
 from drstream.evaluation.breakdown import benjamini_hochberg
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS = 900 if PLAIN else 30_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste), "second": drs.policies.Constant(1)}
@@ -44,7 +43,7 @@ def model():
 
 
 def run(source, model, by=("country", "mobile"), log_options=None, **options):
-    return drs.evaluate(drs.Log(source, **(log_options or {})), POLICIES, model, by=by, **{**OPTIONS, **options})
+    return drs.evaluate(cut_log(source, **(log_options or {})), POLICIES, model, by=by, **{**OPTIONS, **options})
 
 
 def test_a_segment_is_what_its_events_alone_give(table, model):

@@ -11,7 +11,10 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_candidates as naive
 from tests.helpers.candidate_logs import DZ, D, events, log_of, table_of
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import not_plain
+
+pytestmark = pytest.mark.covers
 
 P, M = drs.policies, drs.models
 ENTRY = pa.struct([("index", pa.int32()), ("value", pa.float64())])
@@ -176,7 +179,7 @@ def test_threads_batch_sizes_sources_and_processes_give_the_same_bits(tmp_path):
 
     def bits(**options):
         how = {name: options.pop(name) for name in ("threads", "executor") if name in options}
-        log = drs.Log(path, candidates=candidates, **options)
+        log = cut_log(path, candidates=candidates, **options)
         return [
             {name: v.hex() if isinstance(v, float) else v for name, v in row.items()}
             for row in drs.evaluate(log, policies, M.Ridge(), crossfit=2, **how).rows()

@@ -14,7 +14,7 @@ import pytest
 import drstream as drs
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS, ROWS = 300, 400
 

@@ -9,8 +9,6 @@ import drstream as drs
 from tests.helpers import naive_parts as naive
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only  # no kernel is called, but for the policy's probabilities
-
 WORLDS = [
     drs.synth.World(n_actions=2, n_features=2, kinds=1, seed=1),
     drs.synth.World(n_actions=3, n_features=2, kinds=4, seed=2),

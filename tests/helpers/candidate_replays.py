@@ -8,6 +8,7 @@ import pyarrow as pa
 
 import drstream as drs
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 
 
 def pair(x, z, interactions):
@@ -125,7 +126,7 @@ CANDIDATES = drs.Candidates("items", "z", "position")
 
 
 def open_log(table, features=2, **options):
-    return drs.Log(table, context=[f"x{j}" for j in range(features)], candidates=CANDIDATES, **options)
+    return cut_log(table, context=[f"x{j}" for j in range(features)], candidates=CANDIDATES, **options)
 
 
 def as_events(table, features=2):

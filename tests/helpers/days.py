@@ -167,7 +167,7 @@ def write(folder, tables, rows=25):
 def contents(result):
     """All that a result says, to the last bit, but for where it comes from. Undefined numbers equal each other."""
     found = without_origin(result.to_dict())
-    pairs = [(a, b) for a in result.policies for b in result.policies if a != b and result._sums.paired]
+    pairs = [(a, b) for a in result.policies for b in result.policies if a != b and result.statistics.paired]
     paired = [vars(result.difference(a, b, e)) for a, b in pairs for e in result.estimators]
     return repr((found, paired, [repr(one) for one in result.rewards.values()]))
 

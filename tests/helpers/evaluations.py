@@ -7,6 +7,7 @@ import pytest
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
 
@@ -38,7 +39,7 @@ def limits(*names, **changes):
 
 
 def open_log(table, **options):
-    return drs.Log(table, context="x?", **options)
+    return cut_log(table, context="x?", **options)
 
 
 def values(table, rhat, p=None, names=("dm", "ips", "snips", "dr")):

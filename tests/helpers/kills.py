@@ -6,24 +6,20 @@ synced or renamed.
 """
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import drstream as drs
-from drstream import storage
 from drstream.converting import writing
 from drstream.replaying import plan as planning
 from drstream.replaying.keeping import Keeper
+from drstream.states import files
 from tests.helpers.days import CONTEXT, SOFT, day, write
-from tests.helpers.places import ROOT
 
 FILES, ROWS, GROUP = 4, 1500, 500
 ALWAYS = {"threads": 1, "checkpoint_every": 0}  # the checkpoint is written after each part or chunk
@@ -89,7 +85,7 @@ def child(folder, name, fatal):
     try:
         planning.CHUNK_BYTES = 1  # chunks of 256 rows
         steps = Steps(fatal)
-        for place, function in ((storage, "_sync"), (storage.os, "replace"), (Keeper, "note")):
+        for place, function in ((files, "_sync"), (files.os, "replace"), (Keeper, "note")):
             steps.watch(place, function)
         steps.watch(writing._Arrow, "write")
         found = WORK[name](folder)
@@ -173,31 +169,12 @@ def main(folder, points, seed=0, names=tuple(WORK)):
     """Kill runs of each kind of work at so many points, and return what came of them."""
     write(folder, [day(number, ROWS) for number in range(FILES)], GROUP)
     rng = random.Random(seed)
-    return {
-        "commit": commit(),
-        "versions": versions(),
-        "seed": seed,
-        "rows": [study(folder, name, points, rng) for name in names],
-    }
-
-
-def commit():
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def versions():
-    names = ("numpy", "pyarrow", "numba")
-    return {"drstream": drs.__version__, "python": platform.python_version()} | {
-        name: importlib.metadata.version(name) for name in names
-    }
+    return [study(folder, name, points, rng) for name in names]
 
 
 def table(found):
     columns = ("work", "points", "killed", "same", "lost")
-    rows = [columns, *([str(row[name]) for name in columns] for row in found["rows"])]
+    rows = [columns, *([str(row[name]) for name in columns] for row in found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
 
@@ -214,4 +191,4 @@ if __name__ == "__main__":
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=1) + "\n")
     sys.stdout.write(f"{table(result)}\n")
-    sys.exit(any(row["lost"] for row in result["rows"]))
+    sys.exit(any(row["lost"] for row in result))

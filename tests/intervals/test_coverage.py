@@ -11,7 +11,7 @@ from drstream.intervals.anytime import anytime_path
 from drstream.intervals.statistic import Limits, Side
 from tests.helpers.interval_logs import side, simulate, statistic
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS, EVENTS = 400, 600
 LIMITS = Limits(0.9, (0.0, 1.0), 10.0)

@@ -13,6 +13,8 @@ from drstream.errors import for_command_line
 from drstream.intervals.freedman import FORMS
 from tests.helpers import naive_intervals as naive
 from tests.helpers.command import drstream, fails
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
@@ -50,11 +52,15 @@ def events(low, high, name):
     return (pi * rhat).sum(axis=1).tolist(), (w * miss).tolist(), w.tolist(), miss.tolist()
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("error", [0.0, 0.2])
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 3.0), (2.0, 5.0)])
-@pytest.mark.parametrize("constants", [{}, {"largest": True}, GIVEN, {**GIVEN, "max_ratio": 1.05}], ids=str)
-def test_bounds_are_those_of_single_events(form, error, low, high, constants):
+@meeting(
+    2,
+    form=FORMS,
+    error=[0.0, 0.2],
+    limits=[(0.0, 1.0), (-1.0, 3.0), (2.0, 5.0)],
+    constants=[{}, {"largest": True}, GIVEN, {**GIVEN, "max_ratio": 1.05}],
+)
+def test_bounds_are_those_of_single_events(form, error, limits, constants):
+    low, high = limits
     told = {k: v for k, v in constants.items() if k != "largest"}
     told = drs.Constants(**told, measured="largest" not in constants, form=form)
     result = run(low, high, propensity_error=error or None, constants=told)
@@ -109,7 +115,6 @@ def test_events_of_clusters_are_no_guarantee():
     assert result["ips"].method == "freedman, if events are independent"
 
 
-@pytest.mark.jit_only  # in a short log, the range of the rewards cuts both
 def test_differences_share_the_risk():
     """The difference of two policies is within the sum of their bounds at half of the risk."""
     policies = {"a": POLICY, "b": drs.policies.Uniform()}
@@ -123,7 +128,7 @@ def test_differences_share_the_risk():
     assert math.isfinite(result.difference("a").low)  # to the logging policy
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [0.0, 0.2])
 def test_coverage_with_given_constants_is_at_least_nominal(error):
     """300 logs of 400 events at 80 %. The share has a standard error of 2.3 % there; the bound is far above."""
@@ -210,7 +215,7 @@ def test_threads_do_not_change_a_bit(tmp_path):
     options = {"interval": "freedman", "reward_range": (0, 1), "max_weight_bound": M, "propensity_error": 0.1}
     found = [
         evaluate(
-            drs.Log(tmp_path / "log.parquet", batch_size=size), POLICY, model(0, 1), ["dr", "ips"], threads=n, **options
+            cut_log(tmp_path / "log.parquet", batch_size=size), POLICY, model(0, 1), ["dr", "ips"], threads=n, **options
         )
         for n, size in ((1, 65_536), (3, 77))
     ]
@@ -218,7 +223,6 @@ def test_threads_do_not_change_a_bit(tmp_path):
     assert found[0].constants(estimator="dr") == found[1].constants(estimator="dr")
 
 
-@pytest.mark.jit_only
 def test_the_command_line(tmp_path):
     pq.write_table(table(), tmp_path / "log.parquet")
     words = ("evaluate", "log.parquet", "--policy", "uniform", "--estimator", "ips", "--interval", "freedman", "--json")

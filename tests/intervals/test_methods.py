@@ -13,6 +13,7 @@ from drstream.intervals.anytime import anytime_path
 from drstream.intervals.ranges import score_range
 from drstream.intervals.statistic import Groups, Limits, Side
 from tests.helpers import naive_intervals as naive
+from tests.helpers.crossed import meeting
 from tests.helpers.interval_logs import (
     CENTRED_A,
     PIVOT,
@@ -27,8 +28,6 @@ from tests.helpers.interval_logs import (
     simulate,
     statistic,
 )
-
-pytestmark = pytest.mark.jit_only  # no kernel is called
 
 SIDES = {
     "ips": (side("reward", "a"),),
@@ -152,10 +151,10 @@ def test_bernstein_of_a_ratio_is_about_the_mean_score():
     assert bounds("bernstein", plain) == bounds("bernstein", divided)
 
 
-@pytest.mark.parametrize("n", [60, 400])
-@pytest.mark.parametrize("seed", range(4))  # the mean weight is above 1 in some and below in others
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-2.0, 3.0)])
-def test_likelihood_with_a_bound_on_the_weights(n, seed, low, high):
+@meeting(2, n=[60, 400], seed=range(4), limits=[(0.0, 1.0), (-2.0, 3.0)])
+def test_likelihood_with_a_bound_on_the_weights(n, seed, limits):
+    """The mean weight is above 1 with some seeds and below with others."""
+    low, high = limits
     x = simulate(n, seed, low=low, high=high).x
     got = methods.ALL["likelihood"].bounds(statistic(x, *SIDES["ips"]), Limits(0.9, (low, high), 8.0))
     ref = naive.likelihood(x[:, WA].tolist(), x[:, WRA].tolist(), low, high, 0.9, 8.0)
@@ -173,8 +172,7 @@ def test_likelihood_as_published():
     assert got == pytest.approx((-0.453587658020338, 1.779707649787429), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("seed", range(3))
+@meeting(1, name=SIDES, seed=range(3))
 def test_likelihood_without_a_bound_is_the_limit_of_large_bounds(name, seed):
     stat = statistic(simulate(300, seed).x, *SIDES[name])
     far = methods.ALL["likelihood"].bounds(stat, Limits(0.9, (0.0, 1.0), 1e4))
@@ -334,8 +332,7 @@ def test_empty_buckets_do_not_matter(name):
     assert bounds(name, replace(stat, buckets=more)) == pytest.approx(bounds(name, stat), abs=1e-13)
 
 
-@pytest.mark.parametrize("sides", SIDES.values(), ids=SIDES)
-@pytest.mark.parametrize("name", methods.ALL)
+@meeting(1, name=methods.ALL, sides=SIDES.values())
 def test_bounds_lie_in_the_possible_range_and_order(name, sides):
     if name == "gamma" and all(side.clicks is None for side in sides):
         pytest.skip("DM has no clicks")

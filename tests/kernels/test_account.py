@@ -9,6 +9,8 @@ from drstream.kernels import account as kernels
 from drstream.kernels.moments import TILE
 from drstream.moments import Layout
 
+pytestmark = pytest.mark.covers
+
 ROWS = ("reward", "p", "pi", "rhat", "b", "whole", "covered", "scale")
 SIZES = [1, 63, 1025, 2 * TILE + 5]
 OPS = {  # operation, rows that it reads, its parameters, and the same in NumPy

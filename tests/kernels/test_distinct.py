@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from drstream.kernels.distinct import add_distinct, fill_places, find_places
 
+pytestmark = pytest.mark.covers
+
 
 def added(values, size):
     table, counts = np.zeros(size, np.uint64), np.zeros(2, np.int64)

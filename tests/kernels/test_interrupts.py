@@ -11,6 +11,8 @@ import pytest
 
 from drstream.kernels._interrupts import interrupts_kept
 
+pytestmark = pytest.mark.covers
+
 
 def swallow() -> None:
     with suppress(BaseException):  # as callbacks of the compiler do

@@ -10,6 +10,9 @@ import drstream
 from drstream.kernels import checks, observe, scores
 from drstream.sampling import uniforms
 from tests.helpers import reference
+from tests.helpers.passes import not_plain
+
+pytestmark = pytest.mark.covers
 
 KERNELS = Path(drstream.__file__).parent / "kernels"
 
@@ -77,7 +80,7 @@ def test_uniforms_equal_reference():
         assert uniforms(seed, 13, 7).tolist() == ref[13:]
 
 
-@pytest.mark.jit_only
+@not_plain
 def test_uniforms_are_uniform_and_unrelated():
     """Mean, variance, lag-1 and between-seed correlations of a million numbers, each within 4.5 standard errors."""
     n = 1_000_000

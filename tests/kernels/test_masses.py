@@ -13,6 +13,8 @@ from drstream.replaying.trackers import ERROR, Mass
 from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN, not_plain
 
+pytestmark = pytest.mark.covers
+
 TARGETS = st.sampled_from([0.00137, 0.0109, 0.0523, 0.217, 0.613, 0.977])  # odd numbers: ties do not decide
 VALUES = st.lists(
     st.one_of(st.sampled_from([0.5, 1.0, 0.25, math.inf]), st.floats(2.0**-5, 4.0)), min_size=1, max_size=25

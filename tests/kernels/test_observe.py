@@ -9,6 +9,8 @@ from drstream.log.kinds.eligible.reading import bits_of
 from tests.helpers.eligible import random_mask
 from tests.helpers.passes import PLAIN, not_plain
 
+pytestmark = pytest.mark.covers
+
 TYPES = np.float32, np.float64
 ERROR = {np.float32: 1e-5, np.float64: 1e-12}  # of scores of the size of 10
 FEATURES, POLICIES = 4, 4

@@ -6,6 +6,8 @@ import pytest
 from drstream import sampling
 from drstream.kernels import grams, order
 
+pytestmark = pytest.mark.covers
+
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize(("rows", "groups"), [(0, 3), (1, 1), (500, 7), (500, 900)])

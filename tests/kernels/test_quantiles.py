@@ -14,6 +14,8 @@ from drstream.replaying.trackers import ERROR, Exact, Sketch
 from tests.helpers import naive_replay
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 LEVELS = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 0.01, 0.05, 1 / 3]), st.floats(0, 1))
 VALUES = st.lists(
     st.one_of(st.sampled_from([0.5, 1.0, 0.25, math.inf]), st.floats(2.0**-64, 1e9)), min_size=1, max_size=60

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from drstream.kernels import sets
 
+pytestmark = pytest.mark.covers
+
 
 def as_arrays(lists):
     starts = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)

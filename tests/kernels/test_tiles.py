@@ -6,6 +6,8 @@ import pytest
 from drstream.kernels import tiles
 from drstream.replaying.chunks import by_event
 
+pytestmark = pytest.mark.covers
+
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 130])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

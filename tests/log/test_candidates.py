@@ -13,6 +13,10 @@ import pytest
 import drstream as drs
 from drstream.log import Block
 from tests.helpers.candidate_logs import DZ, FORMS, NAMES, events, items_of, log_of, table_of
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
+
+pytestmark = pytest.mark.covers
 
 
 def read(log, features=True, **options):
@@ -31,9 +35,7 @@ def flat(found):
 # What is read
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("text", [True, False])
+@meeting(2, form=FORMS, kind=[np.float32, np.float64], text=[True, False])
 def test_every_form_gives_the_same_arrays(form, kind, text):
     found = events(kind=kind, text=text)
     (batch,), _ = read(log_of(found, form))
@@ -123,7 +125,7 @@ def test_parquet_files(form, tmp_path):
     found = events(rows=60)
     table, candidates = table_of(found, form)
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=16)
-    batches, _ = read(drs.Log(tmp_path / "log.parquet", candidates=candidates, batch_size=5))
+    batches, _ = read(cut_log(tmp_path / "log.parquet", candidates=candidates, batch_size=5))
     assert [len(batch) for batch in batches] == [16, 16, 16, 12]
     z, _ids = flat(found)
     assert (np.concatenate([batch.candidates.features.matrix for batch in batches]) == z).all()

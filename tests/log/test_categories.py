@@ -16,6 +16,7 @@ import drstream as drs
 from drstream.log import encoding
 from drstream.log.finding import MOST
 from tests.helpers.categories import COUNTRIES, features, one_hot, table
+from tests.helpers.cut import cut_log
 
 TEXT = st.text(alphabet="aB é☃", max_size=2)
 KINDS = {
@@ -159,7 +160,7 @@ def test_every_way_to_store_text_gives_the_same_features(tmp_path, kind, group):
     cut = pa.concat_tables([stored.slice(0, 90), stored.slice(90)])  # chunks with dictionaries of their own
     for source in (tmp_path / "log.parquet", cut):
         for size in (None, 13):
-            np.testing.assert_array_equal(features(drs.Log(source, context=["country"], batch_size=size)), wanted)
+            np.testing.assert_array_equal(features(cut_log(source, context=["country"], batch_size=size)), wanted)
 
 
 def test_categories_are_not_looked_for_without_need(monkeypatch):

@@ -9,7 +9,11 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.eligible import lists_of, random_mask
+
+pytestmark = pytest.mark.covers
 
 ROWS, ACTIONS = 150, 5
 WORDS = ["b", "a", "e", "c", "d"]
@@ -58,8 +62,7 @@ def places(log, labels):
     return [labels.index(label) for label in log.labels]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stored", ["table", "parquet", "chunks", "polars", "ipc", "stream"])
+@meeting(1, kind=KINDS, stored=["table", "parquet", "chunks", "polars", "ipc", "stream"])
 def test_sets_are_read_from_all_sources(kind, stored, tmp_path):
     table, mask, action = made(kind)
     labels = KINDS[kind][0]
@@ -78,7 +81,7 @@ def test_sets_are_read_from_all_sources(kind, stored, tmp_path):
         source = str(tmp_path / "log.arrow")
         with pa.ipc.new_file(source, table.schema) as file:
             file.write_table(table, max_chunksize=33)
-    log = drs.Log(source, eligible="items", batch_size=25 if stored == "parquet" else None, **given)
+    log = cut_log(source, eligible="items", batch_size=25 if stored == "parquet" else None, **given)
     assert list(log.labels) == (labels if given else sorted(labels))
     found, logged, _, _ = everything(log)
     order = places(log, labels)

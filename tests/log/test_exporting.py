@@ -8,6 +8,7 @@ import pytest
 
 import drstream as drs
 from drstream.log.rows import split_seed
+from tests.helpers.cut import cut_log
 
 N = 3_000
 
@@ -56,7 +57,7 @@ def test_a_split_leaves_as_it_is(table, path):
 
 @pytest.mark.parametrize("batch_size", [None, 13])
 def test_batches_stream(path, table, batch_size):
-    log = drs.Log(path, batch_size=batch_size, filter="user < 10")
+    log = cut_log(path, batch_size=batch_size, filter="user < 10")
     batches = log.batches()
     first = next(batches)
     assert first.num_rows < N

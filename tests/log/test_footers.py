@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,7 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.kernels.footer import find_statistics
-from drstream.kernels.thrift import DEPTH
+from drstream.log import parquet
 from drstream.log.parquet import ParquetSource
 
 ROWS, GROUP = 400, 100
@@ -33,12 +34,6 @@ def source_of(path: Path) -> ParquetSource:
     return found
 
 
-def pyarrow_bounds(path: Path, column: int) -> list[tuple[Any, Any] | None]:
-    metadata = pq.read_metadata(path)
-    found = [metadata.row_group(i).column(column).statistics for i in range(metadata.num_row_groups)]
-    return [(s.min, s.max) if s is not None and s.has_min_max else None for s in found]
-
-
 NUMBERS = np.arange(ROWS) - 50
 COLUMNS = {
     "int8": pa.array((NUMBERS % 100).astype(np.int8)),
@@ -46,34 +41,27 @@ COLUMNS = {
     "int64": pa.array(NUMBERS * 10**15),
     "uint64": pa.array(NUMBERS.astype(np.uint64)),  # also beyond the largest int64
     "nulls": pa.array([None if i % 3 else i for i in range(ROWS)]),
-    "only nulls": pa.array([None] * ROWS, pa.int64()),
-    "text": pa.array([f"{i:03} ä" for i in range(ROWS)]),
-    "large text": pa.array([f"{i:03}" for i in range(ROWS)], pa.large_string()),
-    "day": pa.array(np.arange(ROWS), pa.int32()).cast(pa.date32()),
+    "lists": pa.array([[i, i + 1] for i in NUMBERS.tolist()]),
 }
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("statistics", [True, False])
-def test_bounds_are_those_that_pyarrow_reads(tmp_path: Path, name: str, statistics: bool) -> None:
+def test_ranges_are_those_of_the_rows(tmp_path: Path, name: str, statistics: bool) -> None:
     path = tmp_path / "log.parquet"
-    table = events(c=COLUMNS[name], more=[[1, 2]] * ROWS)
-    pq.write_table(table, path, row_group_size=GROUP, write_statistics=statistics)
-    footer = source_of(path)._footers[0]
-    wanted = pyarrow_bounds(path, 4)
-    assert footer.bounds(4, COLUMNS[name].type) == wanted
-    assert (wanted[0] is not None) == (statistics and name != "only nulls")
+    pq.write_table(events(c=COLUMNS[name]), path, row_group_size=GROUP, write_statistics=statistics)
+    column = COLUMNS[name]
+    groups = [column.slice(first, GROUP) for first in range(0, ROWS, GROUP)]
+    flat = [group.flatten() if name == "lists" else group for group in groups]
+    wanted = {i * GROUP: tuple(pc.min_max(group).as_py().values()) for i, group in enumerate(flat)}
+    assert source_of(path).ranges("c") == (wanted if statistics else {})
 
 
-def test_there_are_no_bounds_of_other_types(tmp_path: Path) -> None:
+def test_there_are_no_ranges_of_nulls_and_other_types(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
-    half = pa.array(np.ones(ROWS, np.float16))
-    pq.write_table(events(c=half), path, row_group_size=GROUP)
-    footer = source_of(path)._footers[0]
-    assert footer.bounds(0, pa.float64()) == [None] * 4
-    assert footer.bounds(4, pa.float16()) == [None] * 4
-    result = drs.evaluate(drs.Log(path, context="x0"), drs.policies.Uniform(), estimators=["ips"])
-    assert result["ips"].n == ROWS
+    half, nothing = pa.array(np.ones(ROWS, np.float16)), pa.array([None] * ROWS, pa.int64())
+    pq.write_table(events(half=half, nothing=nothing), path, row_group_size=GROUP)
+    assert [source_of(path).ranges(name) for name in ("x0", "half", "nothing")] == [{}] * 3
 
 
 @pytest.mark.parametrize(
@@ -85,7 +73,7 @@ def test_there_are_no_bounds_of_other_types(tmp_path: Path) -> None:
         ("word == 'c'", [2]),
         ("day == 0 or word == 'd'", [0, 3]),
         ("gaps is null", [0, 1, 2, 3]),
-        ("gaps > 150", [1, 2, 3]),
+        ("gaps > 150", [0, 1, 2, 3]),  # pyarrow prunes by columns without nulls
         ("date >= '1970-01-03'", [2, 3]),
     ],
 )
@@ -155,70 +143,17 @@ def test_a_row_group_that_travelled_sees_that_its_file_is_another(tmp_path: Path
         next(pickle.loads(sent).batches())
 
 
-# The kernel
+DAMAGED = """
+import sys
+import pyarrow.compute as pc
+import drstream as drs
+log = drs.Log(sys.argv[1], filter=pc.field("action") == 1, actions=3)
+print(log.rows, drs.Log(sys.argv[1]).source.ranges("action"))
+"""
 
 
-def search(data: bytes, column: int = 0, groups: int = 1) -> tuple[int, list[list[int]]]:
-    found = np.full((groups, 4), -1, np.int64)
-    levels = np.zeros((3, DEPTH), np.int64)
-    return find_statistics(np.frombuffer(data, np.uint8), column, levels, found), found.tolist()
-
-
-def test_any_damage_of_a_footer_ends_the_search(tmp_path: Path) -> None:
-    path = tmp_path / "log.parquet"
-    pq.write_table(events(), path, row_group_size=GROUP)
-    whole, start = footer_of(path)
-    footer = whole[start:-8]
-    assert search(footer, 1, 4)[0] == len(footer)
-    rng = np.random.default_rng(0)
-    for end in rng.choice(len(footer), 50, replace=False):
-        assert search(footer[:end], 1, 4)[0] == -1
-    for place in rng.choice(8 * len(footer), 300, replace=False):
-        damaged = bytearray(footer)
-        damaged[place // 8] ^= 1 << place % 8
-        _, found = search(bytes(damaged), 1, 4)
-        assert all(
-            0 <= begin <= begin + length <= len(footer) for begin, length in np.reshape(found, (-1, 2)) if begin >= 0
-        )
-
-
-CRAFTED = {
-    "nothing": b"",
-    "a field far away": b"\x05\x00\x00",
-    "a list that ends": b"\x19",
-    "a list without its length": b"\x19\xf5",
-    "a number without an end": b"\x15" + b"\xff" * 12,
-    "a string that is longer than the file": b"\x18\x7f" + b"a",
-    "a string of negative length": b"\x18" + b"\xff" * 9 + b"\x01",
-    "a map": b"\x1b\x00\x00",
-    "an unknown type": b"\x1f\x00",
-    "structures without end": b"\x1c" * 40,
-    "a list that is longer than the file": b"\x19\xf3\xff\xff\x7f",
-}
-
-
-@pytest.mark.parametrize("case", CRAFTED)
-def test_crafted_footers_end_the_search(case: str) -> None:
-    assert search(CRAFTED[case])[0] == -1
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x11\x12\x00",
-        b"\x13\x07\x00",
-        b"\x17" + b"\x07" * 8 + b"\x00",
-        b"\x19\x21\x01\x02\x00",
-        b"\x1a\x25\x02\x04\x00",
-    ],
-    ids=["booleans", "byte", "double", "list of booleans", "set of numbers"],
-)
-def test_values_of_all_types_are_passed_over(data: bytes) -> None:
-    assert search(data) == (len(data), [[-1] * 4])
-
-
-def test_filters_of_damaged_statistics_do_not_end_the_process(tmp_path: Path) -> None:
-    """A value of the wrong length made pyarrow's own search for row groups call std::terminate."""
+def test_damaged_statistics_do_not_end_the_process(tmp_path: Path) -> None:
+    """A value of the wrong length made the search for row groups of an older pyarrow call std::terminate."""
     path = tmp_path / "log.parquet"
     pq.write_table(events(), path, row_group_size=GROUP, use_dictionary=False)
     whole, start = footer_of(path)
@@ -226,5 +161,17 @@ def test_filters_of_damaged_statistics_do_not_end_the_process(tmp_path: Path) ->
     assert b"\x08" + value in whole[start:]
     damaged = whole[start:].replace(b"\x08" + value, b"\x07" + value[:7] + b"\x11")  # a field of no bytes more
     path.write_bytes(whole[:start] + damaged)
-    log = drs.Log(path, filter=pc.field("action") == 1, actions=3)
+    done = subprocess.run([sys.executable, "-c", DAMAGED, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{GROUP} {{0: (0, 0)")
+
+
+def test_an_older_pyarrow_does_not_look_at_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "looks_at_statistics", False)
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(events(), tmp_path / f"day={day}" / "log.parquet", row_group_size=GROUP)
+    log = drs.Log(tmp_path, filter="day == 2 and action == 1", context="x0")
+    assert [part.index for part in log.parts(["reward"])] == [0, 1, 2, 3]  # of one file: the other's path excludes it
     assert log.rows == GROUP
+    assert log.source.ranges("action") == {}
+    assert drs.Log(tmp_path).n_actions == 3

@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression
 import drstream as drs
 from drstream.log import labels as action_labels
 from drstream.log.labels import Labels, encode
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+from tests.helpers.cut import cut_log
 
 ids = st.one_of(
     st.lists(st.integers(0, 5), min_size=1, max_size=30),
@@ -44,7 +43,7 @@ def test_labels_are_the_distinct_values(tmp_path_factory, values, cut, parquet):
         path = tmp_path_factory.mktemp("ids") / "log.parquet"
         pq.write_table(source, path, row_group_size=cut)
         source = path
-    log = drs.Log(source, batch_size=cut)
+    log = cut_log(source, batch_size=cut)
     wanted = sorted(set(values))
     assert list(log.labels) == wanted
     index = encode(pa.array(values, kind), log.labels)
@@ -138,7 +137,7 @@ def test_same_bits_for_any_threads_and_batches(tmp_path, threads, batch_size):
     path = tmp_path / "log.parquet"
     pq.write_table(table(values, target=np.roll(values, 1)), path, row_group_size=500)
     policies = {"uniform": drs.policies.Uniform(), "column": drs.policies.Column("target")}
-    found = drs.evaluate(drs.Log(path, batch_size=batch_size), policies, threads=threads).to_arrow()
+    found = drs.evaluate(cut_log(path, batch_size=batch_size), policies, threads=threads).to_arrow()
     assert found.equals(drs.evaluate(drs.Log(path), policies, threads=1).to_arrow())
 
 

@@ -178,7 +178,6 @@ def test_a_part_travels_without_what_was_counted(folder, here):
     assert [b.num_rows for b in copy.batches()] == [GROUP]
 
 
-@pytest.mark.jit_only
 def test_retries_in_worker_processes_are_counted(folder, here):
     wanted = value(evaluate(str(folder), threads=1))
     log = drs.Log(f"made-up://{folder}", context="x?")

@@ -10,8 +10,6 @@ import pytest
 import drstream as drs
 from drstream.log.starred import looks_like
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 N = 600
 
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 import drstream as drs
 from drstream.log.rows import FOLD_SEED, Folds, keys_of, split_seed
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import clustered
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS, USERS = 400, 60
 
@@ -90,7 +89,7 @@ def test_a_cluster_is_on_one_side_however_it_is_stored(kind, users, tmp_path):
     for source in (chunks, tmp_path / "log.parquet", whole.to_reader(max_chunksize=17)):
         for size in (1, 7, 1000):
             if not isinstance(source, pa.RecordBatchReader) or size == 7:
-                log = drs.Log(source, batch_size=size)
+                log = cut_log(source, batch_size=size)
                 assert rows_of(log.split(0.4, seed=3, cluster="user")[0]) == left
     assert rows_of(drs.Log(whole).split(0.4, seed=4, cluster="user")[0]) != left
 
@@ -178,7 +177,7 @@ def test_split_of_a_split(users):
 
 @pytest.mark.parametrize("kind", ["int64", "string", "dictionary", "UUID", "fixed binary", "float"])
 def test_split_after_nothing_is_left_of_a_batch(kind, users):
-    log = drs.Log(clustered(COLUMNS[kind](users)), batch_size=1).split(0.5)[0]
+    log = cut_log(clustered(COLUMNS[kind](users)), batch_size=1).split(0.5)[0]
     sides = [rows_of(side) for side in log.split(0.5, cluster="user")]
     assert sorted(sides[0] + sides[1]) == rows_of(log)
 
@@ -189,7 +188,7 @@ def test_with_a_filter_and_bad_rows(users, tmp_path):
     pq.write_table(whole, tmp_path / "log.parquet", row_group_size=70)
     left = set(rows_of(drs.Log(clustered(pa.array(users))).split(0.5, cluster="user")[0]))
     for source in (whole, tmp_path / "log.parquet"):
-        log = drs.Log(source, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30)
+        log = cut_log(source, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30)
         skipped = Counter()
         sides = [rows_of(side, skipped) for side in log.split(0.5, cluster="user")]
         good = [k for k in range(100, ROWS) if rewards[k] is not None]
@@ -211,11 +210,11 @@ def test_null_clusters(kind, users, tmp_path):
     gaps = clustered(column.take(pa.array(np.arange(ROWS), mask=mask)) if kind != "UUID" else null_uuids(column, gone))
     pq.write_table(gaps, tmp_path / "log.parquet", row_group_size=100)
     for source, size in ((gaps, 1), (gaps, 1000), (tmp_path / "log.parquet", 50)):
-        log = drs.Log(source, on_bad_row="skip", batch_size=size)
+        log = cut_log(source, on_bad_row="skip", batch_size=size)
         skipped = Counter()
         assert [rows_of(side, skipped) for side in log.split(0.5, cluster="user")] == wanted
         assert skipped == {"cluster is null": 3}  # each on one of the sides
-        for side in drs.Log(source, batch_size=size).split(0.5, cluster="user"):
+        for side in cut_log(source, batch_size=size).split(0.5, cluster="user"):
             with pytest.raises(drs.LogError, match=r"cluster is null at row 5\b.*, column 'user'.*on_bad_row="):
                 rows_of(side)
     assert rows_of(drs.Log(gaps)) == list(range(ROWS))  # the column is not read
@@ -357,7 +356,7 @@ def test_folds_are_parts_of_the_log(cluster, count, users, tmp_path):
     for fold in range(count):
         others = np.flatnonzero(found != fold).tolist()
         for source in (whole, tmp_path / "log.parquet"):
-            assert rows_of(drs.Log(source, batch_size=30).part_of(folds.all_but(fold))) == others
+            assert rows_of(cut_log(source, batch_size=30).part_of(folds.all_but(fold))) == others
         assert rows_of(log.part_of(folds.all_but(fold).complement)) == np.flatnonzero(found == fold).tolist()
         assert folds.all_but(fold).excludes(folds.all_but(fold).complement)
     assert not folds.all_but(0).excludes(folds.all_but(1)) or count == 2
@@ -379,7 +378,7 @@ def test_folds_do_not_follow_splits_of_the_same_seed():
 def test_folds_of_a_side_with_bad_rows_and_a_filter(users):
     rewards = [None if k % 10 == 3 else k / ROWS for k in range(ROWS)]
     whole = clustered(pa.array(users)).set_column(1, "reward", pa.array(rewards))
-    log = drs.Log(whole, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30).split(0.5, cluster="user")[0]
+    log = cut_log(whole, filter=pc.field("x0") >= 100, on_bad_row="skip", batch_size=30).split(0.5, cluster="user")[0]
     folds = log.folds(3, cluster="user")
     reader = log.reader(folds=folds)
     seen = {}

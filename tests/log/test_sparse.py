@@ -20,6 +20,8 @@ from drstream.log import Block
 from drstream.log.sparse import STORED
 from drstream.replaying.chunks import by_event
 from tests.helpers import reference
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import not_plain
 from tests.helpers.sparse_forms import (
     ACTIONS,
@@ -78,8 +80,7 @@ def test_fixed_size_lists_equal_the_dense_log(form, length):
     assert contexts(drs.Log(table.slice(7, 20), context=context)) == rows[7:27]
 
 
-@pytest.mark.parametrize("form", ["two lists", "structs", "map"])
-@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+@meeting(1, kind=INTEGERS, form=["two lists", "structs", "map"])
 def test_indices_of_every_integer_type(kind, form):
     rows = pairs()
     table, context = sparse_table(rows, form, index=kind)
@@ -90,8 +91,7 @@ def test_indices_of_every_integer_type(kind, form):
     assert batch.context.dim == 2**31 - 1
 
 
-@pytest.mark.parametrize("form", ["two lists", "structs", "map"])
-@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+@meeting(1, kind=NUMBERS, form=["two lists", "structs", "map"])
 def test_values_of_every_number_type(kind, form):
     rows = pairs()
     table, context = sparse_table(rows, form, value=kind)
@@ -127,7 +127,7 @@ def test_any_log_equals_the_dense_one(rows, form, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     edges = [0, *cuts, len(rows)]
     table = pa.concat_tables(table.slice(a, b - a) for a, b in itertools.pairwise(edges))
-    log = drs.Log(table, context=context, actions=ACTIONS, batch_size=data.draw(st.integers(1, 9)))
+    log = cut_log(table, context=context, actions=ACTIONS, batch_size=data.draw(st.integers(1, 9)))
     np.testing.assert_array_equal(values(log), values(dense_log(rows, form)))  # NaN in both, for one row
 
 
@@ -146,9 +146,9 @@ def test_same_bits_for_every_batch_size_and_thread(form, tmp_path):
     for size in (1, 7, 1000):
         for threads in (1, 3):
             options = {"context": context, "batch_size": size}
-            assert values(drs.Log(table, **options), threads=threads) == wanted
-            assert values(drs.Log(chunks, **options), threads=threads) == wanted
-            assert values(drs.Log(tmp_path / "log.parquet", **options), threads=threads) == stored
+            assert values(cut_log(table, **options), threads=threads) == wanted
+            assert values(cut_log(chunks, **options), threads=threads) == wanted
+            assert values(cut_log(tmp_path / "log.parquet", **options), threads=threads) == stored
 
 
 @pytest.mark.parametrize("form", [*FORMS, "fixed lists", "fixed structs"])
@@ -195,7 +195,7 @@ def test_filter_split_and_pickle(tmp_path):
     table = table.append_column("row", pa.array(np.arange(ROWS)))
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=33)
     for source in (table, tmp_path / "log.parquet"):
-        log = drs.Log(source, context=context, batch_size=10, filter=pc.list_value_length(pc.field("indices")) > 2)
+        log = cut_log(source, context=context, batch_size=10, filter=pc.list_value_length(pc.field("indices")) > 2)
         left, right = log.split(0.5)
         for side in (left, right):
             numbers = side.head(ROWS)["row"].to_pylist()

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.sparse_forms import (
     ACTIONS,
     CONTEXT,
@@ -78,8 +80,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+@meeting(1, case=BAD, make=[pa.list_, pa.large_list])
 def test_bad_rows_name_place_value_and_remedy(case, make, tmp_path):
     lists, row, message = BAD[case]
     table = bad(*lists, make=make)
@@ -91,8 +92,7 @@ def test_bad_rows_name_place_value_and_remedy(case, make, tmp_path):
         contexts(drs.Log(tmp_path / "log.parquet", context=CONTEXT))
 
 
-@pytest.mark.parametrize("case", BAD)
-@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+@meeting(1, case=BAD, make=[pa.list_, pa.large_list])
 def test_bad_rows_are_skipped_and_counted(case, make, tmp_path):
     lists, row, message = BAD[case]
     table = bad(*lists, make=make)
@@ -102,7 +102,7 @@ def test_bad_rows_are_skipped_and_counted(case, make, tmp_path):
     for source in (table, tmp_path / "log.parquet"):
         for size in (1, 4, None):
             skipped = Counter()
-            log = drs.Log(source, context=CONTEXT, on_bad_row="skip", batch_size=size)
+            log = cut_log(source, context=CONTEXT, on_bad_row="skip", batch_size=size)
             assert contexts(log, skipped) == wanted
             assert [batch.row_number(i) for batch in batches(log) for i in range(len(batch))] == others
             ((reason, count),) = skipped.items()

@@ -17,7 +17,10 @@ from drstream.models import choice_fit
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, NAMES, D, events, log_of, table_of
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN, not_plain
+
+pytestmark = pytest.mark.covers
 
 P, M = drs.policies, drs.models
 FOUND = events(rows=250, seed=8)
@@ -152,7 +155,7 @@ def test_threads_and_batches_give_the_same_bits(tmp_path):
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=table.num_rows // 3)
 
     def fit(batch_size, threads):
-        log = drs.Log(tmp_path / "log.parquet", candidates=candidates, batch_size=batch_size)
+        log = cut_log(tmp_path / "log.parquet", candidates=candidates, batch_size=batch_size)
         return M.Propensity(interactions=True).fit(log, threads=threads).coef_.tobytes()
 
     assert fit(None, 1) == fit(77, 2) == fit(5000, 2)

@@ -9,8 +9,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 import drstream as drs
 from drstream.log import encoding
 from tests.helpers.categories import one_hot, table
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
+from tests.helpers.cut import cut_log
 
 CONTEXT = ["age", "country", "zip", "member"]
 HASHED = ["age", drs.Hashed("agent", bits=9), "country"]
@@ -237,7 +236,7 @@ def test_same_bits_for_all_threads_and_batch_sizes(tmp_path, context):
     pa.parquet.write_table(table(3000), path, row_group_size=900)
 
     def run(threads, size):
-        log = drs.Log(path, context=context, batch_size=size)
+        log = cut_log(path, context=context, batch_size=size)
         model = drs.models.Logistic().fit(log, threads=threads)
         replayed = drs.replay(log, drs.policies.EpsilonGreedy(), 20, drs.models.Ridge(), crossfit=2, threads=threads)
         found = drs.evaluate(log, policies(log), drs.models.Ridge(), crossfit=2, threads=threads)

@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.storage import atomic_path
+from drstream.states.files import atomic_path
 from tests.helpers.logs import arrays, log_of, world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 M = drs.models
 ROWS = 600

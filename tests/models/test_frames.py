@@ -12,11 +12,10 @@ from sklearn.preprocessing import OneHotEncoder
 
 import drstream as drs
 from drstream.models import from_sklearn
+from tests.helpers.cut import cut_log
 from tests.helpers.frames import ACTIONS, frame, naive_dr, shop
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
-
-pytestmark = pytest.mark.jit_only  # about frames and other libraries, not about kernels
 
 lightgbm = pytest.importorskip("lightgbm")
 ROWS = 300 if PLAIN else 1500
@@ -89,7 +88,7 @@ def test_any_batch_size_and_threads_give_the_same_bits(table, tmp_path):
     model = from_sklearn(lightgbm.LGBMRegressor(**QUIET), columns=NAMES, action="feature", sample=200)
     found = set()
     for size, threads in ((None, 1), (None, 2), (19, 2)):
-        log = drs.Log(tmp_path / "shop.parquet", context=[], batch_size=size)
+        log = cut_log(tmp_path / "shop.parquet", context=[], batch_size=size)
         result = drs.evaluate(log, drs.policies.Uniform(), model, crossfit=2, threads=threads)
         found.add((result["dr"].value, result["dm"].value))
     assert len(found) == 1
@@ -140,6 +139,7 @@ def test_the_action_may_have_another_name_than_in_the_fit(table, train, tmp_path
     assert got == pytest.approx(ref.mean(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["xgboost", "catboost"])
 @pytest.mark.parametrize("action", ["separate", "feature"])
 def test_other_libraries(table, train, library, action):

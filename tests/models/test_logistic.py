@@ -12,10 +12,10 @@ import drstream as drs
 from drstream.execution import Workers
 from drstream.models import logistic_fit as regression
 from drstream.models import passes
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 D = 5
 ROWS = 240 if PLAIN else 3_000
@@ -59,10 +59,7 @@ def close(got, ref, tolerance=NEAR):
     np.testing.assert_allclose(got, ref, rtol=0, atol=tolerance)
 
 
-@FORMS
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
-@pytest.mark.parametrize("K", [2, 3, pytest.param(10, marks=not_plain)])
+@meeting(2, K=[2, 3, 10], C=[1e-3, 1.0, 1e4], fit_intercept=[True, False], sparse=[False, True])
 def test_equal_scikit_learn(K, C, fit_intercept, sparse):
     X, a, r = draw(K)
     log = log_of(X, a, r, sparse=sparse)
@@ -293,7 +290,7 @@ def test_batches_threads_and_memory_change_no_bit(tmp_path, monkeypatch, kind, s
         assert got.n_passes_ == wanted.n_passes_
 
     for threads, size in ((2, 7), (4, 100)):
-        same(kind().fit(drs.Log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
+        same(kind().fit(cut_log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
     with ThreadPoolExecutor(2) as executor:
         same(kind().fit(log, executor=executor))
     monkeypatch.setattr(passes, "HOLD_BYTES", 0)

@@ -9,6 +9,8 @@ import drstream as drs
 from tests.helpers import eligible as naive
 from tests.helpers.passes import PLAIN
 
+pytestmark = pytest.mark.covers
+
 ROWS, K, D = (60 if PLAIN else 400), 4, 2
 M, P = drs.models, drs.policies
 

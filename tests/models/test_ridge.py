@@ -15,6 +15,8 @@ import drstream as drs
 from drstream.execution import Workers
 from drstream.models import passes, ridge
 from tests.helpers import reference
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN
 from tests.helpers.places import data
@@ -50,10 +52,7 @@ def close(got, ref, sparse, relative=1e-8):
 POLICY = drs.policies.Softmax(np.random.default_rng(1).standard_normal((K, D)))
 
 
-@FORMS
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weights", [None, "1/p", "mrdr"])
-@pytest.mark.parametrize("alpha", [1e-6, 1.0, 50.0])
+@meeting(2, alpha=[1e-6, 1.0, 50.0], weights=[None, "1/p", "mrdr"], fit_intercept=[True, False], sparse=[False, True])
 def test_weights_equal_those_of_scikit_learn(events, alpha, weights, fit_intercept, sparse):
     X, a, r, p = events
     policy = POLICY if weights == "mrdr" else None
@@ -180,7 +179,7 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
         assert (got.intercept_ == wanted.intercept_).all()
 
     for threads, size in ((2, 7), (4, 100)):
-        same(Ridge(**options).fit(drs.Log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
+        same(Ridge(**options).fit(cut_log(path, context=log.roles.sparse or "x", batch_size=size), threads=threads))
     with ThreadPoolExecutor(2) as executor:
         same(Ridge(**options).fit(log, executor=executor))
     monkeypatch.setattr(passes, "HOLD_BYTES", 0)
@@ -188,7 +187,6 @@ def test_batches_threads_and_memory_change_no_bit(events, tmp_path, monkeypatch,
     assert pickle.loads(pickle.dumps(wanted)).predict(events[0]).tolist() == wanted.predict(events[0]).tolist()
 
 
-@pytest.mark.jit_only
 @FORMS
 def test_other_processes_change_no_bit(events, tmp_path, sparse, processes):
     log = log_of(*events, sparse=sparse, path=tmp_path / "log.parquet")
@@ -307,7 +305,7 @@ def test_bad_rows_and_empty_logs(events, sparse):
 # Real data
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["letter", "optdigits"])
 @pytest.mark.parametrize("weights", [None, "1/p"])
 def test_dense_real_data(name, weights):
@@ -325,7 +323,7 @@ def test_dense_real_data(name, weights):
     np.testing.assert_allclose(model.predict(X), ref, rtol=0, atol=1e-8 * np.abs(ref).max())
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 def test_sparse_real_data():
     table = pq.read_table(data("rcv1_top4.parquet"))
     rows, rng = table.num_rows, np.random.default_rng(0)

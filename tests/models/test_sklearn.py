@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import drstream as drs
 from drstream.models import from_sklearn
+from tests.helpers.crossed import meeting
 from tests.helpers.logs import world
 from tests.helpers.sklearn_models import (
     ROWS,
@@ -57,9 +58,7 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("action", ["separate", "feature"])
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+@meeting(2, estimator=ESTIMATORS, action=["separate", "feature"], sparse=[False, True])
 def test_equals_scikit_learn_by_hand(table, estimator, action, sparse):
     log = sparse_log(table) if sparse else drs.Log(table)
     X = sparse_contexts(table) if sparse else contexts(table)

@@ -122,7 +122,6 @@ def test_without_skops_nothing_is_pickled(table, tmp_path, monkeypatch):
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.jit_only
 def test_scikit_learn_is_imported_when_it_is_needed():
     """Not by importing the module: it is an extra."""
     import subprocess

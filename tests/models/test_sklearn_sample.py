@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 from drstream.models import from_sklearn
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.sklearn_models import (
     ROWS,
@@ -73,7 +74,7 @@ def test_does_not_depend_on_batches_threads_or_executor(table, tmp_path, partial
     wanted = from_sklearn(SGD, **settings).fit(drs.Log(path), threads=1)
     assert wanted.n_events_ == (ROWS if partial else ROWS // 8)
     for threads, size in ((1, 7), (2, 100), (4, ROWS)):
-        got = from_sklearn(SGD, **settings).fit(drs.Log(path, batch_size=size), threads=threads)
+        got = from_sklearn(SGD, **settings).fit(cut_log(path, batch_size=size), threads=threads)
         np.testing.assert_array_equal(coefficients(got), coefficients(wanted))
     with ThreadPoolExecutor(2) as executor:
         got = from_sklearn(SGD, **settings).fit(drs.Log(path), executor=executor)
@@ -84,7 +85,6 @@ def test_does_not_depend_on_batches_threads_or_executor(table, tmp_path, partial
         assert other.n_events_ == ROWS // 8
 
 
-@pytest.mark.jit_only
 def test_the_sample_can_be_drawn_in_other_processes(table, tmp_path, processes):
     path = tmp_path / "log.parquet"
     pq.write_table(table, path, row_group_size=GROUP)

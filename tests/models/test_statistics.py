@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 
 class World(drs.synth.World):

@@ -14,10 +14,9 @@ from drstream.log import Reader
 from drstream.log.rows import Folds
 from drstream.models import logistic_fit, passes, ridge, together
 from drstream.models.trained import Trained
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 ROWS, D, K = (200 if PLAIN else 4_000), 4, 3
 FOLDS = Folds(4, seed=2)
@@ -75,7 +74,7 @@ def test_threads_batches_and_memory_change_no_bit(monkeypatch, tmp_path, name, s
             assert (got.intercept_ == model.intercept_).all()
             assert getattr(got, "n_passes_", 1) == getattr(model, "n_passes_", 1)
 
-    same(drs.Log(path, context=log.roles.sparse or "x", batch_size=77), Workers(3))
+    same(cut_log(path, context=log.roles.sparse or "x", batch_size=77), Workers(3))
     with ThreadPoolExecutor(2) as executor:
         same(log, Workers(2, executor))
     monkeypatch.setattr(together, "SIDE_BYTES", 1)  # one fit at a time

@@ -10,10 +10,13 @@ import scipy.sparse
 import drstream as drs
 from drstream.execution import Workers
 from drstream.optimize import DirectLossMinimizer, Losses, impute
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 from tests.helpers.reference import backtracking, completed_costs, completed_ridge, toward_better
 from tests.helpers.sparse import both_logs
+
+pytestmark = pytest.mark.covers
 
 ROWS = 200 if PLAIN else 4000
 APPENDIX_D = {"start": "random", "step": "decaying"}
@@ -252,7 +255,7 @@ def test_the_same_bits_for_any_threads_and_batch_size(tmp_path, options, model):
     pq.write_table(world().table(ROWS, seed=5), tmp_path / "log.parquet", row_group_size=ROWS // 5)
     found = []
     for threads, batch_size in ((1, None), (2, 37), (3, 1000)):
-        log = drs.Log(tmp_path / "log.parquet", batch_size=batch_size)
+        log = cut_log(tmp_path / "log.parquet", batch_size=batch_size)
         policy = DirectLossMinimizer(**options).fit(log, model, threads=threads)
         found.append((policy.coef_.tolist(), policy.intercept_.tolist(), policy.run_losses_.tolist()))
     assert found[0] == found[1] == found[2]

@@ -22,6 +22,8 @@ from tests.helpers.shop import Shop
 from tests.helpers.sparse import DIM, both_logs
 from tests.helpers.trees import Recorder, check_nodes
 
+pytestmark = pytest.mark.covers
+
 ROWS = 150 if PLAIN else 400
 HAS_SKOPS = importlib.util.find_spec("skops") is not None
 
@@ -295,7 +297,7 @@ def test_a_learner_that_knows_no_sets_is_refused_before_the_pass():
 # The truth
 
 
-@pytest.mark.jit_only
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlm", "filter", "offset", "progressive"])
 def test_learned_policies_are_about_as_good_as_the_best_within_the_sets(name):
     """In a world of random sets; and evaluate on other events is within 4 standard errors of the true value."""

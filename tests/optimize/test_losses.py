@@ -14,6 +14,8 @@ from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
 from tests.helpers.reference import completed_costs
 
+pytestmark = pytest.mark.covers
+
 ROWS = 300 if PLAIN else 5000
 K = 4
 

@@ -20,12 +20,12 @@ from drstream.replaying import lanes
 from drstream.replaying import plan as planning
 from drstream.replaying.snapshots import Recorder
 from tests.helpers import naive_replay
+from tests.helpers.crossed import meeting
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
-from tests.helpers.passes import PLAIN, not_plain
+from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, as_events, small_log
 from tests.helpers.sparse import DIM, both_logs
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 RHAT = drs.models.Column("rhat")
 
@@ -40,9 +40,7 @@ def agree(pv, found):
 # The mixture
 
 
-@pytest.mark.parametrize("kind", [pytest.param("float32", marks=not_plain), "float64"])
-@pytest.mark.parametrize("horizon", [None, 20])
-@pytest.mark.parametrize("name", list(LEARNERS))
+@meeting(2, name=LEARNERS, horizon=[None, 20], kind=["float32", "float64"])
 def test_it_equals_the_naive_mixture(monkeypatch, name, horizon, kind):
     """A compiled policy, and the same in Python with a version; more states than are taken down in one call."""
     monkeypatch.setattr(lanes, "SNAPSHOTS", 3)
@@ -223,7 +221,7 @@ def test_at_most_so_many_snapshots_are_kept(snapshots):
 def test_threads_and_batches_do_not_change_a_bit(monkeypatch):
     table = world(kinds=None).table(800 if PLAIN else 20_000, seed=3)
     wanted = few(table).fit(drs.Log(table), threads=1)
-    for log, threads in ((drs.Log(table), 3), (drs.Log(table, batch_size=77), 2)):
+    for log, threads in ((cut_log(table), 3), (cut_log(table, batch_size=77), 2)):
         pv = few(log).fit(log, threads=threads)
         assert pv.states_.tobytes() == wanted.states_.tobytes()
         assert pv.weights_.tobytes() == wanted.weights_.tobytes()
@@ -371,6 +369,7 @@ def errors_and_bounds(place, logs, rows, policy, model=None, **options):
     return np.array(found).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_model", [False, True])
 @pytest.mark.parametrize("options", [{"q": 0.0, "c_max": 0.15}, {"q": 0.05}, {"q": 0.0, "c_max": 0.15, "horizon": 250}])
 def test_the_bound_holds_and_the_value_has_no_bias(options, with_model):

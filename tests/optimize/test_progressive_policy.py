@@ -16,6 +16,8 @@ from tests.helpers.logs import world
 from tests.helpers.replays import LEARNERS, small_log
 from tests.helpers.sparse import both_logs
 
+pytestmark = pytest.mark.covers
+
 # A fixed policy like others
 
 

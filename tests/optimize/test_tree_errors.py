@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import drstream as drs
 from drstream.optimize.losses import Losses, impute
 from drstream.optimize.trees import FilterTree, OffsetTree
+from tests.helpers.crossed import meeting
 from tests.helpers.logs import arrays, world
 from tests.helpers.trees import LEARNERS, ROWS, D, Recorder
 
@@ -39,25 +40,25 @@ class Foreign:
         return self
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize(
-    ("base", "settings", "message"),
-    [
-        (LogisticRegression, {}, r"LogisticRegression is a class: pass an instance, LogisticRegression\(\)"),
-        (3, {}, "a int has no fit: pass a classifier"),
-        (Ridge(), {}, "Ridge is no classifier of scikit-learn: pass one"),
-        (make_pipeline(StandardScaler(), Ridge()), {}, "Pipeline is no classifier"),
-        (KMeans(), {}, "KMeans is no classifier"),
-        (Own(), {}, "Own is no classifier"),
-        (Foreign(), {}, "Foreign is no classifier"),
-        (None, {"sample": 0}, "sample=0 must be a whole number of at least 1"),
-        (None, {"sample": 1.5}, r"sample=1\.5"),
-        (None, {"sample": True}, "sample=True"),
-        (None, {"sample": None}, "sample=None"),
-        (None, {"seed": 0.5}, r"seed=0\.5"),
-    ],
-)
-def test_bad_parameters(learner, base, settings, message):
+BAD = [  # the classifier, settings, and what the error says
+    (LogisticRegression, {}, r"LogisticRegression is a class: pass an instance, LogisticRegression\(\)"),
+    (3, {}, "a int has no fit: pass a classifier"),
+    (Ridge(), {}, "Ridge is no classifier of scikit-learn: pass one"),
+    (make_pipeline(StandardScaler(), Ridge()), {}, "Pipeline is no classifier"),
+    (KMeans(), {}, "KMeans is no classifier"),
+    (Own(), {}, "Own is no classifier"),
+    (Foreign(), {}, "Foreign is no classifier"),
+    (None, {"sample": 0}, "sample=0 must be a whole number of at least 1"),
+    (None, {"sample": 1.5}, r"sample=1\.5"),
+    (None, {"sample": True}, "sample=True"),
+    (None, {"sample": None}, "sample=None"),
+    (None, {"seed": 0.5}, r"seed=0\.5"),
+]
+
+
+@meeting(1, case=BAD, learner=LEARNERS)
+def test_bad_parameters(case, learner):
+    base, settings, message = case
     with pytest.raises(drs.PolicyError, match=rf"{learner.__name__}: .*{message}"):
         learner(base, **settings)
 
@@ -124,7 +125,6 @@ def test_what_a_classifier_raises_says_at_which_node(table, X):
     assert "raised by Fails at node 0 of 3" in caught.value.__notes__[0]
 
 
-@pytest.mark.jit_only
 def test_scikit_learn_is_an_extra(table, monkeypatch):
     code = "import sys; import drstream.optimize.trees as t; t.FilterTree(); print('sklearn' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,6 +21,7 @@ import drstream as drs
 from drstream.optimize.losses import Losses, impute
 from drstream.optimize.trees import FilterTree, OffsetTree
 from tests.helpers import reference
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import arrays, log_of, world
 from tests.helpers.trees import LEARNERS, ROWS, STUMP, D, K, Recorder, check_nodes, same
 
@@ -296,7 +297,7 @@ def test_the_sample_does_not_depend_on_batches_threads_or_executor(table, X, tmp
     wanted = learner(sample=150, seed=5).fit(drs.Log(path), threads=1)
     assert wanted.n_events_ == 150
     for threads, size in ((1, 7), (2, 100), (4, ROWS)):
-        same(learner(sample=150, seed=5).fit(drs.Log(path, batch_size=size), threads=threads), wanted, X)
+        same(learner(sample=150, seed=5).fit(cut_log(path, batch_size=size), threads=threads), wanted, X)
     with Pickling(2) as executor:
         same(learner(sample=150, seed=5).fit(drs.Log(path), executor=executor), wanted, X)
     lots = drs.sampling.at_rows(5 + SAMPLE_SEED, np.arange(ROWS, dtype=np.uint64))

@@ -9,7 +9,7 @@ import pytest
 import drstream as drs
 from tests.helpers.places import data
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 SHARE, WITHIN = 0.02, 0.2
 FARTHEST = (
     0.25  # one of the four targets of a log may be this far off: rare events that set c are missing in the sample

@@ -6,7 +6,6 @@ import pytest
 import drstream as drs
 from tests.helpers.candidate_replays import open_log, small_log
 
-pytestmark = pytest.mark.jit_only
 P = drs.policies
 ROWS = 60_000
 

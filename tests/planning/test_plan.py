@@ -13,8 +13,6 @@ from drstream.replaying.needed import FAILURE, events_needed, longest_horizon
 from tests.helpers import reference
 from tests.helpers.logs import arrays, world
 
-pytestmark = pytest.mark.jit_only
-
 
 @pytest.fixture(scope="module")
 def log():
@@ -138,6 +136,7 @@ def test_replays_on_eligible_sets_are_planned():
     assert abs(without.acceptance / found.acceptance - 1) > 0.2
 
 
+@pytest.mark.slow
 def test_the_error_of_a_width_is_its_spread():
     """Over 40 logs, the forecast widths of IPS spread as the plan says, within 40 %."""
     found = [

@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from bench.common import comparing, front, history, logs, plots, report
+from bench.common import comparing, front, history, logs, report
 from bench.evaluation import cases
 from bench.profile import cases as profile
 from bench.profile.steps import DECODING, EVENTS, VIEWS
+from scripts.studies.results import read
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # pages and JSON, not kernels
+pytestmark = pytest.mark.slow
 CASE = cases.CASES[0]
 PAIRS = [0.50, 0.52, 0.48, 0.51, 0.49]
 
@@ -78,7 +79,7 @@ def test_a_saved_run_reads_as_pytest_benchmarks_and_has_no_rounds(tmp_path):
     back = history.read(path)
     assert [b["extra_info"]["ratios"] for b in back["benchmarks"]] == [PAIRS, PAIRS]
     assert back["benchmarks"][0]["extra_info"]["events_per_second"] == 3333330.0  # six digits
-    assert report.page(back, []) == report.page(history.stripped(made), [])
+    assert report.page(back) == report.page(history.stripped(made))
 
 
 def test_a_benchmark_that_failed_before_its_measurement_is_not_saved(tmp_path):
@@ -87,15 +88,14 @@ def test_a_benchmark_that_failed_before_its_measurement_is_not_saved(tmp_path):
     assert len(history.read(history.save(made, tmp_path))["benchmarks"]) == 1
 
 
-def test_saved_runs_are_those_of_the_same_size_in_order(tmp_path):
-    for date in ("2026-03-01", "2026-01-01", "2026-02-01"):
+def test_a_saved_run_takes_the_place_of_the_one_before_of_its_size(tmp_path):
+    for date in ("2026-01-01", "2026-02-01"):
         history.save(run(("one", PAIRS), date=date), tmp_path)
     history.save(run(("one", PAIRS), date="2026-05-01", rows=1_000_000, quick=True), tmp_path)
-    history.save(run(("one", PAIRS), date="2026-06-01", rows=1_000_000), tmp_path)
-    dates = [found["datetime"][:10] for found in history.saved(tmp_path, like=run())]
-    assert dates == ["2026-01-01", "2026-02-01", "2026-03-01"]
-    quick = history.saved(tmp_path, like=run(rows=1_000_000, quick=True))
-    assert [found["datetime"][:10] for found in quick] == ["2026-05-01"]
+    assert history.saved(tmp_path, like=run())["datetime"][:10] == "2026-02-01"
+    assert history.saved(tmp_path, like=run(rows=1_000_000, quick=True))["datetime"][:10] == "2026-05-01"
+    assert history.saved(tmp_path, like=run(rows=1_000_000)) is None
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_later_results_replace_earlier_ones_and_the_page_says_what_is_earlier():
@@ -104,12 +104,12 @@ def test_later_results_replace_earlier_ones_and_the_page_says_what_is_earlier():
     both = history.merged([first, again])
     assert both["datetime"] == again["datetime"]
     assert comparing.ratios(both) == {"one": PAIRS, "two": times(PAIRS, 2)}
-    assert "measured earlier (2026-01-01, commit aaaaaaaaaa): bench_evaluation.py" in report.page(both, [])
+    assert "measured earlier (2026-01-01, commit aaaaaaaaaa): bench_evaluation.py" in report.page(both)
     same = run(("two", times(PAIRS, 2)), date="2026-01-02")
-    assert "measured earlier" not in report.page(history.merged([first, same]), [])
+    assert "measured earlier" not in report.page(history.merged([first, same]))
     elsewhere = run(("two", times(PAIRS, 2)), date="2026-01-02")
     elsewhere["machine_info"]["cpu"] = {"brand_raw": "Other"}
-    assert "commit aaaaaaaaaa, on another machine, " in report.page(history.merged([first, elsewhere]), [])
+    assert "commit aaaaaaaaaa, on another machine, " in report.page(history.merged([first, elsewhere]))
 
 
 # Comparing
@@ -184,7 +184,7 @@ def test_a_report_of_changes_starts_with_the_largest_fall_and_names_another_mach
 
 def test_the_main_table_has_met_missed_and_unmeasured_rows():
     met, missed, absent = list(cases.MAIN)[:3]
-    page = report.page(run((met, PAIRS), (missed, times(PAIRS, 0.5))), [])
+    page = report.page(run((met, PAIRS), (missed, times(PAIRS, 0.5))))
     assert f"| {cases.MAIN[met]} | 0.50 (0.48 to 0.52) | 0.5 | yes |" in page
     assert f"| {cases.MAIN[missed]} | 0.25 (0.24 to 0.26) | 0.5 | **no** |" in page
     assert f"- **{cases.MAIN[missed]}**: 0.25 of 0.5, 50% too little." in page
@@ -202,18 +202,18 @@ def test_a_missed_row_has_its_reason_from_the_profile():
     ):
         info = {"kind": "profile", "name": str(profile.Case(cases.FOUR, log)), "task": "", "log": "", "whole": 75.0}
         made["benchmarks"].append({"extra_info": info | {"steps": parts}})
-    assert "wide snappy takes 75 ns an event, 25 of them for decoding" in report.page(made, [])
+    assert "wide snappy takes 75 ns an event, 25 of them for decoding" in report.page(made)
 
 
 def test_text_in_place_of_a_verdict_is_no_yes():
     """JSON of a NumPy bool is text."""
     made = run((str(CASE), PAIRS))
     made["benchmarks"][0]["extra_info"]["passed"] = "UNSERIALIZABLE[np.False_]"
-    assert f"| {CASE.main} | 0.50 (0.48 to 0.52) | 0.5 | **no** |" in report.page(made, [])
+    assert f"| {CASE.main} | 0.50 (0.48 to 0.52) | 0.5 | **no** |" in report.page(made)
 
 
 def test_a_quick_page_lists_only_main_rows_as_not_measured():
-    page = report.page(run((str(CASE), PAIRS), rows=1_000_000, quick=True), [])
+    page = report.page(run((str(CASE), PAIRS), rows=1_000_000, quick=True))
     listed = page.partition("**Not measured in this run:**")[2].partition("\n## ")[0]
     assert str(CASE) not in listed
     mains = {name for topic, _ in report.TOPICS for name in getattr(topic, "MAIN", {})}
@@ -231,50 +231,13 @@ def test_names_of_rows_are_different():
     assert len(set(names)) == len(names)
 
 
-def test_the_course_follows_the_saved_runs():
-    runs = [run((str(CASE), times(PAIRS, f)), date=f"2026-01-0{f}", commit=str(f) * 40) for f in (1, 2, 3)]
-    page = report.page(runs[-1], runs)
-    head = (f"2026-01-0{f}, {str(f) * 7}, A processor" for f in (1, 2, 3))
-    assert f"| ratio | {' | '.join(head)} |" in page
-    assert f"| {CASE.main} | 0.5 | 1 | 1.5 |" in page
-
-
-def test_plots_are_the_same_for_the_same_figures(tmp_path):
-    runs = [run((str(CASE), times(PAIRS, f)), date=f"2026-01-0{f}", commit=str(f) * 40) for f in (1, 2)]
-    scaling = [
-        {"kind": "scaling", "name": f"s{x}", "axis": axis, "label": str(x), "x": x if axis == "rows" else None}
-        | {"rows": x, "events_per_second": 1e6 * x, "all_events_per_second": [1e6 * x], "scan_events_per_second": scan}
-        for axis in ("rows", "codec")
-        for x, scan in ((1, 3e6), (10, None))
-    ]
-    runs[-1]["benchmarks"] += [{"fullname": info["name"], "extra_info": info} for info in scaling]
-    texts = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        report.write(runs[-1], runs, tmp_path / name / "page.md")
-        texts.append([path.read_bytes() for path in sorted((tmp_path / name).rglob("*.*"))])
-        drawn = {path.name for path in (tmp_path / name / plots.FOLDER).iterdir()}
-        assert drawn == {"course.svg", "scaling.svg"}
-    assert texts[0] == texts[1]
-    page = (tmp_path / "one" / "page.md").read_text()
-    for name in drawn:
-        assert f"({plots.FOLDER}/{name})" in page
-
-
-def test_the_committed_page_is_made_of_the_last_saved_run():
-    """No figure on it was written by hand."""
-    runs = history.saved(history.FOLDER, like=run())
-    if not runs:
-        pytest.skip("no run of all benchmarks is saved")
-    assert (ROOT / "docs" / "benchmarks.md").read_text() == report.page(runs[-1], runs)
+def test_the_kept_results_are_those_of_the_last_saved_run():
+    assert read(report.RESULTS) == report.kept(history.last())
 
 
 def test_the_table_of_the_readme_is_made_of_the_last_saved_run(tmp_path):
-    runs = history.saved(history.FOLDER, like=run())
-    if not runs:
-        pytest.skip("no run of all benchmarks is saved")
     text = (ROOT / "README.md").read_text()
     (tmp_path / "README.md").write_text(text.replace("Polars by hand", "another"))
-    front.write(runs[-1], tmp_path / "README.md")
+    front.write(history.last(), tmp_path / "README.md")
     assert (tmp_path / "README.md").read_text() == text
     assert all(words in text for words in front.ROWS.values())

@@ -1,18 +1,19 @@
-"""Some hundred broken files and odd schemas: a sentence or the right number. scripts/reliability has more."""
+"""Some hundred broken files and odd schemas: a sentence or the right number. `scripts/study reliability` has more."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.helpers.broken import judge_all
-from tests.helpers.passes import PLAIN
 
 FILES = {"parquet": 60, "ipc": 60, "npz": 40, "skops": 20, "state": 40, "schema": 120}
 MAY_DIFFER = {"ipc", "npz", "skops"}  # no checksum of their contents, or one that was written anew
 
 
-def test_broken_files_and_odd_schemas() -> None:
-    share = 4 if PLAIN else 1
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_broken_files_and_odd_schemas(share: int) -> None:
     cases = [(kind, seed) for kind, count in FILES.items() for seed in range(count // share)]
     found: Counter[tuple[str, str]] = Counter()
     wrong = []

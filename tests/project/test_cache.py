@@ -13,18 +13,43 @@ import pytest
 import drstream
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only
-PACKAGE = Path(drstream.__file__).parent
+KERNELS = Path(drstream.__file__).parent / "kernels"
 
-# Two kernels, which take 4 s to compile; all of them take a minute.
+# A package of this name with the real compiling and caching, and kernels that compile in a moment.
+HELPERS = """
+from drstream.kernels._jit import helper
+
+@helper
+def scaled(x):
+    return 1.0 * x
+"""
+STUB = """
+from numba.core.types import Array, float64
+from drstream.kernels._jit import kernel
+from drstream.kernels.helpers import scaled
+
+NUMBERS = Array(float64, 1, "C", readonly=True)
+
+@kernel(float64(NUMBERS))
+def first(x):
+    return x[0]
+
+@kernel(float64(NUMBERS))
+def last(x):
+    return x[-1]
+
+@kernel(float64(NUMBERS))
+def total(x):
+    found = 0.0
+    for i in range(x.shape[0]):
+        found += scaled(x[i])
+    return found
+"""
 SUM = """
 import numpy as np
-from drstream.kernels import moments
-none, starts = np.zeros(1, np.int64), np.array([0, 1])
-count, sums, total = none.copy(), np.zeros(1), np.zeros(1)
-moments.update(np.ones((1, 100)), none, starts, count, sums, np.zeros(1), np.zeros(1))
-moments.merge(none, starts, none.copy(), total, np.zeros(1), np.zeros(1), count, sums, np.zeros(1), np.zeros(1))
-value = total[0]
+from drstream.kernels import stub
+x = np.arange(100.0)
+value = stub.first(x) + stub.total(x)
 """
 EVALUATE = """
 import drstream as drs
@@ -34,14 +59,9 @@ value = drs.evaluate(drs.Log(table).split(0.5)[1], drs.policies.Uniform(), model
 """
 REPLAY = """
 import drstream as drs
-from mine import Mine
+{policy}
 table = drs.synth.World(n_actions=3, n_features=2).table(3000)
-value = drs.replay(table, {"mine": Mine(), "greedy": drs.policies.EpsilonGreedy()}, 20, q=0.1)["mine"].value
-"""
-GREEDY = """
-import drstream as drs
-table = drs.synth.World(n_actions=3, n_features=2).table(3000)
-value = drs.replay(table, {"greedy": drs.policies.EpsilonGreedy()}, 20, q=0.1)["greedy"].value
+value = drs.replay(table, policy, 20, q=0.1).value
 """
 COUNT = """
 from drstream.kernels import _jit
@@ -71,9 +91,15 @@ def files(cache):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """A copy of the package that can be edited, and what the first process found, whose cache was empty."""
-    folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(PACKAGE, folder / "drstream", ignore=shutil.ignore_patterns("__pycache__"))
+    """A folder with the small package, to be edited, and what the first process found, whose cache was empty."""
+    folder = tmp_path_factory.mktemp("stub")
+    kernels = folder / "drstream" / "kernels"
+    kernels.mkdir(parents=True)
+    for path in KERNELS.glob("_*.py"):
+        shutil.copy(path, kernels)
+    (folder / "drstream" / "__init__.py").write_text("")
+    (kernels / "helpers.py").write_text(HELPERS)
+    (kernels / "stub.py").write_text(STUB)
     return folder, run(folder, folder / "cache", SUM)
 
 
@@ -101,7 +127,6 @@ def full(tmp_path_factory):
     folder = tmp_path_factory.mktemp("full")
     cache = Path(os.environ.get("NUMBA_CACHE_DIR", folder / "cache"))
     *_, value = run(folder, cache, EVALUATE)
-    run(folder, cache, GREEDY)
     return cache, value
 
 
@@ -146,10 +171,9 @@ def test_a_second_process_compiles_nothing_and_leaves_no_file(full, tmp_path):
 
 
 def test_editing_a_helper_in_another_file_changes_the_result(compiled, cache):
-    """The kernel `update` stands in moments.py; what it calls in sums.py is edited."""
+    """The kernel stands in stub.py, what it calls in helpers.py."""
     folder, (*_, before) = compiled
-    helper = folder / "drstream" / "kernels" / "sums.py"
-    with edited(helper, "return result, errors", "return 2.0 * result, 2.0 * errors"):
+    with edited(folder / "drstream" / "kernels" / "helpers.py", "1.0 * x", "2.0 * x"):
         _, misses, after = run(folder, cache, SUM)
     assert misses > 0
     assert after == pytest.approx(2 * before)
@@ -262,9 +286,57 @@ def test_a_full_disk_does_not_matter(monkeypatch):
     assert triple(14) == 42
 
 
-POLICY = """
+FUNCTIONS = """
 import settings
-from helpers import half
+from halves import half
+
+SHIFT = 0.1
+
+def probabilities(x):
+    return half(x)
+
+def update(x):
+    return x - SHIFT - settings.SHIFT
+"""
+HALVES = """
+from numba import njit
+
+@njit
+def half(x):
+    return x / 2
+"""
+CALLS = """
+import sys
+sys.path.insert(0, {folder!r})
+from numba.core.types import float64
+from drstream.kernels._jit import policy_function
+from {module} import probabilities, update
+value = sum(policy_function(function, float64(float64))(1.0) for function in (probabilities, update))
+"""
+
+
+def test_a_users_functions_come_from_the_cache_until_what_they_use_is_edited(compiled, tmp_path):
+    """`half` and settings.SHIFT stand in other files, which Numba's own cache key does not see."""
+    folder, cache = compiled[0], tmp_path / "cache"
+    program = CALLS.format(folder=str(tmp_path), module="mine")
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    (tmp_path / "halves.py").write_text(HALVES)
+    (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(0)\n")
+    assert run(folder, cache, program) == (0, 2, pytest.approx(0.5 + 0.9))
+    first = files(cache)
+    assert len(first) == 4
+    assert run(folder, cache, program) == (2, 0, pytest.approx(1.4))
+    assert files(cache) == first
+    (tmp_path / "other.py").write_text(FUNCTIONS.replace("SHIFT = 0.1", "SHIFT = 0.2"))
+    other = CALLS.format(folder=str(tmp_path), module="other")
+    assert run(folder, cache, other) == (0, 2, pytest.approx(1.3))
+    (tmp_path / "halves.py").write_text(HALVES.replace("x / 2", "x / 10"))
+    assert run(folder, cache, program) == (1, 1, pytest.approx(1.0))  # probabilities; update does not call it
+    (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(1)\n")
+    assert run(folder, cache, program) == (1, 1, pytest.approx(0.0))  # update
+
+
+POLICY = """
 import numpy as np
 import drstream as drs
 
@@ -274,54 +346,17 @@ class Mine(drs.policies.Compiled):
 
     @staticmethod
     def probabilities(state, x, out):
-        out[:] = half(1.0) / (out.shape[0] - 1)
+        out[:] = 0.5 / (out.shape[0] - 1)
         best = 0
         for a in range(out.shape[0]):
             if state[a] > state[best]:
                 best = a
-        out[best] = 1.0 - half(1.0)
+        out[best] = 0.5
 
     @staticmethod
     def update(state, x, action, reward):
-        state[action] += reward - SHIFT - settings.SHIFT
-
-SHIFT = 0.1
+        state[action] += reward
 """
-HELPERS = """
-from numba import njit
-
-@njit
-def half(x):
-    return x / 2
-"""
-
-
-def test_a_users_policy_comes_from_the_cache_until_what_it_uses_is_edited(full, tmp_path):
-    """A policy compiles its two functions and nothing else; a second process compiles nothing. `half` and
-    settings.SHIFT stand in other files, which Numba's own cache key does not see."""
-    cache, _ = full
-    (tmp_path / "mine.py").write_text(POLICY)
-    (tmp_path / "helpers.py").write_text(HELPERS)
-    (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(0)\n")
-    kernels, misses, _ = run(tmp_path, cache, GREEDY)
-    assert (kernels > 2, misses) == (True, 0)
-    hits, misses, before = run(tmp_path, cache, REPLAY)
-    assert (hits > 2, misses) == (True, 2)  # EpsilonGreedy has a loop of its own, which this policy has not
-    first = files(cache)
-    assert run(tmp_path, cache, REPLAY) == (hits + 2, 0, before)
-    assert files(cache) == first
-    (tmp_path / "other.py").write_text(POLICY.replace("SHIFT = 0.1", "SHIFT = 0.2"))
-    assert run(tmp_path, cache, REPLAY.replace("from mine", "from other"))[:2] == (hits, 2)
-    (tmp_path / "helpers.py").write_text(HELPERS.replace("x / 2", "x / 10"))
-    *counts, after = run(tmp_path, cache, REPLAY)
-    assert after != before
-    assert counts == [hits + 1, 1]  # probabilities; update does not call it
-    (tmp_path / "settings.py").write_text("import numpy as np\nSHIFT = np.int64(1)\n")
-    *counts, last = run(tmp_path, cache, REPLAY)
-    assert last != after
-    assert counts == [hits + 1, 1]  # update
-
-
 OFFERED = """
 import numpy as np
 import pyarrow as pa
@@ -357,16 +392,24 @@ class Mine(drs.policies.CompiledShared):
 """
 
 
-def test_a_users_policy_on_candidates_compiles_its_two_functions_once(full, tmp_path):
-    """The loop over events with candidates is there already, from another policy."""
+PROGRAMS = {
+    "actions": (REPLAY, "policy = drs.policies.Exp3()", POLICY),
+    "candidates": (OFFERED, "policy = drs.policies.EpsilonGreedy()", SHARED),
+}
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_a_users_policy_compiles_its_two_functions_once(kind, full, tmp_path):
+    """The loop over events is there already, from another policy."""
+    program, ours, source = PROGRAMS[kind]
     cache, _ = full
-    (tmp_path / "mine.py").write_text(SHARED)
-    run(tmp_path, cache, OFFERED.format(policy="policy = drs.policies.EpsilonGreedy()"))
-    program = OFFERED.format(policy="from mine import Mine\npolicy = Mine()")
-    hits, misses, value = run(tmp_path, cache, program)
+    (tmp_path / "mine.py").write_text(source)
+    run(tmp_path, cache, program.format(policy=ours))
+    mine = program.format(policy="from mine import Mine\npolicy = Mine()")
+    hits, misses, value = run(tmp_path, cache, mine)
     assert (hits > 2, misses) == (True, 2)
     first = files(cache)
-    assert run(tmp_path, cache, program) == (hits + 2, 0, value)
+    assert run(tmp_path, cache, mine) == (hits + 2, 0, value)
     assert files(cache) == first
 
 

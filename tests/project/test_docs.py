@@ -18,10 +18,10 @@ from tests.helpers.places import ROOT
 from tests.helpers.printed import not_printed
 from tests.helpers.published import write_hillstrom
 
-pytestmark = pytest.mark.jit_only  # the pages speak to users, whose kernels are compiled
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PLAIN = ("README.md", "start.md", "tour.md")  # for those who have installed drstream and nothing else
+QUICK = ("README.md", "start.md", "logs.md", "evaluate.md", "replay.md")
 OBP = os.environ.get("DRSTREAM_BENCH_OBP")  # a Python that can import Open Bandit Pipeline, as in bench/
 MARK = "\x1e"  # printed between a page's Python examples
 
@@ -82,9 +82,12 @@ def check_output(example, printed):
     assert missing is None, f"the page shows\n\n{missing}\n\nwhere this was printed:\n\n{printed}"
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if examples(p, "python") or examples(p, "console")], ids=lambda p: p.name
-)
+def executed():
+    pages = [page for page in PAGES if examples(page, "python") or examples(page, "console")]
+    return [pytest.param(p, id=p.name, marks=() if p.name in QUICK else pytest.mark.slow) for p in pages]
+
+
+@pytest.mark.parametrize("page", executed())
 def test_examples_and_commands(page, tmp_path):
     """First the Python, then the commands, one after the other in one folder: what one leaves, the next finds."""
     if "hillstrom.csv" in page.read_text() and examples(page, "python"):

@@ -6,7 +6,6 @@ import pytest
 
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # it reads files and calls no kernel
 PACKAGE = ROOT / "drstream"
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

@@ -7,33 +7,32 @@ import time
 
 import pytest
 
-from drstream import storage
+from drstream.states import files
 from tests.helpers.kills import WORK
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # its runs are other processes
 
-
-def test_killed_runs_go_on_to_the_same_bits(tmp_path):
-    command = [sys.executable, "-m", "tests.helpers.kills", str(tmp_path), "2"]
+@pytest.mark.parametrize("points", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_runs_go_on_to_the_same_bits(points, tmp_path):
+    command = [sys.executable, "-m", "tests.helpers.kills", str(tmp_path), str(points)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = [line.rsplit(None, 4) for line in done.stdout.splitlines()[1:]]
     assert [(name, points, same, lost) for name, points, _, same, lost in rows] == [
-        (name, "2", "2", "0") for name in WORK
+        (name, str(points), str(points), "0") for name in WORK
     ]
 
 
 def test_what_killed_processes_left_is_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_swept", set())
+    monkeypatch.setattr(files, "_swept", set())
     old, others, path = time.time() - 3600, [".b.npz.0.part", "a.npz.0.part"], tmp_path / "a.npz"
     for name in (".a.npz.0.part", *others):
         (tmp_path / name).write_text("half")
         os.utime(tmp_path / name, (old, old))
-    with storage.atomic_path(path) as unfinished:
+    with files.atomic_path(path) as unfinished:
         os.utime(unfinished, (old, old))
-        monkeypatch.setattr(storage, "_swept", set())
-        with storage.atomic_path(path) as other:  # which leaves alone what another one holds
+        monkeypatch.setattr(files, "_swept", set())
+        with files.atomic_path(path) as other:  # which leaves alone what another one holds
             other.write_text("second")
         unfinished.write_text("first")
     assert path.read_text() == "first"

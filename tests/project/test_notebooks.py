@@ -9,7 +9,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.printed import not_printed
 from tests.helpers.published import write_hillstrom, write_open_bandit
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 DATA = {"hillstrom": write_hillstrom, "open_bandit": write_open_bandit}  # others make their logs
 MARK = "\x1e"

@@ -1,22 +1,21 @@
 """The quick forms of the paper's experiments, on data of the same form; on the data itself where it is at hand."""
 
-import shutil
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from threadpoolctl import threadpool_limits
 
-from scripts.experiments import data, page, trials
-from scripts.experiments.adaptive import run as adaptive
-from scripts.experiments.classification import run as classification
-from scripts.experiments.slotting import run as slotting
-from scripts.experiments.trials import Setting
-from scripts.experiments.visits import run as visits
-from tests.helpers.places import DATA, ROOT
+from scripts.studies import data, trials
+from scripts.studies.paper import summary
+from scripts.studies.paper.adaptive import run as adaptive
+from scripts.studies.paper.classification import run as classification
+from scripts.studies.paper.slotting import run as slotting
+from scripts.studies.paper.visits import run as visits
+from scripts.studies.trials import Setting
+from tests.helpers.places import DATA
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
+pytestmark = pytest.mark.slow
 HERE = (DATA / "uci_ecoli.parquet").is_file()
 
 
@@ -142,25 +141,15 @@ def test_table_2_on_real_logs():
     assert np.mean(dr) == pytest.approx(np.mean(ips), rel=0.1)
 
 
-def test_the_page_is_made_of_the_results(tmp_path):
-    """That of the committed results is the committed one: no number on it was written by hand."""
-    committed = ROOT / "docs" / "paper"
-    for path in committed.glob("*.parquet"):
-        shutil.copy(path, tmp_path)
-    page.write(tmp_path, tmp_path / "page.md")
-    assert (tmp_path / "page.md").read_text() == committed.with_suffix(".md").read_text()
-
-
-def test_figure_2_table_3_and_their_page(setting):
-    """One after the other, as each takes long; every section can be written without what the quick form leaves out."""
+def test_figure_2_table_3_and_their_tables(setting):
+    """One after the other, as each takes long; every table can be made without what the quick form leaves out."""
     check_figure_2(classification.figure2(setting))
     check_table_3(adaptive.table3(setting))
     rows = slotting.click_skip(0, True, False, 20_000, 10_000)
     trials.write("table2", rows, setting, 0.0)
-    page.write(setting.output, setting.output / "page.md")
-    text = (setting.output / "page.md").read_text()
-    assert all(f"## {part}" in text for part in ("Figure 2", "Table 2", "Table 3"))
-    assert "fits converge" in text
+    found = summary(["figure2", "table2", "table3"], setting.output)
+    assert {title.partition(":")[0] for title in found.tables} == {"Figure 2", "Table 2", "Table 3"}
+    assert found.figures["Figure 2: fits of DLM that converge"]
 
 
 def check_figure_2(path):

@@ -11,7 +11,7 @@ import drstream as drs
 from tests.helpers.logs import log_of
 from tests.helpers.places import data
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

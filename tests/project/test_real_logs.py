@@ -1,60 +1,43 @@
-"""The page about real logs: it is made of its results, and its quick form runs where the data is at hand."""
-
-import json
-import shutil
+"""The study of real logs: its quick form runs where the data is at hand, and has the committed results."""
 
 import numpy as np
 import pytest
 
 import drstream as drs
-from scripts.experiments.real_logs import arms, open_bandit, page
-from scripts.experiments.real_logs.contents import LOGS
-from scripts.experiments.real_logs.results import beside, write
-from scripts.experiments.trials import Setting
-from tests.helpers.places import DATA, ROOT, data
+from scripts.studies.real_logs import PARTS, arms, open_bandit
+from scripts.studies.real_logs.rows import beside
+from scripts.studies.results import FOLDER, Found, read
+from scripts.studies.trials import Setting
+from tests.helpers.places import DATA, data
 
-pytestmark = pytest.mark.jit_only  # experiments, not kernels
-COMMITTED = ROOT / "docs" / "real_logs"
+pytestmark = pytest.mark.slow
+COMMITTED = read(FOLDER / "real_logs.json")
+HALVES = "intervals that agree with the other half"
 FILES = ("obd_all.parquet", "obd_men.parquet", "hillstrom.parquet", "gotv_social.parquet")
-
-
-def test_the_page_is_made_of_the_results(tmp_path):
-    """That of the committed results is the committed one: no number on it was written by hand."""
-    for name in LOGS:
-        shutil.copy(COMMITTED / f"{name}.json", tmp_path)
-    page.write(tmp_path, tmp_path / "page.md")
-    assert (tmp_path / "page.md").read_text() == COMMITTED.with_suffix(".md").read_text()
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """The results of the quick form, and of the committed one, by log."""
+    """The rows of the quick form, by log."""
     for name in FILES:
         data(name)
     setting = Setting(DATA, tmp_path_factory.mktemp("real_logs"), quick=True)
-    made = {name: json.loads(write(name, log.run, setting).read_text()) for name, log in LOGS.items()}
-    page.write(setting.output, setting.output / "page.md")
-    assert "quick form" in (setting.output / "page.md").read_text()
-    return made, {name: json.loads((COMMITTED / f"{name}.json").read_text()) for name in LOGS}
+    return {name: log.run(setting) for name, log in PARTS.items()}
 
 
-@pytest.mark.parametrize("name", LOGS)
-def test_estimates_are_those_of_the_page(quick, name):
+@pytest.mark.parametrize("name", PARTS)
+def test_estimates_are_those_of_the_results(quick, name):
     """The quick form has fewer random halves, and else the same numbers. Intervals may not change unnoticed."""
-    made, committed = (results[name] for results in quick)
-    assert len(made["estimates"]) == len(committed["estimates"])
-    for mine, theirs in zip(made["estimates"], committed["estimates"], strict=True):
-        assert mine.keys() == theirs.keys()
-        for key, value in theirs.items():
-            expected = pytest.approx(value, rel=1e-6, abs=1e-9) if isinstance(value, float) else value
-            assert mine[key] == expected, (key, mine)
-    levels = [[(f["policy"], f["level"], f["check"]) for f in results["findings"]] for results in (made, committed)]
-    assert levels[0] == levels[1]
+    found = Found()
+    PARTS[name].add(quick[name], found)
+    for title, rows in found.tables.items():
+        if HALVES not in title:
+            assert rows == COMMITTED.tables[title], title
 
 
 def test_truths_on_open_bandit(quick):
     """The other policy's own click rate is inside, and the policy that is none is stopped."""
-    found = quick[0]["open_bandit"]
+    found = quick["open_bandit"]
     for row in found["estimates"]:
         if row["policy"] != open_bandit.MISTAKEN and row["estimator"] != "dm":
             assert row["inside"]
@@ -66,7 +49,7 @@ def test_truths_on_open_bandit(quick):
 @pytest.mark.parametrize("name", ["hillstrom", "gotv"])
 def test_arms_of_real_experiments(quick, name):
     """Every arm's mean is inside, SNIPS is that mean, and no check raises an alarm on a sound experiment."""
-    found = quick[0][name]
+    found = quick[name]
     assert found["findings"] == []
     for row in [*found["estimates"], *found.get("segments", [])]:
         assert row["inside"]
@@ -74,16 +57,12 @@ def test_arms_of_real_experiments(quick, name):
             assert row["value"] == pytest.approx(row["truth"], rel=1e-6)  # spend has 32 bits
 
 
-def test_intervals_cover_on_the_committed_page():
+def test_intervals_cover_in_the_results():
     """Over random halves, default intervals agree in about 95 %, and those of rows in a household in fewer."""
-    results = {name: json.loads((COMMITTED / f"{name}.json").read_text()) for name in ("hillstrom", "gotv")}
-    share = {
-        (row.get("unit"), row["reward"], row["estimator"]): row["agree"] / row["cases"]
-        for found in results.values()
-        for row in found["halves"]
-    }
-    for (unit, *_), agree in share.items():
-        assert (agree > 0.93) == (unit != "rows")
+    shares = {row[0]: row[1:] for title, rows in COMMITTED.tables.items() if HALVES in title for row in rows[1:]}
+    assert {"visit", "rows", "households"} <= set(shares)
+    for name, found in shares.items():
+        assert all((float(share) > 93) == (name != "rows") for share in found)
 
 
 def test_households_are_cut_from_runs():

@@ -1,4 +1,4 @@
-"""The study of reliability in small: each part loses nothing, and goes on where it stopped. Its page is current."""
+"""The study of reliability in small: each part loses nothing, and goes on where it stopped."""
 
 import importlib.util
 import tempfile
@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reliability_study import files, record, signals
-from scripts.reliability_study.__main__ import run
-from scripts.reliability_study.page import page
-from scripts.reliability_study.parts import PARTS
+from scripts.studies.reliability import files, record, signals
+from scripts.studies.reliability.parts import PARTS
+from scripts.studies.reliability.running import run
+from scripts.studies.reliability.summary import summary
+from scripts.studies.results import FOLDER
+from scripts.studies.results import read as results
 from tests.helpers.broken import judge
-from tests.helpers.places import ROOT
 
 pytestmark = [
-    pytest.mark.jit_only,  # in processes
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
 ]
-FEW = {"files": 12, "changes": 8, "processes": 1, "dask": 1, "spark": 1, "signals": 1, "disk": 10, "open_files": 4}
 
 
 def judge_here(cases, workers):
@@ -33,7 +33,7 @@ def test_a_part_in_small(name, tmp_path, monkeypatch):
         pytest.skip(f"{part.needs} are not installed")
     monkeypatch.setattr(files, "judge_all", judge_here)
     monkeypatch.setattr(signals, "RUNS", 1)
-    count = FEW.get(name, 2)
+    count = part.quick
     run(part, count, tmp_path)
     found = record.read(name, tmp_path)
     assert found["cases"] == count
@@ -48,34 +48,24 @@ def test_a_part_goes_on_where_it_stopped(tmp_path):
         asked.append((first, last))
         return (record.Case("a", record.LOST if n == 3 else record.SAME, f"case {n}") for n in range(first, last))
 
-    part = record.Part("mine", "Mine", "", cases, cases=5, piece=2)
+    part = record.Part("mine", "Mine", cases, cases=5, piece=2)
     run(part, 3, tmp_path)
-    run(part, None, tmp_path)
-    run(part, None, tmp_path)
+    run(part, 5, tmp_path)
     assert asked == [(0, 2), (2, 3), (3, 5)]
     found = record.read("mine", tmp_path)
     assert found["rows"] == {"a": {"same": 4, "error": 0, "untold": 0, "lost": 1}}
     assert found["lost"] == ["a: case 3"]
-    run(part, 1, tmp_path, again=True)
+    assert summary([part], tmp_path).tables["Mine"][1:] == [
+        ["a", "5", "4", "0", "0", "1"],
+        ["Mine", "5", "4", "0", "0", "1"],
+    ]
+    run(part, 1, tmp_path)  # it was complete, so it begins again
     assert record.read("mine", tmp_path)["cases"] == 1
 
 
-def test_the_page_is_what_the_script_makes_of_the_results():
-    folder = ROOT / "docs" / "reliability"
-    assert (ROOT / "docs" / "reliability.md").read_text() == page(folder)
-    for name, part in PARTS.items():
-        found = record.read(name, folder)
-        assert not found or found["cases"] >= part.cases, f"scripts/reliability {name} is not complete"
-        assert not found.get("lost")
-
-
-def test_a_page_without_results_says_nothing_was_injected(tmp_path):
-    assert "what came of 0 faults" in page(tmp_path)
-
-
-def test_kills_stand_on_the_page_once_they_were_counted(tmp_path):
-    rows = [{"work": "evaluate", "points": 50, "killed": 48, "same": 50, "lost": 0, "left": 0}]
-    record.write({"rows": rows, "commit": "abc", "versions": {"python": "3.11"}}, "kills", tmp_path)
-    found = page(tmp_path)
-    assert "| evaluate | 50 | 50 | 0 | 0 | 0 |" in found
-    assert "Made by commit abc, with python 3.11." in found
+def test_results_are_complete_and_nothing_was_lost():
+    tables = results(FOLDER / "reliability.json").tables
+    for part in PARTS.values():
+        _, injected, *_, lost = tables[part.title][-1]
+        assert int(injected.replace(",", "")) >= part.cases, f"scripts/study reliability {part.name} is not complete"
+        assert lost == "0"

@@ -9,10 +9,7 @@ import pytest
 import drstream as drs
 from tests.helpers import scarce
 
-pytestmark = [
-    pytest.mark.jit_only,  # files, not kernels
-    pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 
 
 @pytest.mark.parametrize("what", scarce.WRITERS)

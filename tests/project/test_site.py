@@ -13,7 +13,7 @@ import pytest
 import drstream as drs
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # it reads pages and calls no kernel
+pytestmark = pytest.mark.slow  # it builds all pages
 pytest.importorskip("sphinx", reason="the extra docs is not installed")
 spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs" / "_ext" / "docstrings.py")
 docstrings = importlib.util.module_from_spec(spec)

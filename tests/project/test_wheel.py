@@ -21,7 +21,6 @@ import pytest
 import drstream as drs
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OLDEST = os.environ.get("DRSTREAM_OLDEST")
 NEEDS_SETUPTOOLS = 77
@@ -86,6 +85,15 @@ def test_what_is_in_the_wheel(wheel):
     assert any(name.endswith("LICENSE") for name in names)
 
 
+def test_what_is_in_the_wheel_runs(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path)
+    program = "import drstream; from drstream.cli import main; print(drstream.__file__); main()"
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [str(tmp_path / "drstream" / "__init__.py"), f"drstream {drs.__version__}"]
+
+
 def try_it(wheel, python, folder):
     place, site = environment(folder / "env", wheel, python)
     assert run(place, ["drstream", "--version"], folder) == f"drstream {drs.__version__}\n"
@@ -97,6 +105,7 @@ def try_it(wheel, python, folder):
     return place
 
 
+@pytest.mark.slow
 def test_in_an_empty_environment(wheel, tmp_path):
     assert PROJECT["scripts"] == {"drstream": "drstream.cli:main"}
     place = try_it(wheel, sys.executable, tmp_path)
@@ -104,6 +113,7 @@ def test_in_an_empty_environment(wheel, tmp_path):
     assert run(place, ["python", "-c", schema], tmp_path) == "True\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(OLDEST is None, reason="DRSTREAM_OLDEST names no Python with the oldest dependencies")
 def test_with_the_oldest_dependencies(wheel, tmp_path):
     """That it really has the lower bounds, as far as they name a version, and works with them."""

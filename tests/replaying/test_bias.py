@@ -15,8 +15,6 @@ from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, as_events, check_curve, run_or_none, small_log
 from tests.helpers.sparse import DIM, both_logs
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 TARGETS = [0.00137, 0.0109, 0.0523, 0.217, 0.613]  # odd numbers: ties do not decide
 
 

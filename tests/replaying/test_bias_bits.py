@@ -13,6 +13,7 @@ from drstream import sampling
 from drstream.replaying import options
 from drstream.replaying import plan as planning
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import agree, as_events, bits, small_log
@@ -40,7 +41,6 @@ def everything(run):
     return bits(run), repr(run.grid.to_pydict()), repr(vars(run.pooled)), run.by_step, repr(told)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("levels", LEVELS)
 def test_threads_batches_and_chunks_do_not_change_a_bit(big, model, monkeypatch, levels):
     def run(log, **options):
@@ -50,13 +50,12 @@ def test_threads_batches_and_chunks_do_not_change_a_bit(big, model, monkeypatch,
     for threads in (2, 5):
         assert run(drs.Log(big), threads=threads) == wanted
     for size in (77, 5000):
-        assert run(drs.Log(big, batch_size=size), threads=2) == wanted
+        assert run(cut_log(big, batch_size=size), threads=2) == wanted
     monkeypatch.setattr(planning.Plan, "chunk_rows", 999)
     got, expected = (found[0] for found in (run(drs.Log(big), threads=1), wanted))
     assert got == expected  # the sums that models keep are merged chunk by chunk
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("levels", LEVELS)
 def test_shards_do_not_depend_on_workers(big, model, levels):
     def run(**options):
@@ -69,7 +68,6 @@ def test_shards_do_not_depend_on_workers(big, model, levels):
         assert run(executor=pool) == wanted
 
 
-@pytest.mark.jit_only
 def test_shards_in_processes(big, model, processes):
     for levels in LEVELS:
         options = {**levels, "shards": 2}
@@ -78,7 +76,6 @@ def test_shards_in_processes(big, model, processes):
         assert everything(got) == everything(wanted)
 
 
-@pytest.mark.jit_only
 @pytest.mark.parametrize("policy", [drs.policies.Exp3(0.3), naive_replay.Exp3(3, 1, gamma=0.3)])
 @pytest.mark.parametrize("horizon", [20, 70])
 def test_each_lane_of_a_grid_equals_the_naive_algorithm(policy, horizon):

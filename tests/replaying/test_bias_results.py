@@ -15,8 +15,6 @@ from drstream.replaying import options
 from drstream.replaying.notes import CUT_OFF
 from tests.helpers.replays import bits, small_log
 
-pytestmark = pytest.mark.jit_only  # results, notes and tables, not kernels
-
 LEVELS = [{"bias": 0.05}, {}]
 
 

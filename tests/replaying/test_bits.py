@@ -10,6 +10,7 @@ import pytest
 
 import drstream as drs
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN, not_plain
 from tests.helpers.replays import bits, run_or_none
@@ -31,7 +32,6 @@ def model():
     return drs.models.Ridge().fit(drs.Log(world(kinds=None).table(400, seed=4)))
 
 
-@pytest.mark.jit_only
 def test_python_lanes_alone_do_not_see_unfinished_contexts():
     """Contexts in columns are put together once for all lanes, which run on threads."""
 
@@ -55,7 +55,7 @@ def test_threads_batches_and_layouts_do_not_change_a_bit(big, model):
     for threads in (2, 5):
         assert run(drs.Log(big), threads=threads) == wanted
     for size in (77, 5000):
-        assert run(drs.Log(big, batch_size=size), threads=2) == wanted
+        assert run(cut_log(big, batch_size=size), threads=2) == wanted
 
 
 @not_plain
@@ -102,7 +102,6 @@ def test_shards_are_replayed_independently_and_workers_do_not_matter(big, model)
     assert curve["average_low"][-1].as_py() == pytest.approx(wanted.low, rel=1e-9)
 
 
-@pytest.mark.jit_only
 def test_shards_in_processes(big, model, processes):
     options = {"q": 0.05, "shards": 2}
     wanted = drs.replay(big, drs.policies.EpsilonGreedy(), HORIZON, model, **options)

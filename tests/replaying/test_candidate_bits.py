@@ -13,6 +13,7 @@ from drstream.replaying import offered
 from drstream.replaying import plan as planning
 from tests.helpers import candidate_replays, naive_replay
 from tests.helpers.candidate_replays import CANDIDATES, Shared, small_log
+from tests.helpers.crossed import meeting
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import bits
 
@@ -116,6 +117,7 @@ def test_shards_are_replayed_apart_and_merged(table, tmp_path):
         assert bits(there) == bits(run)
 
 
+@pytest.mark.covers
 def test_constant_multipliers_models_by_fold_clamps_and_propensities_of_a_policy(table):
     log = few(open_log(table))
     for method in ("rs", "dr-ns-wc"):
@@ -271,18 +273,18 @@ ONE_HOT = np.eye(ACTIONS)
 ITEMS = np.random.default_rng(6).standard_normal((ACTIONS, WIDTH))
 
 
-@pytest.mark.parametrize("options", [{"q": 0.05}, {"bias": 0.05}, {"method": "rs"}, {"method": "dm", "q": 0.1}])
-@pytest.mark.parametrize(
-    ("items", "known", "offered"),
-    [
+@meeting(
+    1,
+    case=[
         (ONE_HOT, P.Column("pi"), P.Column("pi")),
         (ONE_HOT, P.Uniform(), P.Uniform()),
-        (ONE_HOT, Rows(), Products()),
-        (ITEMS, Items(ITEMS, 0.3, 0.1), P.EpsilonGreedy(0.3, learning_rate=0.1)),
+        (ONE_HOT, Rows(), Products()),  # weights by action
+        (ITEMS, Items(ITEMS, 0.3, 0.1), P.EpsilonGreedy(0.3, learning_rate=0.1)),  # shared weights
     ],
-    ids=["column", "uniform", "weights by action", "shared weights"],
+    options=[{"q": 0.05}, {"bias": 0.05}, {"method": "rs"}, {"method": "dm", "q": 0.1}],
 )
-def test_a_log_with_known_actions_gives_the_same(items, known, offered, options):
+def test_a_log_with_known_actions_gives_the_same(case, options):
+    items, known, offered = case
     dense, candidates = both(items)
     model = drs.models.Column("rhat")
     ref = drs.replay(dense, known, 6, model, **options)

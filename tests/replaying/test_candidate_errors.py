@@ -10,7 +10,10 @@ import pytest
 import drstream as drs
 from tests.helpers import naive_replay
 from tests.helpers.candidate_replays import CANDIDATES, Shared, open_log, small_log
+from tests.helpers.passes import not_plain
 from tests.helpers.replays import small_log as dense_log
+
+pytestmark = pytest.mark.covers
 
 P = drs.policies
 TABLE = small_log(0, 300)[0]
@@ -275,7 +278,7 @@ def test_what_a_compiled_policy_lacks_is_said(log):
         drs.replay(log, type("None", (Mine,), {"initial_state": P.CompiledShared.initial_state})(), 5, q=0.1)
 
 
-@pytest.mark.jit_only
+@not_plain
 def test_debug_checks_the_bounds_of_a_compiled_policy(log):
     class Beyond(Mine):
         @staticmethod

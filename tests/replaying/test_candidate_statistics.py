@@ -11,7 +11,7 @@ import pytest
 
 import drstream as drs
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 HORIZON, ROWS, RUNS = 30, 120_000, 3000
 FLOOR, LEAST, MOST = 0.15, 2, 4  # of the logging policy; smallest and largest number of candidates

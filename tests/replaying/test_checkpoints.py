@@ -14,7 +14,6 @@ from tests.helpers import candidate_replays
 from tests.helpers.replays import bits, small_log, small_log_with_sets
 from tests.helpers.sparse import both_logs
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel that other tests do not
 P, M = drs.policies, drs.models
 EACH = {"checkpoint_every": 0, "threads": 1}
 GREEDY = P.EpsilonGreedy(0.2)
@@ -213,9 +212,8 @@ def test_other_replays_are_refused(tmp_path, chunks):
     refused("the log's filter is none there", log=drs.Log(log.source.keys[0], ["x0", "x1"], actions=3, filter="x0>0"))
     other = drs.Log(dense(tmp_path, 1701).source.keys[0], ["x0", "x1"], actions=3)
     refused("another log: it has row group 0 of .* and now this part is row group 0 of", log=other)
-    for place in range(0, len(data), len(data) // 20):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        refused(r"is damaged|is not a state")
+    path.write_bytes(data[: len(data) // 2])
+    refused("is damaged")
     path.write_bytes(data)
     with pytest.raises(drs.StateError, match="holds 'checkpoint of a replay', not 'checkpoint of an evaluation'"):
         drs.evaluate(other, P.Uniform(), checkpoint=path)

@@ -1,4 +1,4 @@
-"""The default interval of replay contains the truth of online runs: a fast part of the study in docs/replay_study.md.
+"""The default interval of replay contains the truth of online runs: a fast part of `scripts/study replay`.
 
 Shares are over logs with fixed seeds. A share of 0.95 over n independent runs has a standard error of sqrt(0.05 / n);
 runs of several learners on one log are not independent, so the bounds leave three to four of these errors.
@@ -9,11 +9,11 @@ import functools
 import numpy as np
 import pytest
 
-from scripts.replay_study.online import truths
-from scripts.replay_study.run import AUTO, measure
-from scripts.replay_study.worlds import Cell
+from scripts.studies.replay.online import truths
+from scripts.studies.replay.run import AUTO, measure
+from scripts.studies.replay.worlds import Cell
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 LOGS = 20
 EASY, HARD = Cell(10, 100, "softmax"), Cell(20, 100, "uniform")

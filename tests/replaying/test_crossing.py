@@ -14,8 +14,6 @@ from drstream.replaying.crossing import Crossing
 from tests.helpers import naive_grid, naive_replay
 from tests.helpers.replays import small_log
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 
 def traces(seed=0, lanes=3, events=40):
     """c, c V and acceptances. The first events are the pilots of some lanes."""

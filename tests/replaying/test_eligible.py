@@ -14,6 +14,7 @@ from hypothesis import given, settings
 import drstream as drs
 from drstream.replaying import plan as planning
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.eligible import lists_of, random_mask
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, as_events, bits, run_or_none, small_log_with_sets
@@ -24,7 +25,7 @@ LINEAR = [name for name in LEARNERS if name not in ("linucb", "ucb1", "exp3")]
 
 
 def log_of(table, features, actions, **options):
-    return drs.Log(table, context=[f"x{j}" for j in range(features)], actions=actions, eligible="items", **options)
+    return cut_log(table, context=[f"x{j}" for j in range(features)], actions=actions, eligible="items", **options)
 
 
 @settings(max_examples=40 if PLAIN else 200)
@@ -281,6 +282,7 @@ def test_a_python_policy_gets_the_sets_it_asks_for():
     assert {eligible for _, eligible in policy.told} == {None}
 
 
+@pytest.mark.covers
 def test_a_python_policy_that_asks_for_no_sets_must_respect_them():
     table, mask = small_log_with_sets(9, 200, 4, 1)
 
@@ -385,6 +387,7 @@ class OwnPython:
         self.version += 1
 
 
+@pytest.mark.covers
 def test_a_compiled_policy_of_the_users():
     """Also on a log without sets, where all actions are eligible, and with sparse contexts."""
     table, _ = small_log_with_sets(11, 400, 4, 1)
@@ -443,6 +446,7 @@ def test_compiled_policies_that_are_refused_before_the_pass():
             drs.replay(sparse, policy, 5, q=0.1)
 
 
+@pytest.mark.covers
 def test_a_compiled_policy_that_leaves_the_set_is_refused_with_the_row():
     class Outside(Own):
         @staticmethod
@@ -457,6 +461,7 @@ def test_a_compiled_policy_that_leaves_the_set_is_refused_with_the_row():
         drs.replay(log_of(table, 1, 4), Outside(), 5, q=0.1)
 
 
+@pytest.mark.covers
 def test_scores_that_are_no_numbers_are_refused():
     """Also where other actions have a score of minus infinity, which must not win."""
     table = pa.table(

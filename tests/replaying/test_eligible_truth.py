@@ -10,7 +10,7 @@ import pytest
 import drstream as drs
 from tests.helpers.shop import FLOOR, Shop
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 HORIZON, LOGS, ROWS, EACH, RUNS = 25, 100, 4000, 15, 4000
 LEARNERS = {

@@ -13,9 +13,8 @@ import pytest
 
 import drstream as drs
 from tests.helpers import naive_replay
+from tests.helpers.crossed import meeting
 from tests.helpers.replays import bits, small_log
-
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
 
 
 @pytest.fixture
@@ -431,11 +430,14 @@ def test_a_built_in_learner_whose_weights_overflow(learner):
         drs.replay(log, learner(), 50, q=0.05)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("weights", [0.0, 1.0, 1e30])
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("clamp", [None, (0, 1)])
-@pytest.mark.parametrize("listed", [False, True])
+@meeting(
+    2,
+    value=[np.nan, np.inf, -np.inf],
+    weights=[0.0, 1.0, 1e30],
+    kind=[np.float32, np.float64],
+    clamp=[None, (0, 1)],
+    listed=[False, True],
+)
 def test_a_context_that_is_not_finite_is_found_where_only_predictions_tell(value, weights, kind, clamp, listed):
     """A ridge model's predictions show it, also with weights of 0, and before they are clamped."""
     events = small_log(0, 3000, 3, 2)

@@ -169,7 +169,6 @@ def test_what_lanes_share_widens_the_interval():
     assert widths[0] < widths[1] < widths[2]
 
 
-@pytest.mark.jit_only
 def test_bounds_cover_at_their_level():
     """4,000 grids of three lanes that share half of their variance, without bias: 90 % hold the truth, 0.5 % is one
     standard error. Three replicates in each lane."""

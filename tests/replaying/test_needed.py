@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from drstream.replaying.needed import FAILURE, events_needed, replicates_expected
+from tests.helpers.crossed import meeting
 
 TRIALS = 20_000
 
@@ -20,11 +21,10 @@ def printed(steps, rate, failure):
     return math.ceil((steps + math.log(math.e / failure)) / rate)
 
 
-@pytest.mark.parametrize("failure", [0.01, 0.05, 0.2])
-@pytest.mark.parametrize("rate", [0.003, 0.1, 0.6])
-@pytest.mark.parametrize(("replicates", "horizon"), [(1, 1), (1, 30), (10, 30), (1, 5000)])
-def test_so_many_events_are_enough_but_for_the_probability_of_failure(replicates, horizon, rate, failure):
+@meeting(2, failure=[0.01, 0.05, 0.2], rate=[0.003, 0.1, 0.6], steps=[(1, 1), (1, 30), (10, 30), (1, 5000)])
+def test_so_many_events_are_enough_but_for_the_probability_of_failure(failure, rate, steps):
     """A share of 20,000 trials has a standard error below sqrt(failure / 20,000). Five of them are allowed."""
+    replicates, horizon = steps
     found = events_needed(replicates, horizon, rate, failure)
     steps = replicates * horizon
     assert fails(found, steps, rate) <= failure + 5 * math.sqrt(failure / TRIALS)

@@ -11,8 +11,6 @@ from drstream.errors import DrstreamError
 from drstream.kernels import learners
 from drstream.kernels.learners import KIND
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 WORLD = drs.synth.World(n_actions=3, n_features=5)
 TABLE = WORLD.table(6000, seed=1)
 

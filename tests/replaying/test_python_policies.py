@@ -10,8 +10,6 @@ from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.replays import agree, as_events, bits, small_log
 
-pytestmark = pytest.mark.jit_only  # they reach no kernel line that other tests do not
-
 # Python policies
 
 

@@ -118,6 +118,7 @@ def test_a_fixed_policy_equals_the_naive_algorithm(seed, method, q, horizon):
 # Chunks and shards
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("tracker", ["sketch", "switched", "exact"])
 @pytest.mark.parametrize("rows", [1, 7, 50])
 def test_chunks_and_trackers_equal_the_naive_algorithm(monkeypatch, rows, tracker):

@@ -15,8 +15,6 @@ from drstream.replaying import result as runs
 from tests.helpers.logs import world
 from tests.helpers.replays import bits, small_log
 
-pytestmark = pytest.mark.jit_only  # results, notes and tables, not kernels
-
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory):

@@ -13,6 +13,7 @@ from drstream.kernels import learners
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
 from tests.helpers import naive_replay
+from tests.helpers.cut import cut_log
 from tests.helpers.passes import PLAIN
 from tests.helpers.replays import LEARNERS, agree, bits
 from tests.helpers.sparse import DIM, REWARDS, both_logs
@@ -55,6 +56,7 @@ def test_every_learner_equals_its_naive_form(name, actions):
     assert len(ref) > 1
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("entries", range(7))
 def test_rows_of_every_length(entries):
     """Scores are summed four entries at a time, and the rest one at a time."""
@@ -70,6 +72,7 @@ def test_rows_of_every_length(entries):
         np.testing.assert_allclose(out, ref / ref.sum(), rtol=1e-12)
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_an_index_that_stands_twice_counts_twice(kind, ordered):
@@ -80,6 +83,7 @@ def test_an_index_that_stands_twice_counts_twice(kind, ordered):
     same(drs.replay(sparse, policy, 20, q=0.1), drs.replay(dense, policy, 20, q=0.1))
 
 
+@pytest.mark.covers
 def test_indices_need_no_order_and_no_values():
     sparse, dense, *_ = both_logs(4, 500, ordered=False)
     policy = drs.policies.SquareCB()
@@ -102,7 +106,7 @@ def test_threads_batches_chunks_and_layouts_do_not_change_a_bit(tmp_path, monkey
 
     def run(batch_size=None, **options):
         context = drs.Sparse("at", "value", dim=DIM)
-        log = drs.Log(tmp_path / "log.parquet", context=context, actions=3, batch_size=batch_size)
+        log = cut_log(tmp_path / "log.parquet", context=context, actions=3, batch_size=batch_size)
         return bits(drs.replay(log, drs.policies.EpsilonGreedy(), 30, q=0.05, **options))
 
     wanted, in_shards = run(threads=1), run(threads=1, shards=3)
@@ -341,7 +345,6 @@ def test_invalid_probabilities():
         drs.replay(sparse, Half(), 5)
 
 
-@pytest.mark.jit_only
 def test_an_index_beyond_the_state_is_found_in_debug_mode():
     class Beyond(OneWeight):
         @staticmethod
@@ -356,6 +359,7 @@ def test_an_index_beyond_the_state_is_found_in_debug_mode():
     assert "raised by the compiled policy 'beyond' at t = 1, row " in caught.value.__notes__[0]
 
 
+@pytest.mark.covers
 def test_rows_with_bad_indices_are_skipped():
     sparse, _, _, table = both_logs(13, 400)
     rows = table.to_pylist()

@@ -13,7 +13,7 @@ import pytest
 import drstream as drs
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
+pytestmark = pytest.mark.slow
 
 HORIZON, LOGS, ROWS, EACH, RUNS = 25, 150, 4000, 15, 6000
 FLOOR = 0.15

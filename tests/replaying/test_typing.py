@@ -29,7 +29,6 @@ policy = drs.policies.UCB1()
 """
 
 
-@pytest.mark.jit_only
 def test_a_type_checker_knows_policies_and_what_replay_returns(tmp_path, monkeypatch):
     api = pytest.importorskip("mypy.api")
     monkeypatch.chdir(ROOT)

@@ -9,7 +9,6 @@ from drstream.report import answer
 from drstream.report.kinds import _of
 from tests.helpers import reports
 
-pytestmark = pytest.mark.jit_only  # words about results; the kernels have tests of their own
 ONE, ZERO = drs.policies.Constant(1), drs.policies.Constant(0)
 
 

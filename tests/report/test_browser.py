@@ -11,7 +11,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="reports are trie
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is in axe-playwright-python")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
-    pytest.mark.jit_only,
+    pytest.mark.slow,
     pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: install it, or name its program in CHROMIUM"),
 ]

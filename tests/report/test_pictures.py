@@ -13,8 +13,6 @@ from drstream.report import replays, svg
 from drstream.report.pictures import Column, Spans, tick_label, ticks
 from tests.helpers import reports
 
-pytestmark = pytest.mark.jit_only  # words about results; the kernels have tests of their own
-
 
 def spans(*ends):
     rows = [{"label": f"{i}", "value": sum(e) / 2, "low": e[0], "high": e[1]} for i, e in enumerate(ends)]

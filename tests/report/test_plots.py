@@ -13,8 +13,6 @@ matplotlib = pytest.importorskip("matplotlib", reason="plots need matplotlib")
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402
 
-pytestmark = pytest.mark.jit_only  # words about results; the kernels have tests of their own
-
 
 @pytest.fixture(autouse=True)
 def _no_figure_is_left():

@@ -15,7 +15,6 @@ from drstream.report.kinds import _of
 from tests.helpers import reports
 from tests.helpers.places import ROOT
 
-pytestmark = pytest.mark.jit_only  # words about results; the kernels have tests of their own
 LARGEST = 300_000  # bytes of a report
 SECTIONS = {
     "evaluation": ["differences", "estimates", "segments", "weights", "calibration", "variance"],

@@ -9,8 +9,6 @@ import pytest
 from tests.helpers.command import drstream, fails
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only
-
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
@@ -55,6 +53,7 @@ def test_dask_that_is_not_installed_is_a_clear_error(path, tmp_path):
     assert done.stderr.strip() == "error: --dask needs Dask: pip install 'drstream[dask]'"
 
 
+@pytest.mark.slow
 def test_workers_of_a_dask_cluster_give_the_same_numbers(path):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'drstream[dask]'")
     wanted = estimates("evaluate", path, *EVALUATE)

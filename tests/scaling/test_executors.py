@@ -19,7 +19,6 @@ from drstream.execution import Workers
 from drstream.processes import Processes
 from tests.helpers.logs import world
 
-pytestmark = pytest.mark.jit_only  # processes would each interpret kernels
 WORLD = world(kinds=None)
 ROWS, GROUP = 1_000, 50
 
@@ -88,7 +87,7 @@ def test_fits_and_replays_on_worker_processes_give_the_same_bits(path, processes
     assert one.to_json() == other.to_json()
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_killed_worker_process_is_started_again_and_the_bits_are_the_same(path, tmp_path, count):
     wanted = numbers(run(path, policies={"killer": Killer(tmp_path)}, threads=1))  # nobody says kill
     with Processes(2) as processes:
@@ -276,12 +275,14 @@ def client():
         yield found
 
 
+@pytest.mark.slow
 def test_dask_gives_the_same_bits(path, client):
     executor = client.get_executor()
     assert Workers.of(executor=executor).places == 2
     assert numbers(run(path, executor=executor)) == numbers(run(path, threads=1))
 
 
+@pytest.mark.slow
 def test_dask_takes_functions_of_the_session(path, client):
     weights = np.full(4, 0.25)
     policies = {"f": drs.policies.named("quarter", lambda X: np.tile(weights, (len(X), 1)))}
@@ -289,6 +290,7 @@ def test_dask_takes_functions_of_the_session(path, client):
     assert found["ips"].value == run(path, policies=policies, threads=1)["ips"].value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_dask_does_the_work_of_a_killed_worker_again(path, client, tmp_path, count):
     wanted = numbers(run(path, policies={"killer": Killer(tmp_path)}, threads=1))

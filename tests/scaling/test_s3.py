@@ -9,7 +9,7 @@ from tests.helpers import s3
 from tests.helpers.logs import world
 
 pytestmark = [
-    pytest.mark.jit_only,  # in processes
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
 ]
 WORLD = world(kinds=None)

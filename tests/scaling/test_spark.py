@@ -13,7 +13,7 @@ from tests.helpers.logs import world
 from tests.helpers.places import ROOT
 
 pytestmark = [
-    pytest.mark.jit_only,  # in processes
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # those of packages that drstream does not use itself
 ]
 WORLD = world(kinds=None)

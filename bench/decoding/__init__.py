@@ -1,1 +1,0 @@
-"""Columns of numbers in Parquet files."""

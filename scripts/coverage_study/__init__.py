@@ -1,1 +1,0 @@
-"""How often intervals cover the truth, measured in simulated logs."""

@@ -1,1 +1,0 @@
-"""What executors cost: threads, worker processes, Dask and Spark on one log."""
