@@ -41,7 +41,6 @@ from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
 from drstream.log.schema import UNIFORM
 from drstream.log.source import Part
-from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number
@@ -51,7 +50,6 @@ from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import about_fits
 
 
-@with_all_actions
 def evaluate(
     log: Any,
     policies: Any,

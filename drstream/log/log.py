@@ -350,16 +350,6 @@ class Log(Offering, Described):
         """The columns that the filter looks at."""
         return self._filter_columns
 
-    def with_actions_up_to(self, n_actions: int) -> Log:
-        """Return the same log with actions 0..n_actions-1, if it has fewer, all of them among these.
-
-        Labels that are text or given stay.
-        """
-        if self._labels_given or self.has_candidates:
-            return self
-        labels = action_labels.widened(self.labels, n_actions)
-        return self if labels is self.labels else self._wider(labels)
-
     def _wider(self, labels: Sequence[Any]) -> Log:
         """Return the same log with more labels, unless its propensities depend on their number."""
         if self.roles.constant == UNIFORM and self.roles.eligible is None:
@@ -381,7 +371,9 @@ class Log(Offering, Described):
             labels = getattr(user, "known_labels", None)
             if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
                 return self._wider(action_labels.as_labels(labels, like=self.labels))
-        return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
+        known = max((getattr(user, "n_actions", None) or 0 for user in users), default=0)
+        wider = action_labels.widened(self.labels, known)
+        return self if wider is self.labels else self._wider(wider)
 
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""

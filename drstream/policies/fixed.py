@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import Rule, Weights
+from drstream.buffers import Rule, Weights, hint_of_more
 from drstream.errors import PolicyError, parameter, phrase
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX, SOFTMAX
@@ -420,12 +420,10 @@ class Column(FixedPolicy):
         found = lengths(column)
         if (found != len(out)).any():
             i = int(np.argmax(found != len(out)))
-            problem = PolicyError(
+            raise PolicyError(
                 f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.where(i)}; "
-                f"there are {len(out)} actions"
+                f"there are {len(out)} actions{hint_of_more(int(found[i]), len(out))}"
             )
-            problem.n_actions = int(found[i]) if found[i] > len(out) else 0
-            raise problem
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
     def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:

@@ -324,10 +324,16 @@ def test_features_of_items_that_cannot_be_used():
 BAD = {
     "candidates are null": ({"items": None}, "candidates are null at row 2, column 'items'"),
     "there are no candidates": ({"items": [], "z": []}, r"got \[\] at row 2"),
-    "candidates have lists of different lengths": ({"z": [[0.0] * DZ]}, r"got \['a', 'b'\], where 'z' holds \[\[0.0, 0.0, 0.0\]\]"),
+    "candidates have lists of different lengths": (
+        {"z": [[0.0] * DZ]},
+        r"got \['a', 'b'\], where 'z' holds \[\[0.0, 0.0, 0.0\]\]",
+    ),
     "a candidate has no id": ({"items": [None, "b"]}, "got None in place 0"),
     "a candidate is there twice": ({"items": ["b", "b"]}, "got 'b' in place 1"),
-    "a candidate has another number of features": ({"z": [[1, 2, 3], [1]]}, r"got \[1.0\] in place 1 .*Other candidates have 3"),
+    "a candidate has another number of features": (
+        {"z": [[1, 2, 3], [1]]},
+        r"got \[1.0\] in place 1 .*Other candidates have 3",
+    ),
     "a candidate's features hold a null": ({"z": [[1, 2, 3], [1, None, 2]]}, r"got \[1.0, None, 2.0\] in place 1"),
     "a candidate's features are not finite": ({"z": [[1, 2, np.inf], [1, 1, 2]]}, r"got \[1.0, 2.0, inf\] in place 0"),
     "action is not among its candidates": ({"action": "c"}, r"got 'c', where 'items' holds \['a', 'b'\], at row"),

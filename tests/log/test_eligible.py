@@ -129,7 +129,9 @@ def test_uniform_propensities_are_those_of_the_set():
     (batch,) = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, None or {})]
     assert batch.propensity.tolist() == (1 / mask.sum(axis=1)).tolist()
     assert "propensity  1 / the size of the eligible set: uniform" in repr(log)
-    assert list(log.with_actions_up_to(8).labels) == list(range(8))  # propensities do not depend on the number
+    assert list(log.with_actions_of(drs.policies.Uniform(8)).labels) == list(
+        range(8)
+    )  # propensities do not depend on the number
 
 
 def test_blocks_and_copies_have_the_sets_of_their_events():
