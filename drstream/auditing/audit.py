@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,6 @@ from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
-from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, nulls
 from drstream.log.parquet import ParquetSource
 from drstream.log.reader import Read
@@ -34,8 +32,6 @@ from drstream.log.schema import require_column
 from drstream.log.source import Part
 from drstream.provenance import provenance
 from drstream.types import Floats
-
-FIRST_ROWS = 1024  # rows that say how large times are
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,7 @@ def verified(log: Log) -> Log:
     """Return the log. Pages of Parquet files that have checksums are compared with them as they are read."""
     source = log.source
     if isinstance(source, ParquetSource):
-        log = copy.copy(log)
-        log.source = source.verified()
+        log = log.copy(source=source.verified())
     return log
 
 
@@ -105,7 +100,7 @@ def lenient(log: Log) -> Log:
     """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
     lenient = log.with_bad_rows("skip")
     with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
-        lenient.labels = log.labels
+        lenient = lenient.with_labels(log.labels)
     return lenient
 
 
@@ -123,9 +118,8 @@ def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
 def _first_times(log: Log, time: str) -> Floats:
     """Return some of the first times, if they are floats."""
     if pa.types.is_floating(log.source.schema.field(time).type):
-        for part in log.source.peek(FIRST_ROWS).parts([time]):
-            for batch in exact(part.batches(FIRST_ROWS), FIRST_ROWS):
-                return floats_or_nan(batch.column(0))
+        first = log.facts.first([time])
+        return np.empty(0) if first is None else floats_or_nan(first.column(0))
     return np.empty(0)
 
 

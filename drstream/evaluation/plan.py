@@ -244,7 +244,7 @@ def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
         return reader
     columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
     counts: Counter[Any] = Counter()
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for later
     for found in execution.run(partial(_count, reader), held, columns, workers, "counting loggers"):
         counts.update(found)
     return reader.with_shares(loggers.counted(counts))

@@ -22,22 +22,24 @@ ROWS = 65_536  # of a batch
 
 @dataclass(frozen=True)
 class Spec:
-    """What workers must know about a log to read its parts. It can be pickled."""
+    """What a log was opened with; and, for workers that read its parts, what was found out. It can be pickled."""
 
     roles: Roles
-    labels: Sequence[Any] = ()  # of the actions, if these are read
-    width: int = 0  # number of features of contexts, as the log stores them
-    encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
     missing: Missing = ERROR  # what happens to missing values in contexts
-    constant: float | None = None  # the propensity of every row, if no column holds them
-    loggers: Loggers | None = None  # which policy logged an event
-    offers: Offers | None = None  # how to read candidates of events, if there are any
-    pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    skip_bad_rows: bool = False
     filter: ds.Expression | None = None
+    filter_text: str | None = None  # as the user wrote it
     filter_columns: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ()
     stop: int | None = None  # rows from this one on do not belong to the log
-    skip_bad_rows: bool = False
+    pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    propensities_found: bool = False  # whether the log itself knew the column of all candidates' propensities
+    labels: Sequence[Any] = ()  # of the actions, if they were given, or are read
+    encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are
+    loggers: Loggers | None = None  # which policy logged an event
+    width: int = 0  # number of features of contexts, as the log stores them
+    constant: float | None = None  # the propensity of every row, if no column holds them
+    offers: Offers | None = None  # how to read candidates of events, if there are any
     batch_rows: int = ROWS
 
 

@@ -233,7 +233,7 @@ def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: 
     """
     if models.logger is None and log.constant_propensity is not None:
         return log.constant_propensity
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for the replay
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for the replay
     reader = reader if log.on_bad_row == "skip" or models.logger else held.reader()
     smallest = 1.0
     for least in execution.run(_Smallest(reader, models), held, reader.columns, Workers(workers.threads)):

@@ -16,6 +16,7 @@ from drstream.kernels import ragged
 from drstream.kernels.checks import first_not_finite
 from drstream.log.bad_rows import BadRowsError, refuse, refuse_items, whole
 from drstream.log.columns import has_nulls, lengths, nulls, numbers
+from drstream.log.facts import Facts
 from drstream.log.fields import Field, rewards
 from drstream.log.kinds.candidates.columns import (
     ID,
@@ -30,12 +31,10 @@ from drstream.log.propensities import DIFFERENT, IMPROPER, LENGTH, NULL, SUM, be
 from drstream.log.ragged import flat_lists, places_of, repeats
 from drstream.log.rows import Keys, keys_of
 from drstream.log.schema import UNIFORM, is_list
-from drstream.log.source import Source
 from drstream.log.sparse import Csr, Sparse, read_sparse
 from drstream.log.spec import Needs, Spec
 from drstream.types import Bools, Floats, Ints
 
-PEEK_ROWS = 1024
 ENOUGH = 20  # events: if all of their actions could be positions, it is no accident
 ACTION_IS = phrase('drs.Candidates(..., action_is="id") or "position"', "--action-is id or --action-is position")
 WIDTH, HOLDS_NULL = "a candidate has another number of features", "a candidate's features hold a null"
@@ -390,17 +389,16 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece, starts: Ints) -> NDArray[
     return numbers(values).reshape(-1, piece.width)
 
 
-def with_widths(pieces: list[Piece], source: Source) -> list[Piece]:
+def with_widths(pieces: list[Piece], facts: Facts) -> list[Piece]:
     """Return the pieces with the number of features that most of the first candidates have, if types do not tell it."""
-    return [piece if piece.width else replace(piece, width=_usual_width(piece, source)) for piece in pieces]
+    return [piece if piece.width else replace(piece, width=_usual_width(piece, facts)) for piece in pieces]
 
 
-def _usual_width(piece: Piece, source: Source) -> int:
-    for part in source.peek(PEEK_ROWS).parts([piece.column]):
-        for batch in part.batches(PEEK_ROWS):
-            lists = batch.filter(batch.column(0).is_valid())
-            found = inside(lists, piece.column, piece.field)
-            sizes = found.value_lengths().drop_null()
-            if len(sizes):
-                return int(np.bincount(sizes.to_numpy()).argmax())  # a bad first row must not make all others bad
+def _usual_width(piece: Piece, facts: Facts) -> int:
+    first = facts.first([piece.column])
+    if first is not None:
+        lists = first.filter(first.column(0).is_valid())
+        sizes = inside(lists, piece.column, piece.field).value_lengths().drop_null()
+        if len(sizes):
+            return int(np.bincount(sizes.to_numpy()).argmax())  # a bad first row must not make all others bad
     raise LogError("the log is empty, or no event has candidates")

@@ -17,6 +17,7 @@ from drstream.errors import LogError, parameter, phrase
 from drstream.kernels import rankings as kernels
 from drstream.log.bad_rows import finite_numbers, probabilities, refuse, refuse_improper, refuse_items, whole
 from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls
+from drstream.log.facts import Facts
 from drstream.log.fields import NO_ACTIONS, Field
 from drstream.log.kinds.candidates.reading import (
     ABSENT,
@@ -31,14 +32,12 @@ from drstream.log.kinds.candidates.reading import (
 from drstream.log.ragged import flat_lists, repeats
 from drstream.log.rows import keys_of
 from drstream.log.schema import CONDITIONAL, INDEPENDENT, MARGINAL, Roles, is_list
-from drstream.log.source import Source
 from drstream.log.spec import Needs, Spec
 from drstream.types import Bools, Floats, Ints
 
 NONE = np.empty(0)
 MAY_REPEAT = f"Where positions are filled independently, that may be: {parameter('positions', INDEPENDENT)}. "
 NEEDS_ONE = "Replays, audits, plans, models and learners need one action for each event, and so do other policies"
-PEEK_ROWS = 1024  # rows whose lengths are shown
 TABLE = 1 << 20  # integers within such a range are their own numbers
 
 
@@ -211,16 +210,16 @@ def totals(column: pa.Array) -> Floats:
     return out
 
 
-def shown_lengths(source: Source, roles: Roles) -> str:
+def shown_lengths(facts: Facts, roles: Roles) -> str:
     """Return words about the lengths of the lists: those of all, if they are fixed or few, else of the first ones."""
-    first = source.peek(PEEK_ROWS).parts([roles.lists[0]])
-    column = next((batch.column(0) for part in first for batch in part.batches(PEEK_ROWS)), None)
-    if column is None:
+    first = facts.first([roles.lists[0]])
+    if first is None:
         return "no lists"
+    column = first.column(0)
     sizes = lengths(column)
     least, most = int(sizes.min()), int(sizes.max())
     words = f"lists of {least} items" if least == most else f"lists of {least} to {most} items"
-    whole = pa.types.is_fixed_size_list(column.type) or source.rows == len(column)
+    whole = pa.types.is_fixed_size_list(column.type) or facts.source.rows == len(column)
     return words if whole else f"{words} in the first {len(column):,} rows"
 
 
