@@ -244,7 +244,12 @@ class Log(Offering, Described):
         """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
         first = self._first_rewards
         mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
-        return mean if spread and abs(mean) > FAR * spread else 0.0
+        return mean if abs(mean) > FAR * spread and not self.spec.about_zero else 0.0
+
+    @property
+    def same_rewards(self) -> bool:
+        """Whether the first rewards are all the same."""
+        return not len(self._first_rewards) or not self._first_rewards.std()
 
     @property
     def typical_reward(self) -> float:
@@ -403,6 +408,10 @@ class Log(Offering, Described):
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""
         return self.copy(roles=self.roles.for_reward(name))
+
+    def about_zero(self) -> Log:
+        """Return the same log, whose pivot is 0 although its first rewards are all the same: others may follow."""
+        return self.copy(about_zero=True)
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""

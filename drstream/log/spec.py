@@ -33,6 +33,7 @@ class Spec:
     splits: tuple[Split, ...] = ()
     stop: int | None = None  # rows from this one on do not belong to the log
     pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    about_zero: bool = False  # whether sums of rewards are about 0, whatever the first rewards
     propensities_found: bool = False  # whether the log itself knew the column of all candidates' propensities
     labels: Sequence[Any] = ()  # of the actions, if they were given, or are read
     encoding: Encoding | None = None  # of the columns of the context; None if they are read as they are

@@ -119,8 +119,8 @@ def _restored(like: Any, found: Any) -> Any:
     if isinstance(like, Counter):
         return Counter({str(name): int(count) for name, count in _of(dict, found).items()})
     if isinstance(like, tuple):
-        values = [_restored(one, other) for one, other in zip(like, _of(tuple, found), strict=True)]
-        return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+        items = [_restored(one, other) for one, other in zip(like, _of(tuple, found), strict=True)]
+        return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
     if hasattr(like, "restored"):
         return like.restored(found)
     inside = like if isinstance(like, dict) else _inside(like)

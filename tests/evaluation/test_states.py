@@ -132,7 +132,7 @@ BUCKETS = {"interval": ["bootstrap", "normal"], "estimators": ["ips", "snips"], 
 
 def test_buckets_of_rows_merge(tmp_path):
     """A bucket comes from the row within its file, so it is the same one whatever files come before."""
-    paths = write(tmp_path, [day(seed, rows=60 + seed) for seed in range(4)])
+    paths = write(tmp_path, [day(seed, rows=60 + seed) for seed in range(4)], rows=1000)
     for path in paths:
         drs.evaluate(drs.Log(path, **CONTEXT), TWO, **BUCKETS, state=path.with_suffix(".state"))
     whole = drs.evaluate(drs.Log(paths, **CONTEXT), TWO, **BUCKETS)

@@ -1,4 +1,4 @@
-"""Outlines as words, for files of states. Estimators are known by their names."""
+"""Headers as words, for files of states. Estimators are known by their names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from drstream.evaluation import grids
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.form import Form
-from drstream.evaluation.outline import Asked, Outline
+from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import KNOWN, at_positions
+from drstream.evaluation.request import Request
 from drstream.evaluation.settings import Settings
 from drstream.intervals.statistic import Constants
 from drstream.results import ModelSummary
@@ -29,41 +29,49 @@ def own_estimators(chosen: Sequence[Estimator], *, ranking: bool) -> list[str]:
     return [e.name for e in chosen if known.get(e.name) is not e]
 
 
-def outline_to_dict(outline: Outline) -> dict[str, Any]:
-    """All of an outline but the counts of unknown categories, which differ from log to log."""
-    asked, embedding = outline.asked, outline.embedding
+def header_to_dict(header: Header) -> dict[str, Any]:
+    """All of a header but the counts of unknown categories, which differ from log to log."""
+    request, embedding = header.request, header.embedding
     return {
-        "reward": outline.reward,
-        "policies": outline.policies,
-        "labels": _labels(outline.labels),
-        "estimators": [e.name for e in asked.chosen],
-        "positions": max((getattr(e, "positions", 0) for e in asked.chosen), default=0),
-        "auto": asked.auto,
-        "explain": None if asked.told is None else [asked.told.deterministic_rewards, asked.told.adaptive],
-        "forward": asked.forward,
-        "settings": _plain(asdict(asked.settings)),
-        "form": _plain(asdict(outline.form)),
-        "pivot": outline.pivot,
-        "precision": outline.precision,
-        "models": _plain({name: getattr(outline.models, name) for name in OF_MODELS}),
-        "has_model": outline.has_model,
-        "has_logger": outline.has_logger,
-        "listed": _plain(outline.listed),
+        "reward": header.reward,
+        "policies": header.policies,
+        "labels": _labels(header.labels),
+        "estimators": [e.name for e in request.chosen],
+        "positions": max((getattr(e, "positions", 0) for e in request.chosen), default=0),
+        "auto": request.auto,
+        "explain": None if request.told is None else [request.told.deterministic_rewards, request.told.adaptive],
+        "forward": request.forward,
+        "settings": _plain(asdict(request.settings)),
+        "form": _plain(asdict(header.form)),
+        "pivot": header.pivot,
+        "precision": header.precision,
+        "models": _plain({name: getattr(header.models, name) for name in OF_MODELS}),
+        "has_model": header.has_model,
+        "has_logger": header.has_logger,
+        "listed": _plain(header.listed),
         "embedding": None
         if embedding is None
         else {"codes": embedding.codes.tolist(), "categories": tree.pack(tuple(embedding.categories), {})},
-        "path": outline.path,
+        "path": header.path,
     }
 
 
-def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -> Outline:
-    """A ValueError, KeyError or TypeError says that this is no outline."""
+def header_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -> Header:
+    """A ValueError, KeyError or TypeError says that this is no header."""
     ranking = found["listed"] is not None
     chosen = [(KNOWN if ranking else ALL)[name] for name in found["estimators"]]
     if found["positions"]:
         chosen = at_positions(chosen, int(found["positions"]))
     told = None if found["explain"] is None else Explain(None, *found["explain"])
-    asked = Asked(_settings(found["settings"]), chosen, found["auto"], told, found["forward"])
+    request = Request(
+        {},
+        {},
+        chosen,
+        auto=found["auto"],
+        settings=_settings(found["settings"]),
+        told=told,
+        forward=found["forward"],
+    )
     form = {name: _tuples(value) for name, value in found["form"].items()}
     embedding = found["embedding"]
     if isinstance(found["labels"], int) and found["labels"] != form["actions"]:
@@ -71,12 +79,11 @@ def outline_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) 
     if not found["policies"] or len(found["policies"]) != form["policies"]:
         raise ValueError("number of policies")
     models = {**found["models"], "crossfitted": tuple(found["models"]["crossfitted"])}
-    return Outline(
+    return Header(
         form=Form(**form),
-        asked=asked,
+        request=request,
         policies=list(found["policies"]),
         labels=range(found["labels"]) if isinstance(found["labels"], int) else list(found["labels"]),
-        estimators=grids.expand(chosen, asked.auto),
         reward=found["reward"],
         pivot=float(found["pivot"]),
         precision=found["precision"],
