@@ -26,10 +26,10 @@ from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
 from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
-from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.log.source import Part
+from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.sources.base import Part
 from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
@@ -178,8 +178,8 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     check_columns(log.source.schema, request.by)
     chosen, policies, inputs = request.estimators, request.policies, request.needed(request.inputs[log.roles.reward])
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
-    if users := request.users(log):
-        log = log.with_actions_of(*users)
+    if known := request.users(log):
+        log = log.with_actions_of(*known)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]
@@ -212,7 +212,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     job = replace(job, embedding=categories)
     job = replace(job, stack=_stack(log, job, reader, request.precision))
     if not job.asks:
-        reader = replace(reader, checks_context=False)  # the kernel does so
+        reader = reader.unchecked()  # the kernel does so
     plan = Plan(job, request.bare, reader, groups_of(chosen, terms), log.roles.reward, is_paired(request))
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
@@ -235,14 +235,14 @@ def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
     them if bad rows are skipped.
     """
     loggers = reader.loggers
-    if loggers is None or not loggers.columns:
+    if loggers is None or not loggers.of_loggers:
         return reader
     columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
     counts: Counter[Any] = Counter()
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for later
     for found in execution.run(partial(_count, reader), held, columns, workers, "counting loggers"):
         counts.update(found)
-    return replace(reader, loggers=replace(loggers, shares=loggers.counted(counts)))
+    return reader.with_shares(loggers.counted(counts))
 
 
 def _count(reader: Reader, part: Part) -> Counter[Any]:

@@ -112,13 +112,10 @@ class Checkpoint:
         if found is None:
             return
         where, first, second = found
-        error = StateError(
+        raise StateError(
             f"{self.path} is a checkpoint of another run: {named(where)} is {shown(first)} there, and {shown(second)} "
             "now. Run it as before, or delete the checkpoint"
         )
-        if where[-1] == "number_of_actions" and isinstance(first, int) and isinstance(second, int) and first > second:
-            error.n_actions = first  # the earlier run may have started again with so many, which a policy knows
-        raise error
 
     def _refuse_other_log(self, there: Sequence[Mark]) -> None:
         """Raise an error unless parts are the same: all of them, or those before the end of the only pass."""

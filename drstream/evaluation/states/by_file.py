@@ -17,7 +17,7 @@ from drstream.evaluation.states.packing import Packed, check_keys, pack, pack_ta
 from drstream.evaluation.sums import Sums
 from drstream.execution import Workers
 from drstream.log import Log
-from drstream.log.source import Part
+from drstream.sources.base import Part
 from drstream.states import marks
 from drstream.states.checkpoint import EVALUATION, Checkpoint, sum_parts
 from drstream.states.marks import Mark, Marker

@@ -1,0 +1,96 @@
+"""Pairs of a context and a candidate, as one row of numbers: what a model with shared weights is fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drstream.log.batch import Batch, Block, Context
+from drstream.log.kinds.candidates.columns import Numbered
+from drstream.log.sparse import Csr
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How contexts x (d) and the features z (m) of candidates become rows [x, z], perhaps with all products x_i z_j.
+
+    Rows are sparse if either is.
+    """
+
+    context: int
+    items: Sequence[str]  # names of the features of candidates: a tuple or, if they are sparse, `Numbered`
+    interactions: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of features of a row."""
+        d, m = self.context, len(self.items)
+        return d + m + (d * m if self.interactions else 0)
+
+    def rows(self, X: NDArray[Any], Z: NDArray[Any]) -> NDArray[Any]:
+        """Return a row for each context (n, d) and candidate (n, m)."""
+        n, d = X.shape
+        kind = np.result_type(X, Z) if d else Z.dtype
+        out = np.empty((n, self.width), np.float64 if self.interactions else kind)  # float32 would round products
+        out[:, :d] = X
+        out[:, d : d + Z.shape[1]] = Z
+        if self.interactions:
+            products = out[:, d + Z.shape[1] :].reshape(n, d, -1)
+            np.multiply(X[:, :, None], Z[:, None, :], out=products, dtype=np.float64)
+        return out
+
+    def logged(self, batch: Batch) -> Batch:
+        """Return the events of a batch with the logged pair as their context, and one action for all."""
+        offered = batch.candidates
+        assert offered is not None
+        action = np.zeros(len(batch), np.int32)
+        if offered.features is None:
+            return replace(batch, action=action, candidates=None)
+        chosen = offered.features.take(offered.starts[:-1] + batch.action)
+        block = Block(batch, 0, len(batch))
+        context: Context
+        if isinstance(chosen, Csr) or block.sparse is not None:
+            context = contexts_of(block).beside(chosen if isinstance(chosen, Csr) else Csr.of(chosen.matrix))
+        else:
+            context = self.rows(block.matrix, chosen.matrix)
+            context.flags.writeable = False
+        return replace(batch, action=action, candidates=None, context=context, n_features=self.width, scratch={})
+
+    def all(self, block: Block, first: int, last: int) -> Any:
+        """Return the rows of a block's candidates first..last-1: an array, or a sparse array of SciPy."""
+        offered = block.candidates
+        assert offered.features is not None
+        event = np.searchsorted(offered.starts, np.arange(first, last), side="right") - 1
+        features = offered.features.rows(first, last)
+        if isinstance(features, Csr) or block.sparse is not None:
+            items = features if isinstance(features, Csr) else Csr.of(features.matrix)
+            return contexts_of(block).take(event).beside(items).array()
+        return self.rows(block.matrix[event], features.matrix)
+
+    def names(self, context: Sequence[str]) -> list[str]:
+        """Return the names of the features of a row."""
+        products = [f"{x} * {z}" for x in context for z in self.items] if self.interactions else []
+        return [*context, *self.items, *products]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        names = [self.items.column, self.items.dim] if isinstance(self.items, Numbered) else list(self.items)
+        sparse = isinstance(self.items, Numbered)
+        return {"context": self.context, "items": names, "interactions": self.interactions, "sparse": sparse}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any] | None) -> Pairs | None:
+        if found is None:
+            return None
+        items = Numbered(*found["items"]) if found.get("sparse") else tuple(found["items"])
+        return cls(int(found["context"]), items, bool(found["interactions"]))
+
+
+def contexts_of(block: Block) -> Csr:
+    """Return the contexts of a block as sparse rows."""
+    rows = block.sparse
+    return Csr.of(block.matrix) if rows is None else rows
