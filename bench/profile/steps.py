@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+from drstream.evaluation.observe.base import Observer
 from drstream.log.reader import Reader
 from drstream.replaying.chunks import Preparation
 from drstream.replaying.lanes import CompiledLane
@@ -58,6 +59,7 @@ def clocks(timer: Timer) -> Iterator[None]:
         for owner, name, step, make in (
             (RowGroup, "batches", DECODING, timer.iterator),
             (Reader, "batches", VIEWS, timer.iterator),
+            (Observer, "add", EVENTS, timer.function),
             (Preparation, "chunk", CHUNKS, timer.function),
             (CompiledLane, "_learn", LOOP, timer.function),
         ):

@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from drstream import execution
-from drstream import parameters as checked
-from drstream.errors import DrstreamError, LogError, parameter, suggest
-from drstream.evaluation import estimators as registry
-from drstream.evaluation import grids
+from drstream.errors import LogError
+from drstream.evaluation.conclude import conclude
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.groupings import groups_of
-from drstream.evaluation.lists import (
-    check_options,
-    choose_for_lists,
-    for_lists,
-    make_list_plan,
-)
+from drstream.evaluation.lists import make_list_plan
 from drstream.evaluation.observe import observer_of
-from drstream.evaluation.outline import Asked, Outline
-from drstream.evaluation.plan import Gather, Plan, count_loggers, make_plan, with_known_actions
-from drstream.evaluation.rankings import refuse_for_events
+from drstream.evaluation.plan import Plan, count_loggers, make_plan
+from drstream.evaluation.request import Request
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.segments import check_number
-from drstream.evaluation.settings import Settings
 from drstream.evaluation.states.by_file import ByFile, sum_up
 from drstream.evaluation.states.identity import keeping, state_of
 from drstream.evaluation.states.state import State
 from drstream.evaluation.sums import Sums
-from drstream.evaluation.terms import Bounds
 from drstream.execution import Workers
-from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
-from drstream.log.schema import UNIFORM
 from drstream.log.wider import with_all_actions
-from drstream.models.binding import ModelInputs, no_propensities
-from drstream.models.crossfit import is_forward, to_be_fitted
-from drstream.parameters import number
-from drstream.policies.base import as_policies
 from drstream.provenance import provenance
 from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, open_checkpoint
@@ -155,78 +138,26 @@ def evaluate(
     """
     given = dict(locals())
     log = as_log(log, propensities=propensity is None, rankings=True)
-    ranking = log.roles.ranking
     log = log if on_bad_row is None else log.with_bad_rows(on_bad_row)
-    z_score(confidence)
-    auto = _auto({"lambda_": lambda_, "cap": cap, "floor": floor, "inflation": inflation})
-    parameters = {
-        "cap": None if auto == grids.CAP else _limit("cap", cap),
-        "floor": None if auto == grids.FLOOR else _limit("floor", floor, high=1),
-        "inflation": None if inflation is None else number("inflation", inflation, 1, error=DrstreamError),
-        "lambda_": None if auto == grids.LAMBDA else _limit("lambda_", lambda_),
-    }
-    with_propensities = propensity is not None or log.roles.with_propensities
-    several = list(model.values()) if isinstance(model, Mapping) else [model]
-    forward = is_forward(crossfit) and any(map(to_be_fitted, several))
-    of_all = bool(log.roles.propensities)
-    by_grid = grids.chosen_by(auto)
-    inputs_given = model is not None, with_propensities, parameters, by_grid, of_all, forward, _balance(log, by)
-    distribution = of_all or propensity is not None or log.roles.constant == UNIFORM
-    told = Explain.of(explain)
-    if ranking:
-        check_options(log, given, told)
-        chosen = choose_for_lists(log, estimators, inputs_given)
-    else:
-        refuse_for_events(estimators)
-        available = registry.Available(*inputs_given, embedding is not None, distribution, log.has_candidates)
-        chosen = registry.choose(estimators, available, no_propensities())
-    log.check_cluster(cluster)
-    about = reward_range, max_weight_bound, cluster, log.roles.sample_rate, propensity_error, constants
-    settings = Settings.of(interval, confidence, *about)
-    columns = tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,)
-    if auto in (grids.CAP, grids.FLOOR) and log.roles.sample_rate is not None:
-        raise DrstreamError(
-            f"{parameter(auto, registry.AUTO)} is not known for a down-sampled log: give a number, or "
-            f"{parameter('lambda_', registry.AUTO)}"
-        )
-    settings.check_estimators(chosen)
-    gather = _gather(settings, columns, chosen, _extra(told, settings, auto), octaves=told is not None)
-    workers = Workers.of(threads, executor, progress)
-    scored_in = checked.precision(precision)
-    if pairs not in (None, True, False):
-        raise DrstreamError(f"{parameter('pairs', pairs)}: it must be True, False or None")
-    named = as_policies(policies)
-    plans: list[Plan] = []
-    of_folds = None if crossfit is None or is_forward(crossfit) else cluster  # else clusters are for intervals alone
-    inputs = {}
-    for reward in log.roles.rewards:
-        second = None if told is None else _model_for(told.second_model, reward)
-        found_model = _model_for(model, reward)
-        inputs[reward] = ModelInputs(found_model, propensity, crossfit, of_folds, fold_seed, clamp, second)
-    keep = keeping(state, log, chosen, gather, inputs)
-    chosen = for_lists(chosen, log, workers) if ranking else chosen
-    tried = grids.expand(chosen, auto)
-    log = log if ranking else with_known_actions(log, named, inputs.values(), tried)
-    kind, about_run = "checkpoint of an evaluation", partial(about_fits, log, inputs.values())
+    request, workers = Request.of(log, given), Workers.of(threads, executor, progress)
+    keep = keeping(state, log, request)
+    request = request.for_length(log, workers)
+    if users := request.users(log):
+        log = log.with_actions_of(*users)
+    make = make_list_plan if log.roles.ranking else make_plan
+    kind, about_run = "checkpoint of an evaluation", partial(about_fits, log, request.inputs.values())
     with open_checkpoint(checkpoint, checkpoint_every, log, kind, about_run) as kept:
-        for reward, given_models in inputs.items():
-            about_pass = tried, parameters, replace(workers, checkpoint=kept), gather
-            of_reward = log.for_reward(reward)
-            if ranking:
-                plans.append(make_list_plan(of_reward, named, given_models.model, *about_pass, pairs))
-            else:
-                how = scored_in, pairs, embedding
-                plans.append(make_plan(of_reward, named, given_models, *about_pass, *how))
-        settings.check_propensities(estimated=plans[0].job.models.estimated)
-        asked = Asked(settings, chosen, auto, told, is_forward(crossfit))
-        outlines = [Outline.of(plan, asked) for plan in plans]
+        plans = [
+            make(request, of_reward.about_zero() if keep else of_reward, replace(workers, checkpoint=kept))
+            for of_reward in map(log.for_reward, log.roles.rewards)
+        ]
+        headers = [plan.header for plan in plans]
         reader = count_loggers(_reader(plans, log), log, workers)
-        sums, header = ByFile(lambda: [plan.create() for plan in plans], keep), {}
+        sums, about = ByFile(lambda: [plan.create() for plan in plans], keep), {}
         if keep or kept is not None:
-            last = state_of(given, log, named, inputs, plans, outlines, reader)
-            header = {**(last.identity or {}), "state": keep}
-        task = partial(consume, plans, reader)
-        sums = sum_up(task, log, reader.columns, workers, sums, kept, header)
+            last = state_of(request, log, plans, headers, reader)
+            about = {**(last.identity or {}), "state": keep}
+        sums = sum_up(partial(consume, plans, reader), log, reader.columns, workers, sums, kept, about)
         totals = sums.close()
         if keep:
             last.take(sums)
@@ -236,7 +167,7 @@ def evaluate(
             left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
             raise LogError(f"the log is empty{left}: there is no event to evaluate on")
         made_from = provenance(evaluate, given, log, totals[0].count)
-        found = {one.reward: one.finish(total, made_from) for one, total in zip(outlines, totals, strict=True)}
+        found = {one.reward: conclude(one, total, made_from) for one, total in zip(headers, totals, strict=True)}
         if keep and not isinstance(state, State):
             last.save(state)
         if kept is not None:
@@ -244,61 +175,6 @@ def evaluate(
     first = found[log.roles.reward]
     first.rewards = found
     return first
-
-
-def _balance(log: Log, by: Any) -> str | None:
-    """What balanced weights lack."""
-    if not log.roles.logger_propensities:
-        return "logger propensities"
-    return "all rows" if log.roles.sample_rate is not None else "segments" if by else None
-
-
-def _model_for(model: Any, reward: str) -> Any:
-    """Return the model of one reward. A log with several rewards may have a mapping of models."""
-    if not isinstance(model, Mapping):
-        return model
-    if reward not in model:
-        raise DrstreamError(f"{parameter('model')} has no model of the reward {reward!r}: {suggest(reward, model)}")
-    return model[reward]
-
-
-def _auto(limits: dict[str, Any]) -> str | None:
-    """Return the limit that is to be chosen from a grid. It is the only one of its estimators."""
-    chosen = next((name for name, value in limits.items() if isinstance(value, str) and value == registry.AUTO), None)
-    if chosen is None:
-        return None
-    for name in limits:
-        if name not in (chosen, "lambda_") and limits[name] is not None:
-            raise DrstreamError(
-                f"{parameter(chosen, registry.AUTO)} chooses the limits of weights: leave out {parameter(name)}"
-            )
-    return chosen
-
-
-def _extra(told: Explain | None, settings: Settings, auto: str | None = None) -> frozenset[str]:
-    """What terms shall explain, beside the estimates."""
-    spread = frozenset({"spread"} if settings.propensity_error or "spread" in settings.needs else ())
-    if auto in (grids.CAP, grids.FLOOR):
-        spread |= {"cut"}
-    if told is None:
-        return spread
-    return spread | {"parts", "cut", *(["second"] if told.second_model is not None else [])}
-
-
-def _gather(
-    settings: Settings, by: tuple[str, ...], chosen: Sequence[Estimator], extra: frozenset[str], *, octaves: bool
-) -> Gather:
-    needs = settings.needs
-    bounded = bool({"reward_range"} & needs) and any(e.needs_model for e in chosen)
-    return Gather(
-        buckets="buckets" in needs or settings.cluster is not None,
-        stretches="stretches" in needs,
-        by=by,
-        cluster=settings.cluster,
-        bounds=Bounds(settings.reward_range, settings.max_weight_bound, bounded),
-        extra=extra,
-        octaves=octaves,
-    )
 
 
 def _reader(plans: Sequence[Plan], log: Log) -> Reader:
@@ -315,10 +191,6 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     offers = [reader.offers for reader in readers if reader.offers is not None]
     widest = max(offers, key=lambda offer: offer.with_features, default=None)
     return replace(common, checks_context=checked, encoding=encoding, offers=widest)
-
-
-def _limit(name: str, value: Any, high: float = math.inf) -> float | None:
-    return None if value is None else number(name, value, 0, high, above=True, error=DrstreamError)
 
 
 def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Sums]:

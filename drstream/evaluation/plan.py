@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,10 +13,12 @@ import numpy as np
 from drstream import execution
 from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
-from drstream.evaluation.embedding import Categories, embedding_of
+from drstream.evaluation.embedding import Categories, Embedding, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.form import Form
+from drstream.evaluation.header import Header
 from drstream.evaluation.program import Program, make_program
+from drstream.evaluation.request import Request
 from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.sums import Sums
@@ -25,7 +27,7 @@ from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.models.binding import BoundModels, ModelInputs, bind_models
+from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 from drstream.sources.base import Part
 from drstream.types import Ints
@@ -36,19 +38,6 @@ MOST_PAIRED = 32  # policies: the number of covariances between them grows with 
 CANDIDATES = 1 << 14  # of a block's events together: what is computed for them then stays in cache
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 LARGEST_TILE = 1 << 20  # bytes of a tile's contexts and scores
-
-
-@dataclass(frozen=True)
-class Gather:
-    """What a pass gathers beside moments of the terms."""
-
-    buckets: bool = False
-    stretches: bool = False
-    by: tuple[str, ...] = ()  # columns whose values make segments
-    cluster: str | None = None  # the column that buckets are made from; None: from row numbers
-    bounds: Bounds = field(default_factory=Bounds)
-    extra: frozenset[str] = frozenset()  # what terms shall explain: `Estimator.explained_by`
-    octaves: bool = False  # weights by size
 
 
 @dataclass(frozen=True)
@@ -69,17 +58,16 @@ class Plan:
     """All that a pass needs to know, bound to the log. It can be pickled."""
 
     job: Job
-    estimators: list[Estimator]
+    request: Request  # without policies and models, which the job has
     reader: Reader
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
-    gather: Gather = field(default_factory=Gather)
     reward: str = ""  # the column
     paired: bool = True  # whether the covariances of terms of two policies are needed, too
     lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
     def form(self) -> Form:
-        job, gather = self.job, self.gather
+        job, request = self.job, self.request
         return Form(
             policies=len(job.policies),
             columns=job.terms.columns,
@@ -87,12 +75,12 @@ class Plan:
             groups=self.groups,
             down_sampled=job.down_sampled,
             paired=self.paired,
-            buckets=gather.buckets,
-            stretches=gather.stretches,
-            by=gather.by,
+            buckets=request.buckets,
+            stretches=request.stretches,
+            by=request.by,
             logger=self.reader.loggers is not None,
             actions=job.n_actions,
-            octaves=gather.octaves and not job.down_sampled,
+            octaves=request.told is not None and not job.down_sampled,
             watched=self._watched,
         )
 
@@ -109,6 +97,26 @@ class Plan:
     def path(self) -> str:
         """Which way events go, in words."""
         return "python" if self.job.asks else "compiled"
+
+    @property
+    def header(self) -> Header:
+        job = self.job
+        return Header(
+            form=self.form,
+            request=self.request,
+            policies=[policy.name for policy in job.policies],
+            labels=self.reader.labels,
+            reward=self.reward,
+            pivot=job.pivot,
+            precision=job.precision,
+            models=job.models.about,
+            has_model=job.models.model is not None,
+            has_logger=job.models.logger is not None,
+            others=others_of(job.policies, job.models),
+            listed=None if self.lists is None else (self.lists.listed, self.lists.kind),
+            embedding=job.embedding if isinstance(job.embedding, Embedding) else None,
+            path=self.path,
+        )
 
     def in_python(self) -> Plan:
         """The same plan for observers that ask policies and models in Python."""
@@ -153,34 +161,32 @@ def tile_of(rows: int, features: int, kind: np.dtype[Any]) -> int:
     return min(TILE, max(16, 1 << (max(most, 1).bit_length() - 1)))
 
 
-def make_plan(
-    log: Log,
-    policies: dict[str, FixedPolicy],
-    inputs: ModelInputs,
-    chosen: list[Estimator],
-    parameters: dict[str, float | None],
-    workers: Workers,
-    gather: Gather | None = None,
-    precision: str | None = None,
-    pairs: bool | None = None,
-    embedding: Any = None,
-) -> Plan:
-    """Bind policies and models to the log, and find out what to read from it.
+def bounds_of(request: Request) -> Bounds:
+    """What the caller said about rewards and weights."""
+    settings = request.settings
+    predictions = "reward_range" in settings.needs and any(e.needs_model for e in request.estimators)
+    return Bounds(settings.reward_range, settings.max_weight_bound, predictions)
 
-    embedding  The categories of actions, as the caller gave them, for estimators that need them.
-    """
-    gather = gather or Gather()
-    check_columns(log.source.schema, gather.by)
-    inputs = inputs.needed(model=any(e.needs_model for e in chosen), propensity=any(e.weight for e in chosen))
+
+def is_paired(request: Request) -> bool:
+    """Whether the covariances of terms of two policies are needed."""
+    return len(request.policies) <= MOST_PAIRED if request.pairs is None else request.pairs
+
+
+def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
+    """Bind policies and models to the log of one reward, and find out what to read from it."""
+    check_columns(log.source.schema, request.by)
+    chosen, policies, inputs = request.estimators, request.policies, request.needed(request.inputs[log.roles.reward])
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
-    log = with_known_actions(log, policies, [inputs], chosen)
+    if known := request.users(log):
+        log = log.with_actions_of(*known)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]
     by_category = any(e.weight is not None and e.weight.marginal for e in chosen)
     if inputs.model is not None or by_category:
         _require_all_probabilities(bound, "categories" if inputs.model is None else "a reward model")
-    categories = embedding_of(log, embedding) if by_category else None
+    categories = embedding_of(log, request.embedding) if by_category else None
     of_categories = categories.columns if isinstance(categories, Categories) else ()
     models = bind_models(log, inputs, workers)
     users: list[FixedPolicy | BoundModels] = [*bound, models]
@@ -188,9 +194,9 @@ def make_plan(
     reader = log.reader(
         context=any(u.uses_context for u in users),
         action=with_actions,
-        columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *gather.by, *of_categories])),
+        columns=tuple(dict.fromkeys([*(c for u in users for c in u.columns), *request.by, *of_categories])),
         folds=models.folds,
-        cluster=gather.cluster,
+        cluster=request.settings.cluster,
         start=models.start,
         propensities=by_time or (by_category and models.logger is None and bool(log.roles.propensities)),
         loggers=True,
@@ -198,16 +204,16 @@ def make_plan(
         candidates=log.has_candidates and any(u.uses_candidates for u in users),
     )
     weighted = any(e.weight for e in chosen)
-    terms = Terms.of(chosen, parameters, gather.extra, plain=reader.loggers is not None and weighted)
-    job = Job(bound, models, terms, len(reader.labels), log.pivot, gather.bounds, log.roles.sample_rate is not None)
+    terms = Terms.of(chosen, request.limits, request.extra, plain=reader.loggers is not None and weighted)
+    job = Job(
+        bound, models, terms, len(reader.labels), log.pivot, bounds_of(request), log.roles.sample_rate is not None
+    )
     job = replace(job, candidates=log.has_candidates, with_sets=reader.with_sets)
     job = replace(job, embedding=categories)
-    job = replace(job, stack=_stack(log, job, reader, precision))
+    job = replace(job, stack=_stack(log, job, reader, request.precision))
     if not job.asks:
         reader = replace(reader, checks_context=False)  # the kernel does so
-    paired = len(bound) <= MOST_PAIRED if pairs is None else pairs
-    about = gather, log.roles.reward, paired
-    plan = Plan(job, chosen, reader, groups_of(chosen, terms), *about)
+    plan = Plan(job, request.bare, reader, groups_of(chosen, terms), log.roles.reward, is_paired(request))
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
         plan = replace(plan, job=replace(job, overlaps=overlaps))
@@ -220,17 +226,6 @@ def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack |
     if job.candidates or (reader.with_context and reader.roles.sparse is not None):
         return None
     return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
-
-
-def with_known_actions(
-    log: Log, policies: dict[str, FixedPolicy], inputs: Iterable[ModelInputs], chosen: Sequence[Estimator]
-) -> Log:
-    """Return the log with all actions that policies know, and the models of all rewards."""
-    model, weighted = any(e.needs_model for e in chosen), any(e.weight for e in chosen)
-    needed = [one.needed(model=model, propensity=weighted) for one in inputs]
-    if not any(one.given for one in needed) and not any(policy.needs_actions(log) for policy in policies.values()):
-        return log
-    return log.with_actions_of(*(user for one in needed for user in one.users), *policies.values())
 
 
 def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:

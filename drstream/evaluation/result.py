@@ -29,14 +29,14 @@ from drstream.evaluation.checks import (
     unknown_categories,
     unlogged_mass,
 )
-from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
 from drstream.evaluation.explanation import Facts as ExplainedFacts
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
+from drstream.evaluation.header import Header
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
 from drstream.evaluation.rankings import Lists, Ranked, assumption
-from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT, Settings
+from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
@@ -56,24 +56,13 @@ DIFFERENCE = ("difference", "difference_stderr", "difference_low", "difference_h
 
 @dataclass(frozen=True)
 class About:
-    """What a result is about, beside the sums."""
+    """What a result is about: the header of its pass, and what the pass found beside statistics."""
 
-    policies: Sequence[str]
-    labels: Sequence[Any]
-    estimators: Sequence[Estimator]  # as the pass computed them: with all forms of a grid
-    chosen: Sequence[Estimator]  # as the caller named them
+    header: Header
     models: ModelSummary
     skipped: dict[str, int]
-    settings: Settings
-    reward: str
-    auto: str | None = None  # the parameter whose value is chosen from a grid
-    explain: Explain | None = None  # what the caller knows about the log, if explanations were asked for
-    forward: bool = False  # crossfit="forward" was asked for, a sign that the logging policy learned
-    precision: str = "float64"  # of scores, probabilities and predictions of linear policies and models
-    others: dict[str, dict[str, int]] = field(default_factory=dict)  # events of unknown categories, by user and column
     provenance: dict[str, Any] = field(default_factory=dict)
     lists: Lists | None = None  # of a log of rankings
-    embedding: Embedding | None = None  # categories of the actions, if estimators used them
     findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 
@@ -123,27 +112,27 @@ class Evaluation(WithModels, Reported):
         chosen_limits: dict[str, int] | None = None,
         loggers: dict[Any, Statistics] | None = None,
     ) -> None:
-        self.policies = list(about.policies)
-        self.labels = list(about.labels)  # empty if only probabilities of logged actions were needed
-        self.chosen = list(about.chosen)
+        header, request = about.header, about.header.request
+        self.policies = list(header.policies)
+        self.labels = list(header.labels)  # empty if only probabilities of logged actions were needed
+        self.chosen = list(request.chosen)
         self.estimators = [e.name for e in self.chosen]
         self.n = sums.n
         self.skipped = about.skipped  # bad rows that were left out, by reason
-        self.confidence = about.settings.confidence
-        self.precision = about.precision
+        self.confidence = request.settings.confidence
+        self.precision = header.precision
         self.models = about.models
         self.by = tuple(by)
-        self.reward = about.reward
-        self.rewards: dict[str, Evaluation] = {about.reward: self}
+        self.reward = header.reward
+        self.rewards: dict[str, Evaluation] = {header.reward: self}
         self.provenance = about.provenance
         self.lists = about.lists
-        self._about = about
-        self._settings = about.settings
         self.statistics = sums
+        self._about, self._header, self._request, self._settings = about, header, request, request.settings
         self._segments = segments or {}
         self._loggers = loggers or {}
-        auto = about.auto
-        self._grids = {e.name: grids.grid_of(e, auto) for e in about.chosen if auto and e not in about.estimators}
+        auto = request.auto
+        self._grids = {e.name: grids.grid_of(e, auto) for e in self.chosen if auto and e not in header.estimators}
         self._chosen_limits = self._choose_limits() if chosen_limits is None else chosen_limits
 
     # Estimates
@@ -327,7 +316,7 @@ class Evaluation(WithModels, Reported):
     def _seen(self) -> Seen:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        return Seen(self.statistics, self.labels, self._stderr, *about, self.lists is not None, self._about.embedding)
+        return Seen(self.statistics, self.labels, self._stderr, *about, self.lists is not None, self._header.embedding)
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -341,7 +330,7 @@ class Evaluation(WithModels, Reported):
         if self.lists is not None and (about := self.lists.about_propensities(self._forms())):
             found.append(about)
         found += [*self._about_loggers(), *self._about_intervals(), *self._about_constants(), *self._about_segments()]
-        found += [*unknown_categories(self._about.others, self.n), *skipped_rows(self.skipped, self.n)]
+        found += [*unknown_categories(self._header.others, self.n), *skipped_rows(self.skipped, self.n)]
         found += self._about.findings
         if self.statistics.down_sampled and self.models.crossfitted[1]:
             about_model: Finding | None = sampled_propensities()
@@ -501,7 +490,7 @@ class Evaluation(WithModels, Reported):
         return self._evaluation_of(key)
 
     def _evaluation_of(self, key: tuple[Any, ...]) -> Evaluation:
-        about = replace(self._about, skipped={}, others={}, findings=())
+        about = replace(self._about, header=replace(self._header, others={}), skipped={}, findings=())
         return Evaluation(about, self._segments[key], chosen_limits=self._chosen_limits)
 
     # Sizes of the weights
@@ -544,19 +533,19 @@ class Evaluation(WithModels, Reported):
         policy = self.policies[0] if policy is None else policy
         name = estimator or self.headline
         j, form = self._find(policy, name)
-        told = self._about.explain or Explain()
+        told = self._request.told or Explain()
         given = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
         told = replace(told, **{word: value for word, value in given.items() if value is not None})
         found = self[policy, name]
         about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
-        signs = self._about.forward, self.models.blind_second
+        signs = self._request.forward, self.models.blind_second
         facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told, *signs)
         return explain(self.statistics, j, form, facts)
 
     @property
     def explanations(self) -> list[Explanation]:
         """Explanations of all estimates whose parts are known; empty without explain= of `evaluate`."""
-        known = [] if self._about.explain is None else [e for e in self.estimators if e not in self.unexplained]
+        known = [] if self._request.told is None else [e for e in self.estimators if e not in self.unexplained]
         return [self.explain(policy, name) for policy in self.policies for name in known]
 
     @property
@@ -608,7 +597,7 @@ class Evaluation(WithModels, Reported):
                 for estimator in self.estimators
                 for name, constant in self.constants(policy, estimator).items()
             ]
-        if self._about.explain is not None:
+        if self._request.told is not None:
             found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:
             found["rewards"] = {name: other.to_dict() for name, other in self.rewards.items() if other is not self}

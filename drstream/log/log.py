@@ -212,7 +212,12 @@ class Log(Offering, Described):
         """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
         first = self._first_rewards
         mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
-        return mean if spread and abs(mean) > FAR * spread else 0.0
+        return mean if abs(mean) > FAR * spread else 0.0
+
+    @property
+    def same_rewards(self) -> bool:
+        """Whether the first rewards are all the same."""
+        return not len(self._first_rewards) or not self._first_rewards.std()
 
     @property
     def typical_reward(self) -> float:
@@ -387,6 +392,12 @@ class Log(Offering, Described):
         other = self._but(roles=self.roles.for_reward(name))
         for known in ("pivot", "_first_rewards"):
             other.__dict__.pop(known, None)
+        return other
+
+    def about_zero(self) -> Log:
+        """Return the same log, whose pivot is 0 although its first rewards are all the same: others may follow."""
+        other = self._but()
+        other.__dict__["pivot"] = 0.0
         return other
 
     def without_propensities(self) -> Log:

@@ -10,6 +10,7 @@ from typing import Any
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.evaluate import evaluate
 from drstream.evaluation.plan import count_loggers, make_plan
+from drstream.evaluation.request import Request
 from drstream.evaluation.result import Evaluation
 from drstream.execution import Workers
 from drstream.intervals import methods
@@ -113,6 +114,8 @@ def _explored(
         return {}
     chosen = list(result.chosen)
     limits = {name: options[name] for name in ("cap", "floor", "lambda_")}
-    plan = make_plan(sample.log, policies, inputs, for_pass(chosen), limits, workers, embedding=options["embedding"])
+    of_rewards = dict.fromkeys(sample.log.roles.rewards, inputs)
+    request = Request(policies, of_rewards, for_pass(chosen), limits, embedding=options["embedding"])
+    plan = make_plan(request, sample.log, workers)
     plan = replace(plan, reader=count_loggers(plan.reader, sample.log, workers))
     return explore(sample.log, plan, influences(plan, result.statistics, chosen), workers)

@@ -17,6 +17,7 @@ from hypothesis import given
 import drstream as drs
 from drstream.evaluation.estimators import ALL
 from drstream.evaluation.plan import CANDIDATES, make_plan
+from drstream.evaluation.request import Request
 from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from tests.helpers import naive_candidates as naive
@@ -563,7 +564,8 @@ def test_what_is_not_looked_at_is_not_read():
 
     def columns(policy, model=None):
         chosen = [ALL["dr" if model else "ips"]]
-        return make_plan(log, {"new": policy}, ModelInputs(model), chosen, {}, Workers.of()).reader.columns
+        request = Request({"new": policy}, {log.roles.reward: ModelInputs(model)}, chosen)
+        return make_plan(request, log, Workers.of()).reader.columns
 
     assert columns(P.Uniform()) == ("reward", "propensity", "action", "items")
     assert columns(P.Softmax(WEIGHTS)) == ("reward", "propensity", "action", "items", "z")

@@ -14,6 +14,7 @@ import drstream as drs
 from drstream.evaluation.estimators import ALL
 from drstream.evaluation.evaluate import consume
 from drstream.evaluation.plan import count_loggers, make_plan
+from drstream.evaluation.request import Request
 from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
@@ -130,7 +131,9 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     chosen = [ALL[estimator]]
     given = limits(estimator)
     embedding = given.pop("embedding", None)
-    plan = make_plan(log, as_policies(POLICIES), ModelInputs(model), chosen, given, Workers(1), embedding=embedding)
+    models = {"reward": ModelInputs(model)}
+    request = Request(as_policies(POLICIES), models, chosen, given, embedding=embedding)
+    plan = make_plan(request, log, Workers(1))
     total = plan.create()
     reader = count_loggers(plan.reader, log, Workers(1))
     for part in log.parts(plan.reader.columns):
@@ -150,7 +153,7 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
         assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.job.terms == plan.job.terms
-    assert copy.estimators[0] is chosen[0]
+    assert copy.request.chosen[0] is chosen[0]
 
 
 def test_asking_for_more_does_not_change_what_was_asked_for(parquet, model):

@@ -5,7 +5,7 @@
 right      the number that the intact file gives
 error      a sentence that names the file
 vague      a sentence that does not
-other      another number, where no checksum could have told
+other      another number, where no checksum could have told: the words then begin with MADE_UP
 DEFECT     anything else: a raw exception, or another number where a checksum could have told
 
 `python -m tests.helpers.broken` is a worker: it reads lines "kind seed", and writes lines "outcome words".
@@ -36,6 +36,7 @@ from tests.helpers.places import ROOT
 
 ROWS = 60
 TIMEOUT = 60.0  # seconds for one file, on a busy machine
+MADE_UP = "made up: "
 MEMORY = 12 << 30  # bytes of addresses that a worker may have: what a file declares must not be believed
 
 
@@ -85,8 +86,8 @@ def intact(kind: str, form: int) -> bytes:
         return sink.getvalue()
     import drstream as drs
 
-    if kind == "state":
-        return state(form)
+    if kind in ("state", "checkpoint"):
+        return state(form) if kind == "state" else checkpoint(form)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         if kind == "npz":
@@ -99,24 +100,74 @@ def intact(kind: str, form: int) -> bytes:
         return path.read_bytes()
 
 
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"by": "day", "cluster": "user"},
+    {"interval": ["bootstrap", "normal"], "estimators": ["ips", "snips"]},
+    {"explain": True},
+)
+
+
 def state(form: int) -> bytes:
-    """A state of a pass or, for form 3, the checkpoint of one that did not end."""
+    """A state of a pass."""
     import drstream as drs
 
-    def fails(X: Any) -> Any:
-        calls.append(len(X))
-        if form == 3 and len(calls) > 1:
-            raise InterruptedError
-        return np.full((len(X), 3), 1 / 3)
+    found = drs.partial(events(), {"uniform": drs.policies.Uniform()}, log={"context": "x?"}, **OPTIONS[form])
+    return found.to_bytes()
 
-    calls: list[int] = []
-    with tempfile.TemporaryDirectory() as folder:
-        log, path = Path(folder) / "log.parquet", Path(folder) / "run"
-        pq.write_table(table(0), log, row_group_size=20)
-        options = {"checkpoint": path, "checkpoint_every": 0} if form == 3 else {"state": path}
-        with suppress(drs.DrstreamError, InterruptedError):
-            drs.evaluate(drs.Log(log), {"f": drs.policies.named("v1", fails)}, threads=1, **options)
+
+def events() -> pa.Table:
+    rng = np.random.default_rng(2)
+    more = {"day": rng.integers(0, 3, ROWS), "user": rng.integers(0, 9, ROWS)}
+    return pa.table({**{name: table(0)[name] for name in table(0).column_names}, **more})
+
+
+@cache
+def own_folder() -> tuple[Path, tempfile.TemporaryDirectory[str]]:
+    """A folder of this process with a log."""
+    folder = tempfile.TemporaryDirectory()
+    pq.write_table(events(), Path(folder.name) / "log.parquet", row_group_size=20)
+    return Path(folder.name), folder
+
+
+def run(form: int, path: Path) -> Any:
+    """A run with a checkpoint: two passes, a fit, or a replay. What it gives."""
+    import drstream as drs
+
+    log = drs.Log(own_folder()[0] / "log.parquet", context="x?")
+    kept: dict[str, Any] = {"checkpoint": path, "checkpoint_every": 0, "threads": 1}
+    if form == 2:
+        model = drs.models.Logistic().fit(log, **kept)
+        return [model.coef_.tolist(), model.intercept_.tolist()]
+    if form == 3:
+        return drs.replay(log, drs.policies.EpsilonGreedy(0.3), 5, q=0.05, **kept).row()
+    found = drs.evaluate(log, {"uniform": drs.policies.Uniform()}, **OPTIONS[form], **kept).to_dict()
+    return str({name: value for name, value in found.items() if name != "provenance"})
+
+
+def checkpoint(form: int) -> bytes:
+    """The checkpoint of a run that did not end."""
+    from drstream.states import checkpoint as module
+
+    class Stop(Exception):  # noqa: N818  # it stands for a kill
+        pass
+
+    def note(kept: Any) -> None:
+        module.Checkpoint.write(kept)
+        notes.append(1)
+        if len(notes) == 2:
+            raise Stop
+
+    notes: list[int] = []
+    usual, module.Checkpoint.note = module.Checkpoint.note, note  # type: ignore[method-assign]
+    path = own_folder()[0] / "run.ckpt"
+    try:
+        with suppress(Stop):
+            run(form, path)
         return path.read_bytes()
+    finally:
+        module.Checkpoint.note = usual  # type: ignore[method-assign]
+        path.unlink(missing_ok=True)
 
 
 # What is done to them
@@ -191,6 +242,62 @@ def rewrite(data: bytes, rng: np.random.Generator) -> bytes:
         for member, contents in members.items():
             file.writestr(member, bytes(contents))
     return out.getvalue()
+
+
+ODD: list[Any] = [None, -1, 0, 2**31, 2**62, 10**30, 1.5, float("nan"), "", "x", [], {}, [[]], True, {"array": "x"}]
+
+
+def craft(data: bytes, rng: np.random.Generator) -> bytes:
+    """Write other words or arrays, with checksums that are right."""
+    from drstream.states import arrays
+
+    words, found = arrays.read(io.BytesIO(data))
+    if rng.random() < 0.5:
+        places: list[tuple[Any, Any]] = []
+        left: list[Any] = [words]
+        while left:
+            node = left.pop()
+            inside = list(node.items()) if isinstance(node, dict) else list(enumerate(node))
+            places += [(node, key) for key, _ in inside]
+            left += [value for _, value in inside if isinstance(value, dict | list)]
+        node, key = places[int(rng.integers(len(places)))]
+        node[key] = ODD[int(rng.integers(len(ODD)))]
+    else:
+        name = str(rng.choice(sorted(found)))
+        found[name] = odd(found[name], rng)
+    if "sha256" in words:  # of a state or checkpoint
+        del words["sha256"]
+        return arrays.to_bytes("", words, found)
+    out = io.BytesIO()
+    arrays.write(out, words, found)
+    return out.getvalue()
+
+
+def odd(array: Any, rng: np.random.Generator) -> Any:
+    """Another array: of another type or shape, or with odd numbers."""
+    how = int(rng.integers(8))
+    if how == 0:
+        return array.reshape(-1)
+    if how == 1:
+        return array[:-1] if array.ndim and len(array) else array.reshape(1, *array.shape)
+    if how == 2:
+        return np.concatenate([array.reshape(-1), array.reshape(-1)])
+    if how == 3:
+        return np.zeros(array.shape, np.float32)
+    if how == 4:
+        return np.array(["x"])
+    other = array.copy()
+    flat = other.reshape(-1)
+    if len(flat):
+        place = int(rng.integers(len(flat)))
+        if array.dtype.names:
+            name = str(rng.choice(array.dtype.names))
+            flat[name][place] = int(rng.choice([-1, 0, 2**31, 2**62]))
+        elif array.dtype.kind == "f":
+            flat[place] = rng.choice([np.nan, np.inf, -1.0, 1e300, -1e-300])
+        elif array.dtype.kind in "iu":
+            flat[place] = rng.choice([-1, 2**31, 2**62]) if array.dtype.itemsize == 8 else 255
+    return other
 
 
 # Odd schemas
@@ -270,14 +377,10 @@ def predictions(path: Path) -> list[Any]:
     return np.asarray(found).tolist()
 
 
-def summed(path: Path, form: int) -> Any:
-    """What a state says, or a checkpoint, which is form 3."""
-    from drstream.evaluation.state import CHECKPOINT, State
-
+def summed(path: Path) -> Any:
+    """What a state says."""
     import drstream as drs
 
-    if form == 3:
-        return State.of(path, CHECKPOINT).to_bytes(CHECKPOINT).hex()
     return str({name: value for name, value in drs.merge([path]).to_dict().items() if name != "provenance"})
 
 
@@ -285,48 +388,51 @@ def summed(path: Path, form: int) -> Any:
 def wanted(kind: str, form: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log.{kind}"
-        path.write_bytes(intact(kind, form))
-        if kind == "state":
-            return summed(path, form)
+        if kind != "checkpoint":  # else it is a whole run
+            path.write_bytes(intact(kind, form))
+        if kind in ("state", "checkpoint"):
+            return summed(path) if kind == "state" else run(form, path)
         return number(path) if kind in ("parquet", "ipc") else predictions(path)
 
 
-def make(kind: str, seed: int, folder: Path) -> tuple[Path, int]:
-    """Write a file and return its path, and the form that it was made from."""
+def make(kind: str, seed: int, folder: Path) -> tuple[Path, int, bool]:
+    """Write a file and return its path, the form that it was made from, and whether its checksums are right."""
     rng = np.random.default_rng([seed, len(kind)])
     form = int(rng.integers(4))
     path = folder / f"case-{kind}-{seed}.{'arrow' if kind == 'ipc' else kind}"
     data = bytearray(intact(kind, form))
-    if kind in ("npz", "skops") and rng.random() < 0.5:
-        data = bytearray(rewrite(bytes(data), rng))
+    crafted = kind in ("npz", "skops", "state", "checkpoint") and rng.random() < 0.5
+    if crafted:
+        whole = rewrite if kind == "skops" or rng.random() < 0.3 else craft
+        data = bytearray(whole(bytes(data), rng))
     else:
         DAMAGE[int(rng.integers(len(DAMAGE)))](data, rng)
     path.write_bytes(data)
-    return path, form
+    return path, form, crafted
 
 
 def judge(kind: str, seed: int, folder: Path) -> tuple[str, str]:
     import drstream as drs
 
-    path, form = folder, 0
+    path, form, crafted = folder, 0, False
     try:
         if kind == "schema":
             return judge_schema(seed, folder)
-        path, form = make(kind, seed, folder)
-        if kind == "state":
-            found: Any = summed(path, form)
+        path, form, crafted = make(kind, seed, folder)
+        if kind in ("state", "checkpoint"):
+            found: Any = summed(path) if kind == "state" else run(form, path)
         elif kind in ("parquet", "ipc"):
             found = number(path, audit=kind == "parquet")
         else:
             found = predictions(path)
     except drs.errors.DrstreamError as error:
         words = " ".join(str(error).split())
-        return ("error" if path.name in words else "vague"), words
+        return ("error" if path.name in words or crafted else "vague"), words
     except BaseException as error:
         return "DEFECT", f"{type(error).__name__}: {error}"
     if found == wanted(kind, form):
         return "right", ""
-    return "other", f"{found} instead of {wanted(kind, form)}"
+    return "other", f"{MADE_UP if crafted else ''}{found} instead of {wanted(kind, form)}"
 
 
 def judge_schema(seed: int, folder: Path) -> tuple[str, str]:

@@ -235,7 +235,7 @@ def test_what_was_fitted_brings_its_labels(tmp_path):
     log = drs.Log(table(np.resize([4, 6, 9], 60)))
     model = drs.models.Ridge().fit(log)
     model.save(tmp_path / "model.npz")
-    assert json.loads(str(np.load(tmp_path / "model.npz")["about"]))["labels"] == [4, 6, 9]
+    assert json.loads(np.load(tmp_path / "model.npz")["about"].tobytes())["labels"] == [4, 6, 9]
     loaded = drs.models.load(tmp_path / "model.npz")
     assert drs.evaluate(drs.Log(table([4, 9] * 10)), drs.policies.Uniform(), loaded).labels == [4, 6, 9]
     for other, message in (

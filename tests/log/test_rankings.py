@@ -54,6 +54,7 @@ BAD = {
 }
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("case", BAD)
 def test_bad_rows_name_place_value_and_remedy(case, tmp_path):
     lists, reason, value = BAD[case]

@@ -195,7 +195,7 @@ def test_a_file_whose_encoding_is_damaged(tmp_path):
     drs.models.Ridge().fit(here()).save(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz") as file:
         parts = dict(file)
-    parts["about"] = np.array(str(parts["about"]).replace('"FR", ', ""))
+    parts["about"] = np.frombuffer(parts["about"].tobytes().replace(b'"FR",', b""), np.uint8)
     np.savez(tmp_path / "bad.npz", **parts)
     with pytest.raises(drs.ModelError, match=r"9 features of the encoding for 10 of the fit.*damaged"):
         drs.models.load(tmp_path / "bad.npz")

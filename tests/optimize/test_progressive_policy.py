@@ -116,7 +116,7 @@ def test_a_file_from_before_the_length_of_the_log_was_kept(tmp_path):
     ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train).save(path)
     with np.load(path) as file:
         kept = dict(file)
-    about = json.loads(str(kept["about"]))
+    about = json.loads(kept["about"].tobytes())
     for name in ("length_", "prediction_range_"):
         del about["parameters"][name]
     np.savez(path, **{**kept, "about": np.array(json.dumps(about))})
@@ -143,7 +143,7 @@ def test_files_that_hold_something_else(tmp_path):
     ProgressivePolicy(drs.policies.EpsilonGreedy(), q=0.1).fit(train).save(path)
     with np.load(path) as file:
         kept = dict(file)
-    about = json.loads(str(kept["about"]))
+    about = json.loads(kept["about"].tobytes())
 
     def load(parameters, **arrays):
         changed = {**about, "parameters": {**about["parameters"], **parameters}}

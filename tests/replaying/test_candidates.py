@@ -13,6 +13,7 @@ from tests.helpers.replays import agree, run_or_none
 METHODS = ["dr-ns", "dr-ns-wc", "rs", "dm"]
 
 
+@pytest.mark.covers
 @settings(max_examples=40 if PLAIN else 120)
 @given(
     seed=st.integers(0, 10_000),
@@ -55,6 +56,7 @@ def test_compiled_equals_python_equals_the_naive_algorithm(
     assert seen == [(X[k].tolist(), Z[k][events[k][1]].tolist(), events[k][2]) for k in accepted]
 
 
+@pytest.mark.covers
 @pytest.mark.parametrize("interactions", [False, True])
 @pytest.mark.parametrize("name", list(LEARNERS))
 def test_every_learner_equals_its_naive_form(name, interactions):

@@ -22,6 +22,7 @@ from tests.helpers.replays import LEARNERS, agree, as_events, bits, check_curve,
 METHODS = ["dr-ns", "dr-ns-wc", "rs", "dm"]
 
 
+@pytest.mark.covers
 @settings(max_examples=60 if PLAIN else 400)
 @given(
     seed=st.integers(0, 10_000),

@@ -226,6 +226,7 @@ def test_as_many_parts_are_under_way_as_the_executor_has_places(path):
     assert numbers(run(path, executor=Wide())) == numbers(run(path, threads=1))
 
 
+@pytest.mark.slow
 def test_no_process_is_left_behind_if_its_parent_is_killed(tmp_path):
     import subprocess
     import sys

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drstream.errors import DrstreamError, StateError, parameter, phrase, without_secrets
-from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.outline import Outline
-from drstream.evaluation.plan import Gather, Plan
-from drstream.evaluation.states.header import outline_to_dict, own_estimators
+from drstream.evaluation.header import Header
+from drstream.evaluation.plan import Plan
+from drstream.evaluation.request import Request
+from drstream.evaluation.states.header import header_to_dict, own_estimators
 from drstream.evaluation.states.state import State
 from drstream.log import Log, Reader
-from drstream.models.binding import ModelInputs
-from drstream.policies.base import FixedPolicy
 from drstream.provenance import describe
 from drstream.states.checkpoint import check_path
 from drstream.states.identity import Digest, about_columns, difference, named, shown
@@ -22,61 +20,42 @@ from drstream.states.identity import Digest, about_columns, difference, named, s
 PARAMETERS = ("cap", "floor", "inflation", "lambda_", "clamp", "embedding", "precision", "crossfit", "fold_seed")
 
 
-def identity_of(
-    given: Mapping[str, Any],
-    log: Log,
-    policies: Mapping[str, FixedPolicy],
-    inputs: Mapping[str, ModelInputs],
-    plans: Sequence[Plan],
-    outlines: Sequence[Outline],
-) -> dict[str, Any]:
+def identity_of(request: Request, log: Log, plans: Sequence[Plan], headers: Sequence[Header]) -> dict[str, Any]:
     """What a pass is about, as JSON."""
     models = {}
-    for reward, one in inputs.items():
+    for reward, one in request.inputs.items():
         users = {"reward model": one.model, "propensity model": one.propensity, "second reward model": one.second}
         models[reward] = {role: Digest.of(user) for role, user in users.items() if user is not None}
     return {
-        "policies": {name: Digest.of(policy) for name, policy in policies.items()},
+        "policies": {name: Digest.of(policy) for name, policy in request.policies.items()},
         "log": about_columns(log, plans[0].reader.encoding),
         "models": models,
-        "parameters": {name: _parameter(given[name]) for name in PARAMETERS if given[name] is not None},
-        "rewards": {outline.reward: outline_to_dict(outline) for outline in outlines},
+        "parameters": {name: _parameter(request.given[name]) for name in PARAMETERS if request.given[name] is not None},
+        "rewards": {header.reward: header_to_dict(header) for header in headers},
         "blocks": [[plan.block_rows, plan.path] for plan in plans],
     }
 
 
-def state_of(
-    given: Mapping[str, Any],
-    log: Log,
-    policies: Mapping[str, FixedPolicy],
-    inputs: Mapping[str, ModelInputs],
-    plans: Sequence[Plan],
-    outlines: Sequence[Outline],
-    reader: Reader,
-) -> State:
+def state_of(request: Request, log: Log, plans: Sequence[Plan], headers: Sequence[Header], reader: Reader) -> State:
     """Return a state without sums, of a pass that is about to begin."""
     from drstream import __version__
 
-    identity = identity_of(given, log, policies, inputs, plans, outlines)
-    if any(one.waits for one in inputs.values()) or reader.loggers is not None:  # they depend on the whole log
+    identity = identity_of(request, log, plans, headers)
+    if any(one.waits for one in request.inputs.values()) or reader.loggers is not None:  # they depend on the whole log
         found = [[plan.job.models, plan.job.overlaps] for plan in plans]
         identity["fitted"] = Digest.of([found, None if reader.loggers is None else reader.loggers.shares])["sha256"]
-    others = {outline.reward: outline.others for outline in outlines}
+    others = {header.reward: header.others for header in headers}
     identity = json.loads(json.dumps(identity))  # as a file gives it back
     return State(identity, without_secrets(log.source.name), log.source_rows, others, __version__)
 
 
-def keeping(
-    state: Any, log: Log, chosen: Sequence[Estimator], gather: Gather, inputs: Mapping[str, ModelInputs]
-) -> bool:
+def keeping(state: Any, log: Log, request: Request) -> bool:
     """Return whether a state is wanted. Raise an error if the pass has none that lasts."""
     if state is None:
         return False
     if not isinstance(state, State):
         check_path(state, "state", log)
-    weighted, modelled = any(e.weight for e in chosen), any(e.needs_model for e in chosen)
-    needed = [one.needed(model=modelled, propensity=weighted) for one in inputs.values()]
-    refuse_unlasting(log, chosen, gather, needed, ranking=bool(log.roles.ranking))
+    refuse_unlasting(log, request)
     return True
 
 
@@ -116,13 +95,11 @@ def _advice(where: tuple[str, ...]) -> str:
     return "Evaluate all logs in the same way"
 
 
-def refuse_unlasting(
-    log: Log, chosen: Sequence[Estimator], gather: Gather, inputs: Sequence[ModelInputs], *, ranking: bool
-) -> None:
+def refuse_unlasting(log: Log, request: Request) -> None:
     """Raise an error before the pass if its state could not be merged with others to what one pass would give."""
-    if own := own_estimators(chosen, ranking=ranking):
+    if own := own_estimators(request.chosen, ranking=bool(log.roles.ranking)):
         raise _cannot(f"estimator {own[0]!r} is yours, and a file holds no functions: leave it out")
-    if any(one.waits for one in inputs):
+    if any(request.needed(one).waits for one in request.inputs.values()):
         raise _cannot(
             "models would be fitted on this log alone, and one pass over several logs would fit others: fit the models "
             "before, on earlier events, and pass them fitted"
@@ -135,7 +112,7 @@ def refuse_unlasting(
             )
     if log.origin.stop is not None:
         raise _cannot("the rows before a certain one are others in a longer log: take the whole log")
-    for estimator in chosen:
+    for estimator in request.chosen:
         weight = estimator.weight
         if weight is not None and weight.balanced:
             raise _cannot(
@@ -143,12 +120,13 @@ def refuse_unlasting(
             )
         if weight is not None and weight.power:
             raise _cannot(f"the weights of {estimator.name!r} depend on all earlier rows: leave it out")
-    if gather.stretches:
+    if request.stretches:
         raise _cannot("'anytime' intervals count rows from the first one of all logs: choose another method")
     for reward in log.roles.rewards:
-        if typical := log.for_reward(reward).pivot:
+        first = log.for_reward(reward)
+        if first.pivot and not first.same_rewards:
             raise _cannot(
-                f"rewards in {reward!r} are about {typical:.6g}, with a spread that is small beside it, and sums about "
+                f"rewards in {reward!r} are about {first.pivot:.6g}, with a spread small beside it, and sums about "
                 "0 would lose their digits: subtract a constant from them"
             )
 

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, StateError, parameter
+from drstream.evaluation.conclude import conclude
 from drstream.evaluation.evaluate import evaluate
-from drstream.evaluation.outline import Outline
+from drstream.evaluation.header import Header
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.states.by_file import Unit
-from drstream.evaluation.states.header import outline_from_dict
+from drstream.evaluation.states.header import header_from_dict
 from drstream.evaluation.states.identity import doubts, refuse_difference
 from drstream.evaluation.states.state import Others, State
 from drstream.evaluation.sums import Sums
@@ -68,8 +69,8 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
     for state in used[1:]:
         refuse_difference(first.identity, state.identity, (first.name, state.name))
     check(used)
-    outlines = _outlines(used)
-    totals = [Sums(one.form, one.pivot) for one in outlines] if any(state.n for state in used) else []
+    headers = _headers(used)
+    totals = [Sums(one.form, one.pivot) for one in headers] if any(state.n for state in used) else []
     for state in used if totals else []:
         state.add_to(totals)
     if not totals:
@@ -77,8 +78,8 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
     made_from = _provenance(used, totals[0].count)
     findings = _doubts(first) if len(used) > 1 else []
     results = {
-        outline.reward: outline.finish(total, made_from, findings)
-        for outline, total in zip(outlines, totals, strict=True)
+        header.reward: conclude(header, total, made_from, findings)
+        for header, total in zip(headers, totals, strict=True)
     }
     result = next(iter(results.values()))
     result.rewards = results
@@ -129,7 +130,7 @@ def _batches(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _outlines(used: Sequence[State]) -> list[Outline]:
+def _headers(used: Sequence[State]) -> list[Header]:
     others: Others = {}
     for state in used:
         for reward, users in state.others.items():
@@ -138,7 +139,7 @@ def _outlines(used: Sequence[State]) -> list[Outline]:
                 sums.update(columns)
                 others[reward][who] = dict(sums)
     assert used[0].identity is not None
-    return [outline_from_dict(one, others.get(name, {})) for name, one in used[0].identity["rewards"].items()]
+    return [header_from_dict(one, others.get(name, {})) for name, one in used[0].identity["rewards"].items()]
 
 
 def _refuse_overlap(used: Sequence[State]) -> None:

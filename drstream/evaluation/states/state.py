@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drstream.errors import DrstreamError, StateError
-from drstream.evaluation.outline import Outline
+from drstream.evaluation.header import Header
 from drstream.evaluation.states.by_file import ByFile, Unit, pack_units, unpack_units
-from drstream.evaluation.states.header import outline_from_dict
+from drstream.evaluation.states.header import header_from_dict
 from drstream.evaluation.states.packing import Packed, unpack, unpack_tables
 from drstream.evaluation.sums import Sums
 from drstream.states import arrays, tree
@@ -48,10 +48,10 @@ class State:
         self.units, self.buckets = sums.units, sums.buckets()
 
     @property
-    def outlines(self) -> list[Outline]:
+    def headers(self) -> list[Header]:
         """One for each reward."""
         assert self.identity is not None
-        return [outline_from_dict(one, self.others.get(name, {})) for name, one in self.identity["rewards"].items()]
+        return [header_from_dict(one, self.others.get(name, {})) for name, one in self.identity["rewards"].items()]
 
     @property
     def marks(self) -> list[Mark]:
@@ -113,7 +113,7 @@ class State:
         if found:
             raise ValueError(f"array {next(iter(found))!r}")
         if self.identity is not None and sums["units"] is not None:
-            forms = [(one.form, one.pivot) for one in self.outlines]
+            forms = [(one.form, one.pivot) for one in self.headers]
             self.units, self.buckets = unpack_units(sums["units"], forms), sums["buckets"]
             self.add_to([Sums(*form) for form in forms])  # raises an error if it cannot be added
         elif sums["units"] is not None:

@@ -145,7 +145,9 @@ def _guarantees(world: World, what: str, estimator: str) -> dict[str, Constants]
 
 def _with(result: Evaluation, settings: Settings) -> Evaluation:
     """The same sums with other settings: as if the log had been evaluated with these."""
-    return Evaluation(replace(result._about, settings=settings), result.statistics)
+    header = result._about.header
+    request = replace(header.request, settings=settings)
+    return Evaluation(replace(result._about, header=replace(header, request=request)), result.statistics)
 
 
 def _cases(world: World) -> Iterator[tuple[str, str, float, Any]]:
