@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from drstream.evaluation.checkpoints import Checkpoint
 
 import drstream as drs
 from bench.common import logs
