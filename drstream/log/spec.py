@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.dataset as ds
 
@@ -12,10 +12,6 @@ from drstream.log.encoding import ERROR, Encoding, Missing
 from drstream.log.loggers import Loggers
 from drstream.log.rows import Split
 from drstream.log.schema import Roles
-
-if TYPE_CHECKING:
-    from drstream.log.kinds.candidates.pairs import Pairs
-    from drstream.log.kinds.candidates.reading import Offers
 
 ROWS = 65_536  # of a batch
 
@@ -32,7 +28,7 @@ class Spec:
     filter_columns: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ()
     stop: int | None = None  # rows from this one on do not belong to the log
-    pairs: Pairs | None = None  # the context of an event becomes the pair of it and the logged candidate
+    pairs: Any = None  # `Pairs`: the context of an event becomes the pair of it and the logged candidate
     about_zero: bool = False  # whether sums of rewards are about 0, whatever the first rewards
     propensities_found: bool = False  # whether the log itself knew the column of all candidates' propensities
     labels: Sequence[Any] = ()  # of the actions, if they were given, or are read
@@ -40,7 +36,7 @@ class Spec:
     loggers: Loggers | None = None  # which policy logged an event
     width: int = 0  # number of features of contexts, as the log stores them
     constant: float | None = None  # the propensity of every row, if no column holds them
-    offers: Offers | None = None  # how to read candidates of events, if there are any
+    offers: Any = None  # `Offers`: how to read candidates of events, if there are any
     batch_rows: int = ROWS
 
 
