@@ -20,11 +20,11 @@ from threadpoolctl import ThreadpoolController
 
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
-from drstream.log.remote import read_ahead, retries_of
-from drstream.log.source import Part
 from drstream.parameters import whole
 from drstream.progress import reporter
 from drstream.sending import Sender, is_lost, lost, places_of
+from drstream.sources.base import Part
+from drstream.sources.remote import is_far, read_ahead
 
 Result = TypeVar("Result")
 Producer = Callable[[Part], Iterator[Result]]
@@ -92,7 +92,7 @@ def run(
             stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             stack.callback(stop.set)  # runs before the shutdown, so that tasks end early
             task = partial(_until, stop, task)
-        if workers.executor is None and retries_of(log.source) is not None:
+        if workers.executor is None and is_far(log.source):
             parts = stack.enter_context(closing(read_ahead(parts, AHEAD * workers.threads)))
         if executor is None:
             for part in parts:
@@ -135,7 +135,7 @@ class UnderWay:
             raise
         self.done += 1
         self.report(part.first_row + part.rows)
-        return self.sender.received(part, result)
+        return result
 
     def cancel(self) -> None:
         for _, future in self.parts:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from drstream.errors import DrstreamError
+from drstream.kernels._notice import clock, sum_up
 
 shown = True  # whether progress=True shows anything: the command line has --quiet
 
@@ -23,6 +23,13 @@ def reporter(progress: Any, total: int | None) -> Iterator[Callable[..., None]]:
     progress=False shows nothing. True shows a bar on a terminal or in a notebook, else a line every 10 seconds on
     standard error. A function is called with (done, total).
     """
+    with _reporter(progress, total) as report:
+        yield report
+    sum_up()
+
+
+@contextmanager
+def _reporter(progress: Any, total: int | None) -> Iterator[Callable[..., None]]:
     if callable(progress):
         yield lambda done, text="": progress(done, total)
     elif progress not in (True, False):
@@ -53,12 +60,13 @@ def _in_a_notebook() -> bool:
 class Lines:
     """Lines for a log file: one every `every` seconds, and one at the end of a pass that had such a line.
 
-    Passes that follow each other, such as those of a fit, share the clock: many short ones are a long run.
+    Passes that follow each other, such as those of a fit, share the clock: many short ones are a long run. It stands
+    still while kernels are compiled.
     """
 
     every = 10.0
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = clock) -> None:
         self.clock = clock
         self._last = self._end = -1e9  # when a line was printed, and when a pass ended
 
@@ -130,35 +138,6 @@ def _bar(total: int | None) -> Iterator[Callable[..., None]]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True, get_time=clock) as bars:
         bar = bars.add_task("", total=total)
-        notice.line = lambda text: bars.update(bar, description=text)
-        try:
-            yield lambda done, text="": bars.update(bar, completed=done, description=text)
-        finally:
-            notice.line = _on_a_line_of_its_own
-
-
-class CompileNotice:
-    """Shows on a terminal that kernels are being compiled, while they are."""
-
-    line: Callable[[str], None]  # shows a text, beside the bar if there is one
-
-    def start(self) -> None:
-        """Start to show notices. Only the command line calls this: a library should not write to a terminal unasked."""
-        from drstream.kernels import _notice
-
-        if _on_a_terminal():
-            self.line = _on_a_line_of_its_own
-            _notice.listener = self.show
-
-    def show(self, count: int, at_work: bool) -> None:
-        self.line(f"compiling kernels for this machine, once: {count}" if at_work else "")
-
-
-def _on_a_line_of_its_own(text: str) -> None:
-    sys.stderr.write(f"\r\x1b[2K{text}")  # replaces the line
-    sys.stderr.flush()
-
-
-notice = CompileNotice()
+        yield lambda done, text="": bars.update(bar, completed=done, description=text)

@@ -18,7 +18,6 @@ import numpy as np
 
 from drstream.errors import without_secrets
 from drstream.log import Log
-from drstream.log.remote import retries_of
 
 LONGEST = 300  # characters of a description
 NEVER = frozenset(  # how the work is done, which changes no result
@@ -39,14 +38,11 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
 
     usual = _signature(run).parameters
     seeds = {name: describe(given[name]) for name in ("seed", "fold_seed") if name in given}
-    counter = retries_of(log.source)
-    retried = {} if counter is None or not counter.count else {"reads_tried_again": counter.count}
     changed = {name: value for name, value in given.items() if name in usual and _differs(value, usual[name].default)}
     return {
         "version": __version__,
         "run": run.__name__,
         **about_log(log),
-        **retried,
         "events": events,
         "seed": seeds.get("seed", seeds.get("fold_seed")),
         "policies": _described(given.get("policies")),

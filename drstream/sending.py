@@ -12,10 +12,9 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from drstream.errors import DrstreamError, WorkerError, parameter
-from drstream.log.remote import retries_of
 from drstream.processes import Processes
 
 HELD = 2  # tasks that a worker keeps: that of the pass, and one of another pass at the same time
@@ -44,15 +43,6 @@ class Sender:
         except BrokenExecutor as error:
             raise lost(error) from None
 
-    def received(self, part: Any, result: Any) -> Any:
-        """Return the result for a part, out of what came back."""
-        if not isinstance(result, Done):
-            return result
-        counter = retries_of(part)
-        if counter is not None:
-            counter.add(result.retried)
-        return result.result
-
     def again(self, part: Any, result: Any) -> Future[Any] | None:
         """Send a part once more, if the worker had not seen the task."""
         lacking = isinstance(result, str) and result == LACKING and self.data is not None
@@ -61,13 +51,6 @@ class Sender:
 
 _held: dict[bytes, Any] = {}
 _lock = threading.Lock()
-
-
-class Done(NamedTuple):
-    """The result of a part, and how often reads of it were tried again."""
-
-    result: Any
-    retried: int
 
 
 def work(digest: bytes, data: bytes | None, part: Any) -> Any:
@@ -81,9 +64,7 @@ def work(digest: bytes, data: bytes | None, part: Any) -> Any:
         _held[digest] = task  # now the latest
         while len(_held) > HELD:
             del _held[next(iter(_held))]
-    result = task(part)
-    counter = retries_of(part)
-    return Done(result, 0 if counter is None else counter.count)
+    return task(part)
 
 
 def _pickled(executor: Executor, task: Any) -> bytes | None:

@@ -144,6 +144,9 @@ def _map(dataframe: Any, work: Callable[[Batches], bytes | None]) -> list[bytes]
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        from drstream.kernels import _notice
+
+        _notice.silent = True  # the user does not see what workers say
         data, kind, message = None, "", ""
         try:
             data = work(batches)

@@ -7,11 +7,13 @@ from concurrent.futures import ProcessPoolExecutor
 import hypothesis
 import pytest
 
+from drstream.kernels import _notice
 from tests.helpers.passes import CHECKED, PLAIN
 
 hypothesis.settings.register_profile("drstream", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.register_profile("kernels", deadline=None, max_examples=15, derandomize=True)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started with it ignored
+_notice.silent = True  # what a test compiles depends on the tests before it
 hypothesis.settings.load_profile("kernels" if PLAIN or CHECKED else "drstream")
 
 

@@ -17,7 +17,7 @@ from bench.common.selecting import main_names
 from drstream import execution
 from drstream.execution import Workers
 from drstream.log import Reader
-from drstream.log.source import Part
+from drstream.sources.base import Part
 
 BLOCK = 2048  # rows, as in `evaluate`
 

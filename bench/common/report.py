@@ -3,8 +3,7 @@
 usage: python -m bench.common.report [--keep] [RESULTS.json ...]   (without a file, of the last saved run)
 
 With several files, a benchmark's result is that of the latest run that has it. So some benchmarks can be measured again
-after a whole run. With --keep, the main rows become scripts/studies/results/benchmarks.json, and the table of the
-README is written.
+after a whole run. --keep writes the main rows to scripts/studies/results/benchmarks.json, and the table of the README.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 
 from bench.common import logs
 from bench.models.cases import MODELS
-from bench.process import cases
+from bench.process import cases, compiling
 
 BYTES_A_ROW = 120  # on disk, rounded up
 
@@ -94,6 +94,28 @@ def time_start(benchmark: Any, task: str, warm: Warm, name: str, required: float
     assert warm.cold.compiled > 0
     assert not any(run.compiled for run in runs)
     return wall
+
+
+@pytest.fixture(scope="session")
+def costs(tmp_path_factory: Any) -> dict[str, dict[str, float]]:
+    return compiling.costs(tmp_path_factory.mktemp("first"))
+
+
+@pytest.mark.parametrize("step", compiling.LIMITS)
+def bench_compiling(benchmark: Any, step: str, costs: dict[str, dict[str, float]]) -> None:
+    """What first results compile, in plain kernels: one process for all of them, whose cache is empty."""
+    cost, limit = sum(costs[step].values()), compiling.LIMITS[step]
+    benchmark.pedantic(lambda: None, rounds=1)
+    benchmark.extra_info |= {
+        "kind": "compiling",
+        "name": cases.compiling_name(step),
+        "step": step,
+        "growth": cost,
+        "kernels": len(costs[step]),
+        "required": limit,
+        "passed": cost <= limit,
+    }
+    assert cost <= limit
 
 
 def make_long(log: logs.LogFile, times: int = cases.LONGER) -> logs.LogFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.common.logs import LIST, WIDE, LogFile
 from bench.models.cases import MODELS
-from bench.process import once
+from bench.process import compiling, once
 
 # Peak memory
 
@@ -32,6 +32,11 @@ START = 2.0  # s, with a warm kernel cache
 START_NAME = "a fresh process"
 REPLAY_START_NAME = "a fresh process that replays"
 
+
+def compiling_name(step: str) -> str:
+    return f"compiling for first results: {step}"
+
+
 MAIN = {memory_name(MEMORY_MAIN): "peak memory, ten times the rows"}
 NAMES = [
     *map(memory_name, MEMORY_LOGS),
@@ -39,4 +44,5 @@ NAMES = [
     *map(fit_memory_name, MODELS),
     START_NAME,
     REPLAY_START_NAME,
+    *map(compiling_name, compiling.LIMITS),
 ]

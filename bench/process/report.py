@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.common.markdown import Info, megabytes, millions, seconds, table, verdict
-from bench.process import cases
+from bench.process import cases, compiling
 
 STEPS = {
     "interpreter": "interpreter starts",
@@ -26,6 +26,10 @@ START = (
     "The process reads a Parquet log of 1,000 rows. Times with kernels in the cache are medians of five processes. The "
     "process with an empty cache runs once."
 )
+COMPILING = (
+    "A process whose cache is empty compiles the kernels that it calls. A plain kernel is one loop, compiled in a "
+    "process of its own, the start of Numba included."
+)
 STARTS = {
     "evaluate": "A process that evaluates dm, ips, snips and dr of a softmax policy:",
     "replay": "A process that replays an ε-greedy learner:",
@@ -45,6 +49,8 @@ def sections(kinds: dict[str, list[Info]], full: bool) -> list[str]:
         parts += ["## A fresh process", START]
         for info in kinds["start"]:
             parts += [STARTS[info["task"]], start(info, full)]
+    if kinds["compiling"]:
+        parts += ["## Compiling for first results", COMPILING, compiled(kinds["compiling"], full)]
     return parts
 
 
@@ -120,3 +126,17 @@ def start(info: Info, full: bool) -> str:
     if info["required"] is not None:
         rows.append((f"required: below {info['required']} s", verdict(info, full), ""))
     return table(("step", "kernels in the cache", f"empty cache, {info['kernels']} kernels compiled"), rows)
+
+
+def compiled(found: list[Info], full: bool) -> str:
+    rows = (
+        (
+            compiling.STEPS[info["step"]],
+            str(info["kernels"]),
+            f"{info['growth']:.1f}",
+            str(info["required"]),
+            verdict(info, full),
+        )
+        for info in found
+    )
+    return table(("first result", "kernels", "plain kernels that take as long", "required: at most", "met"), rows)

@@ -12,10 +12,10 @@ from typing import Any
 from unittest import mock
 
 from drstream.evaluation.observe.base import Observer
-from drstream.log.parquet import RowGroup
 from drstream.log.reader import Reader
 from drstream.replaying.chunks import Preparation
 from drstream.replaying.lanes import CompiledLane
+from drstream.sources.parquet import RowGroup
 
 Clock = Callable[[], float]
 DECODING, VIEWS, EVENTS, CHUNKS, LOOP = "decoding", "views and checks", "scores to sums", "chunks", "loop"

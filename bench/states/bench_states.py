@@ -17,10 +17,8 @@ from bench.common import logs
 from bench.common.racing import PAIRS, compare, race
 from bench.common.selecting import params
 from bench.states import cases
-from drstream.checkpoints import CheckpointFile
-from drstream.evaluation.checkpoints import Checkpoint
-from drstream.log.marks import Marker
 from drstream.replaying.keeping import Keeper
+from drstream.states.checkpoint import Checkpoint
 
 
 @pytest.mark.parametrize("case", params(cases.CASES))
@@ -103,8 +101,8 @@ def spent_in_checkpoints() -> Iterator[Spent]:
 
         return call
 
-    places = [(Marker, "mark"), (Checkpoint, "begin"), (Checkpoint, "note"), (Keeper, "__init__"), (Keeper, "note")]
-    places += [(Keeper, "end"), (CheckpointFile, "remove"), (CheckpointFile, "write")]
+    places: list[tuple[Any, str]] = [(Checkpoint, name) for name in ("__init__", "note", "write", "remove")]
+    places += [(Keeper, name) for name in ("__init__", "note", "end")]
     with pytest.MonkeyPatch.context() as patch:
         for place, name in places:
             patch.setattr(place, name, watched(getattr(place, name), name == "write"))

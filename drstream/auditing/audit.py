@@ -25,12 +25,12 @@ from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
 from drstream.log.columns import floats_or_nan, nulls
-from drstream.log.parquet import ParquetSource
 from drstream.log.reader import Read
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
-from drstream.log.source import Part
 from drstream.provenance import provenance
+from drstream.sources.base import Part
+from drstream.sources.parquet import ParquetSource
 from drstream.types import Floats
 
 

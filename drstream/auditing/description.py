@@ -17,8 +17,8 @@ from drstream.auditing.audit import lenient
 from drstream.errors import printable
 from drstream.execution import Workers
 from drstream.log import Log, Reader
-from drstream.log.source import Part
 from drstream.results import schema_name
+from drstream.sources.base import Part
 from drstream.types import Ints
 from drstream.views import Described
 

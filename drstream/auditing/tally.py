@@ -12,7 +12,7 @@ from drstream.auditing.copies import IDS_KEPT, ROWS_KEPT, Copies
 from drstream.auditing.eligible import Eligible
 from drstream.auditing.times import Times
 from drstream.kernels import audit as kernels
-from drstream.log.source import Place
+from drstream.sources.base import Place
 from drstream.types import Bools, Floats, Ints
 
 DISTINCT = 10_000  # different propensities that are counted exactly

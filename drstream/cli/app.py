@@ -29,11 +29,11 @@ from drstream.cli.plan import plan
 from drstream.cli.replay import replay
 from drstream.cli.signals import Signals, raised
 from drstream.cli.voice import voice
+from drstream.cli.warmup import warmup
 from drstream.cli.workers import opened
 from drstream.errors import DrstreamError, because, closest, for_command_line
-from drstream.progress import notice
 
-COMMANDS = (describe, audit, plan, evaluate, merge, fit, optimize, replay, convert, demo)
+COMMANDS = (describe, audit, plan, evaluate, merge, fit, optimize, replay, convert, warmup, demo)
 NAMES_OF_HELP = {"help_option_names": ["-h", "--help"]}
 UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 app = typer.Typer(
@@ -52,7 +52,6 @@ def run() -> None:
     try:
         try:
             with raised() as signals, opened:
-                notice.start()
                 code = app(prog_name="drstream", standalone_mode=False)
             sys.stdout.flush()
         finally:

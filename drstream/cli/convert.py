@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +32,7 @@ from drstream.cli.options import (
     row_options,
 )
 from drstream.cli.voice import say, tell
+from drstream.kernels._notice import clock
 
 
 def convert(
@@ -120,7 +120,7 @@ def convert(
         coded=(categorical, hashed, missing),
     )
     given |= candidate_options(candidates, items if candidates else None, action_is)
-    started = time.perf_counter()
+    started = clock()
     result = run(
         log[0] if len(log) == 1 else log,
         out,
@@ -137,7 +137,7 @@ def convert(
         **given,
         **row_options(filter, exclude, positions),
     )
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     if result.skipped:
         from drstream.cli.tables import reasons
 

@@ -70,7 +70,7 @@ def describe(
 
 def _show_columns(log: list[str]) -> None:
     """Print the columns of a log in which the roles were not found."""
-    from drstream.log.opening import open_source
+    from drstream.sources.open import open_source
 
     source = open_source(log[0] if len(log) == 1 else log)
     typer.echo(f"{source.name}: {source.rows:,} rows")

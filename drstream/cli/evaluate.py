@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,12 +55,13 @@ from drstream.cli.options import (
 )
 from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.showing import all_rewards, show_result, stops
-from drstream.cli.voice import say, say_speed
+from drstream.cli.voice import say_speed
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
 from drstream.evaluation.estimators import ALL as ESTIMATORS
 from drstream.evaluation.estimators import AUTO
 from drstream.evaluation.rankings import ALL as RANKINGS
 from drstream.intervals.names import NAMES as INTERVALS
+from drstream.kernels._notice import clock
 
 
 def evaluate(
@@ -256,7 +256,7 @@ def evaluate(
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
     held = held_out(whole, opened, fitting if fitted_here else None)
     told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
-    started = time.perf_counter()
+    started = clock()
     result = run(
         opened,
         policies,
@@ -283,10 +283,8 @@ def evaluate(
         state=state,
         checkpoint=checkpoint,
     )
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     result.provenance.update(held.to_dict())
-    if again := result.provenance.get("reads_tried_again"):
-        say(f"reads that failed and were tried again: {again:,}")
     write_report(result, report)
     left_out = getattr(models["model"], "skipped_", None)
     if left_out:

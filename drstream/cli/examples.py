@@ -80,5 +80,6 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("An Arrow file, which is read faster.", "drstream convert clicks.parquet clicks.arrow"),
         ("A log from CSV.", "drstream convert clicks.csv from-csv.parquet --reward reward"),
     ],
+    "warmup": [("Compile in an image, or before the tests of a CI job.", "drstream warmup")],
     "demo": [("A log with known truth, and three policies on it.", "drstream demo --rows 20000")],
 }

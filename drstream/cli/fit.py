@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +32,7 @@ from drstream.cli.options import (
 )
 from drstream.cli.voice import say_speed, tell
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
+from drstream.kernels._notice import clock
 
 
 def fit(
@@ -93,9 +93,9 @@ def fit(
         opened = opened.split(share, seed, cluster)[0]
     elif cluster is not None:
         raise DrstreamError(f"--cluster {cluster} is about the split of --share, and there is none")
-    started = time.perf_counter()
+    started = clock()
     made.fit(opened, threads=threads, executor=open_executor(workers, dask), progress=True, checkpoint=checkpoint)
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     made.save(output)
     if made.skipped_:
         from drstream.cli.tables import reasons

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +30,7 @@ from drstream.cli.options import (
     open_log,
 )
 from drstream.cli.voice import say, tell
+from drstream.kernels._notice import clock
 
 
 def optimize(
@@ -105,9 +105,9 @@ def optimize(
     if checkpoint is not None:
         made.check_keeps_passes()
     asked = specs.Learning(losses, model, propensity_model, crossfit, cluster, fold_seed, clamp, share, seed)
-    started = time.perf_counter()
+    started = clock()
     made = specs.optimized(made, opened, asked, {"threads": threads, "progress": True, "checkpoint": checkpoint})
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     made.save(output)
     if made.skipped_:
         from drstream.cli.tables import reasons

@@ -296,7 +296,7 @@ def parse_embedding(text: str | None) -> Any:
     import pyarrow as pa
     import pyarrow.csv
 
-    from drstream.log.opening import open_source
+    from drstream.sources.open import open_source
 
     id, _, category = (name.strip() for name in names.partition(","))
     try:

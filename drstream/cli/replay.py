@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +52,7 @@ from drstream.cli.options import (
 from drstream.cli.reporting import ReportPath, check_report, write_report
 from drstream.cli.voice import say_speed
 from drstream.cli.workers import DaskAddress, WorkerProcesses, open_executor
+from drstream.kernels._notice import clock
 
 
 def replay(
@@ -168,7 +168,7 @@ def replay(
     wanted = model, propensity_model, inflation, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting)
     held = held_out(whole, opened, fitting if fitted_here else None)
-    started = time.perf_counter()
+    started = clock()
     result: Replays = run(
         opened,
         policies,
@@ -191,7 +191,7 @@ def replay(
         progress=True,
         checkpoint=checkpoint,
     )
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     result.provenance.update(held.to_dict())
     if output is not None:
         write_table(result.to_arrow(), output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from drstream import progress
+from drstream.kernels import _notice
 
 
 class Voice:
@@ -22,6 +23,7 @@ def set_voice(quiet: bool, verbose: bool, bars: bool | None) -> None:
     """Set how much is said: bars  --progress or --no-progress; None if neither is given."""
     voice.quiet, voice.verbose = quiet, verbose
     progress.shown = not quiet if bars is None else bars
+    _notice.silent = quiet
 
 
 def say(text: str) -> None:
@@ -31,7 +33,7 @@ def say(text: str) -> None:
 
 
 def say_speed(events: int, seconds: float) -> None:
-    """Say how many events were read in how much time, which includes compiling what was not compiled before."""
+    """Say how many events were read in how much time, compiling apart, on standard error."""
     rate = events / max(seconds, 1e-9)
     say(f"{events:,} events in {seconds:.2f} s: {f'{rate / 1e6:.2f} M' if rate >= 1e5 else f'{rate:,.0f}'} events/s")
 

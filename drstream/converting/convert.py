@@ -17,15 +17,14 @@ from drstream.converting.columns import Layout, plan_layout
 from drstream.converting.readers import open_log
 from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
-from drstream.converting.text import TextSource
 from drstream.converting.writing import CODECS, opened_writer, row_bytes
 from drstream.errors import DrstreamError, LogError, because, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.chunks import exact
-from drstream.log.source import Part
 from drstream.parameters import one_of, whole
 from drstream.progress import reporter
+from drstream.sources.base import Part
 from drstream.states.files import atomic_path
 
 ROW_GROUP_ROWS = 1 << 17  # docs/convert.md has a provisional measurement
@@ -92,7 +91,6 @@ def convert(
         opened = _open(log, path, options, workers, format, bits, items)
     check_apart(path, [], opened.source.keys)
     layout = plan_layout(opened, columns, pack)
-    _check_rounded(opened, layout)
     rows = row_group_rows or _default_rows(layout.schema)
     try:
         return _write(opened, path, layout, rows, codec, workers)
@@ -137,21 +135,6 @@ def _open(
     return Log(log, **options)
 
 
-def _check_rounded(log: Log, layout: Layout) -> None:
-    """Refuse a column of ids that would become the same: only roles that are computed with may be rounded."""
-    roles = log.roles
-    computed = {*roles.context, *roles.rewards, roles.propensity, roles.sample_rate, *roles.propensities}
-    computed |= set(roles.logger_propensities)
-    rounded = log.source.rounded if isinstance(log.source, TextSource) else {}
-    name = next((name for name in layout.kept if name in rounded and name not in computed), None)
-    if name is not None:
-        raise LogError(
-            f"column {name!r} holds {rounded[name]}, but becomes float64, which rounds whole numbers beyond 2^53: "
-            "different ids would become the same. Write its values without fractions and from 0 to 2^64 - 1, or as "
-            f"text, e.g. with a letter in front; or leave the column out with {parameter('columns')}"
-        )
-
-
 def _check_codec(codec: str | None, path: Path) -> str:
     if codec is None:
         return CODECS[0]
@@ -194,7 +177,7 @@ def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers:
             left_out = f", as all {skipped.total():,} rows are bad" if skipped else ""
             raise LogError(f"no row of the log is left to write{left_out}: {path} was not written")
         size = unfinished.stat().st_size
-    first = dict(log.source.left_out) if isinstance(log.source, TextSource) else {}
+    first = dict(getattr(log.source, "left_out", {}))
     return Conversion(path, written, groups, size, dict(skipped), first)
 
 

@@ -39,7 +39,7 @@ class _LeftOut(Exception):  # noqa: N818  # becomes a count, or a `Malformed`
 class DsJson(FeatureLines):
     name: str = "dsjson"
 
-    def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
+    def parse(self, data: bytes, schema: pa.Schema | None, skip: bool) -> Parsed:
         wanted = None if schema is None else set(schema.names)
         rows = _Rows(wanted is None or bool(wanted & set(CONTEXTS)))
         found, lines = Parsed(None), []
@@ -61,7 +61,7 @@ class DsJson(FeatureLines):
         found.table = pa.table(columns if schema is None else {name: columns[name] for name in schema.names})
         return found
 
-    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one if one == other else pa.string()  # of timestamps, some of which are none
 
 

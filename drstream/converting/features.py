@@ -52,13 +52,3 @@ class FeatureLines:
     """What the syntaxes of Vowpal Wabbit have in common: an event a line, whose features become sparse contexts."""
 
     bits: int = BITS  # there are 2^bits features
-    typed: bool = True
-
-    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
-        return (), 0
-
-    def cut(self, data: bytes) -> int:
-        return data.rfind(b"\n") + 1
-
-    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        return []

@@ -1,30 +1,30 @@
 """The files that can be read as text, beside the Parquet and Arrow files that every command reads.
 
-To add a format, add it to `FORMATS`, and its suffix to `SUFFIXES`. A format is a `Syntax`; `TextSource` does the rest.
+To add a format, add it to `FORMATS`. pyarrow reads CSV and JSON lines (`sources/text.py`). The formats of Vowpal Wabbit
+have a `Syntax` of their own, for which `LineSource` does the rest.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from drstream.converting.csv_lines import Csv
 from drstream.converting.dsjson_lines import DsJson
+from drstream.converting.events import LineSource
 from drstream.converting.features import BITS
-from drstream.converting.json_lines import JsonLines
 from drstream.converting.lines import Syntax
-from drstream.converting.obp import ITEM_CONTEXT, OpenBandit, is_open_bandit, logger_of
-from drstream.converting.text import TextSource
+from drstream.converting.obp import ITEM_CONTEXT, check_names, is_open_bandit, logger_of
 from drstream.converting.vw_lines import Vw
 from drstream.errors import LogError, parameter
-from drstream.log.files import expand
-from drstream.log.opening import check_no_file_twice
 from drstream.parameters import one_of
+from drstream.sources.names import expand
+from drstream.sources.open import check_no_file_twice
+from drstream.sources.text import Csv, JsonLines, TextSource, no_constants
 
 COMPRESSED = (".gz", ".bz2", ".zst")
 FIRST_BYTES = 1 << 16  # of a file, to tell formats with the same suffix apart
@@ -32,7 +32,7 @@ FIRST_BYTES = 1 << 16  # of a file, to tell formats with the same suffix apart
 
 @dataclass(frozen=True)
 class Format:
-    syntax: Callable[[int], Syntax]  # of the bits of hashed features
+    syntax: Callable[[int], Csv | JsonLines | Syntax]  # of the bits of hashed features
     suffixes: tuple[str, ...] = ()
 
 
@@ -42,7 +42,7 @@ FORMATS = {
     "json": Format(lambda bits: JsonLines(), (".jsonl", ".ndjson", ".json")),
     "vw": Format(Vw, (".vw",)),
     "dsjson": Format(DsJson, (".dsjson",)),
-    "obp": Format(lambda bits: OpenBandit()),
+    "obp": Format(lambda bits: Csv(name="Open Bandit's CSV")),
 }
 SUFFIXES = {suffix: name for name, form in FORMATS.items() for suffix in form.suffixes}
 
@@ -71,13 +71,13 @@ def open_text(
     threads: int,
     progress: Any,
     bits: int = BITS,
-    text: Sequence[str] = (),
-) -> tuple[str, TextSource] | None:
+    types: Mapping[str, pa.DataType] | None = None,
+) -> tuple[str, TextSource | LineSource] | None:
     """Return the format and the source of a log that is text; None if it is anything else.
 
     form  The format. By default, the suffixes and beginnings of the files tell.
     skip  Malformed lines are left out and counted.
-    text  Columns of CSV that hold text, although it may look like numbers.
+    types  Types of columns of CSV and JSON lines. By default, the first bytes of the files decide.
     """
     if form is not None:
         one_of("format", form, list(FORMATS), error=LogError)
@@ -100,13 +100,16 @@ def open_text(
         raise LogError(f"{name} holds files of two kinds, e.g. {one} and {other}: choose one kind, e.g. with a glob")
     check_no_file_twice(paths)
     syntax = FORMATS[first].syntax(bits)
-    if isinstance(syntax, Csv):
-        syntax = replace(syntax, text=tuple(text))
     remote = next((path for path in paths if "://" in path), None)
     if remote is not None:
         raise LogError(f"cannot read {remote}: a file of {syntax.name} must be on this computer. Copy it first")
-    told = logger_of if first == "obp" else lambda path: {}
-    return first, TextSource(paths, name, syntax, threads, progress, skip, told)
+    if not isinstance(syntax, Csv | JsonLines):
+        return first, LineSource(paths, name, syntax, threads, progress, skip)
+    told = logger_of if first == "obp" else no_constants
+    found = TextSource(tuple(paths), name, syntax, types or {}, skip, told)
+    if first == "obp":
+        check_names(name, found.schema)
+    return first, found
 
 
 def _paths(names: Sequence[str], form: str | None) -> list[str]:

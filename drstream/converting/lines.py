@@ -1,6 +1,6 @@
 """Lines of text as rows: what a syntax is, a block of whole lines, which line a row is in, and lines that are left out.
 
-What a line means is the business of a `Syntax`: `csv_lines.py`, `json_lines.py`, `vw_lines.py`, `dsjson_lines.py`.
+What a line means is the business of a `Syntax`: `vw_lines.py`, `dsjson_lines.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError
 from drstream.log.bad_rows import SKIP
-from drstream.log.source import Place
+from drstream.sources.base import Place
+from drstream.sources.text import MALFORMED as MALFORMED
+from drstream.sources.text import NOT_UTF8 as NOT_UTF8
 from drstream.types import Ints
 
-NOT_UTF8 = "write it as UTF-8, e.g. with iconv -f latin1 -t utf-8"
-MALFORMED = "malformed line"  # why a line is left out if bad rows are skipped
 REMEDY = "Repair the line, or remove it"
 LONGEST_VALUE = 300  # characters of a line that a message shows
 
@@ -73,27 +72,14 @@ class Syntax(Protocol):
     def name(self) -> str:
         """What a message calls it."""
 
-    @property
-    def typed(self) -> bool:
-        """Whether the types of the columns are those of the syntax. Otherwise the values decide."""
-
-    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
-        """Return the names of the columns, if the file begins with them, and how many bytes that takes."""
-
-    def cut(self, data: bytes) -> int:
-        """Return where the last whole record ends; 0 if none does."""
-
-    def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
+    def parse(self, data: bytes, schema: pa.Schema | None, skip: bool) -> Parsed:
         """Return the rows of a block: the columns of the schema or, without one, all columns with the types found.
 
         skip  Malformed lines are left out. Otherwise the first one raises `Malformed`.
         """
 
-    def texts(self, data: bytes, names: tuple[str, ...], column: str) -> list[str | None]:
-        """Return the numbers of a column as they are written, a row each."""
-
-    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-        """Return the type for values of both types; None if there is none."""
+    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType:
+        """Return the type for values of both types."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +102,12 @@ class TextPart:
     path: str
     data: bytes
     first_line: int
-    names: tuple[str, ...]
     syntax: Syntax
     skip: bool = False  # malformed lines
     schema: pa.Schema | None = None  # of the columns to read
     first_row: int = 0
     rows: int = 0
     dropped: Counter[str] = field(default_factory=Counter)  # lines without a row, by reason
-    constants: dict[str, str] = field(default_factory=dict)  # columns that the path tells
     parsed: Parsed | None = None
 
     @cached_property
@@ -147,17 +131,8 @@ class TextPart:
         self.parsed.table = None
 
     def _parse(self) -> Parsed:
-        schema, told = self.schema, self.constants
-        if schema is not None and told:
-            schema = pa.schema([column for column in schema if column.name not in told])
         try:
-            found = self.syntax.parse(self.data, self.names, schema, self.skip)
-            for name, value in told.items():
-                column = pa.repeat(pa.scalar(value), found.table.num_rows)
-                found.table = found.table.append_column(name, column)
-            if self.schema is not None and told:
-                found.table = found.table.select(self.schema.names)
-            return found
+            return self.syntax.parse(self.data, self.schema, self.skip)
         except Malformed as error:
             where = f"in {self.path}, lines {self.first_line} to {self.first_line + self.count - 1}"
             if error.line is not None:
@@ -172,8 +147,3 @@ class TextPart:
         if table.num_rows != self.rows:
             raise LogError(f"{self.path} changed while it was read: convert it when it is complete")
         yield from table.combine_chunks().to_batches(max_chunksize=rows)
-
-
-def filled(data: bytes) -> Ints:
-    """Return the lines that are not empty, from 0 on."""
-    return np.flatnonzero([bool(line.strip()) for line in data.split(b"\n")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +13,24 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 from numpy.typing import NDArray
 
-from drstream.converting.csv_lines import ALONE, Csv
 from drstream.errors import LogError, suggest
 from drstream.log import Log
-from drstream.log.files import arrow_says
+from drstream.sources.names import arrow_says
 
 ITEM_CONTEXT = "item_context.csv"
 HEADER = {"item_id", "position", "click", "propensity_score"}
 LOGGERS = ("random", "bts")  # the folders of the data set: {logger}/{campaign}/{campaign}.csv
 AFFINITY, USER = "user-item_affinity_", "user_feature_"  # how columns of contexts begin
+ALONE = pc_csv.ReadOptions(use_threads=False)  # a process that ends while threads of Arrow start may abort
 
 
-@dataclass(frozen=True)
-class OpenBandit(Csv):
-    """CSV whose first column, the number of the row, has no name."""
-
-    name: str = "Open Bandit's CSV"
-
-    def begin(self, data: bytes, path: str) -> tuple[tuple[str, ...], int]:
-        names, end = super().begin(data, path)
-        missing = sorted(HEADER - set(names))
-        if missing:
-            raise LogError(
-                f"{path} has no column {missing[0]!r}: the files of Open Bandit have {', '.join(sorted(HEADER))}. Read "
-                "other files as CSV"
-            )
-        return tuple("index" if name == "" else name for name in names), end
+def check_names(name: str, schema: pa.Schema) -> None:
+    missing = sorted(HEADER - set(schema.names))
+    if missing:
+        raise LogError(
+            f"{name} has no column {missing[0]!r}: the files of Open Bandit have {', '.join(sorted(HEADER))}. Read "
+            "other files as CSV"
+        )
 
 
 def is_open_bandit(data: bytes) -> bool:
@@ -109,7 +100,8 @@ def from_obp(bandit_feedback: Mapping[str, Any], **options: Any) -> Log:
       reward      reward
       propensity  propensity
     """
-    from drstream.log.source import Same, TableSource
+    from drstream.sources.base import Same
+    from drstream.sources.memory import TableSource
 
     if not isinstance(bandit_feedback, Mapping):
         raise LogError(f"from_obp takes a dictionary of Open Bandit Pipeline, not {type(bandit_feedback).__name__}")

@@ -31,7 +31,7 @@ ADF = "'shared' begins an event of several lines (adf), which is read from dsjso
 class Vw(FeatureLines):
     name: str = "Vowpal Wabbit's text"
 
-    def parse(self, data: bytes, names: tuple[str, ...], schema: pa.Schema | None, skip: bool) -> Parsed:
+    def parse(self, data: bytes, schema: pa.Schema | None, skip: bool) -> Parsed:
         block = _Block(*_split_lines(data))
         labels = _Labels(block)
         columns = dict(labels.columns)
@@ -46,7 +46,7 @@ class Vw(FeatureLines):
         found.table = table if schema is None else table.select(schema.names)
         return found
 
-    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    def common_type(self, one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
 
 

@@ -23,8 +23,8 @@ from drstream.evaluation.groupings import stretches_of
 from drstream.execution import Workers
 from drstream.kernels.observe import first_improper, inverse_overlap
 from drstream.log import Block, Log, Reader
-from drstream.log.source import Part
 from drstream.policies.base import FixedPolicy
+from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 
 Sums = dict[int, tuple[int, Floats]]  # by stretch: number of events, and Σ_a ν²/μ summed over them, by policy

@@ -27,8 +27,8 @@ from drstream.execution import Workers
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
-from drstream.log.source import Part
 from drstream.provenance import provenance
+from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import about_fits
 

@@ -110,7 +110,11 @@ def _direct(seen: Seen, j: int, estimators: Sequence[Estimator]) -> dict[str, Di
     """By estimator, the effect of actions beside that of their category."""
     found = {}
     for estimator in estimators:
-        effect = seen.sums.mean_of(j, estimator.column("direct_residual" if estimator.needs_model else "direct"))
+        if estimator.needs_model:
+            effect = seen.sums.mean_of(j, estimator.column("direct_residual"))
+        else:
+            centre = estimator.column("direct_weight"), seen.sums.baseline().value
+            effect = seen.sums.mean_of(j, estimator.column("direct"), *centre)
         own = seen.sums.value(j, estimator)
         found[estimator.name] = Direct(effect.value, seen.stderr(effect), seen.stderr(own), estimator.needs_model)
     return found

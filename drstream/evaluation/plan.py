@@ -26,10 +26,10 @@ from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
 from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
-from drstream.log.source import Part
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.sources.base import Part
 from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
@@ -178,8 +178,8 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     check_columns(log.source.schema, request.by)
     chosen, policies, inputs = request.estimators, request.policies, request.needed(request.inputs[log.roles.reward])
     with_actions = inputs.given or any(policy.needs_actions(log) for policy in policies.values())
-    if users := request.users(log):
-        log = log.with_actions_of(*users)
+    if known := request.users(log):
+        log = log.with_actions_of(*known)
     for name, policy in policies.items():
         warn_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]

@@ -172,12 +172,14 @@ def _write_term(writer: _Writer, j: int, group: WeightTerms, term: str, w: Row, 
         write(getattr(kernels, term.upper()), w, row("reward"), row("rhat"))
     elif term in ("absolute_reward", "squared_reward"):
         write(getattr(kernels, term.partition("_")[0].upper()), w, row("reward"), writer.zero)
-    else:  # "direct" or "direct_residual": w - w', whose mean is 0 in each category
+    else:  # direct effects: w - w', whose mean is 0 in each category, by itself or times r or r - r̂
         whole, covered = row(f"{j}.pi.category"), row(f"{j}.pi.covered")
         other = writer.make(kernels.OTHER, (row(f"{j}.pi"), row("p"), whole, covered), (float(w[1]),))
-        of_model = term == "direct_residual"
-        rhat, centre = (row("rhat"), 0.0) if of_model else (writer.zero, writer.job.pivot)
-        write(kernels.DIFFERENCE, w, other, row("reward"), rhat, shift=centre)
+        if term == "direct_weight":
+            write(kernels.DIFFERENCE, w, other, writer.zero, writer.zero, shift=-1.0)
+        else:
+            rhat = row("rhat") if term == "direct_residual" else writer.zero
+            write(kernels.DIFFERENCE, w, other, row("reward"), rhat)
 
 
 def _finished(writer: _Writer, layout: Layout, weights: list[tuple[Row, Row | None]], watched: list[Row]) -> Program:

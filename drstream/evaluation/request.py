@@ -23,11 +23,11 @@ from drstream.intervals import z_score
 from drstream.log import Log, Reader
 from drstream.log.columns import lengths
 from drstream.log.schema import UNIFORM
-from drstream.log.source import Part
 from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number, precision
 from drstream.policies.base import FixedPolicy, as_policies
+from drstream.sources.base import Part
 
 Limits = dict[str, float | None]  # of weights: cap, floor, inflation and lambda_
 NO_PROPENSITIES = f"and the log has none: name their column of lists with {parameter('propensity')}"

@@ -380,18 +380,21 @@ class Statistics:
         """The mean of the weights of policy j, of one kind."""
         return self.mean_of(j, self.weights[kind])
 
-    def mean_of(self, j: int, column: str) -> Statistic:
-        """The mean of a term of policy j."""
+    def mean_of(self, j: int, column: str, other: str = "", factor: float = 0.0) -> Statistic:
+        """The mean of a term of policy j, minus that of another one of its group times a factor."""
         group, place = self._term(j, column)
+        second = self._term(j, other)[1] if other else place
         gradient = np.zeros(len(group.means))
         scale = float(group.means[1]) if self.down_sampled else 1.0
-        mean = float(group.means[place]) / scale
-        gradient[place] = 1 / scale
+        mean = float(group.means[place] - factor * group.means[second]) / scale
+        gradient[place] += 1 / scale
+        gradient[second] -= factor / scale
         if self.down_sampled:
             gradient[1] = -mean / scale
 
         def at(means: Floats) -> Any:
-            return means[place] / means[1] if self.down_sampled else means[place]
+            found = means[place] - factor * means[second]
+            return found / means[1] if self.down_sampled else found
 
         return self._statistic(group, mean, gradient, at, ())
 

@@ -54,7 +54,8 @@ class Terms:
                 if not estimator.weight.reduced:
                     terms["centred"] = None  # intervals are made from it, whatever the estimator
                 if estimator.weight.marginal:  # tells whether actions matter beside their category
-                    terms["direct_residual" if estimator.needs_model else "direct"] = None
+                    of_reward = {"direct": None, "direct_weight": None}  # centred at the end, by the mean reward
+                    terms |= {"direct_residual": None} if estimator.needs_model else of_reward
                 terms |= dict.fromkeys(term for term in estimator.terms if term != PREDICTED)
                 terms |= dict.fromkeys(estimator.explained_by(extra))
         weighted = []

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import kernel, memory, scratch, uncounted, unordered_helper
+from drstream.kernels._jit import kernel, uncounted, unordered_helper
+from drstream.kernels._machine import memory, scratch
 from drstream.kernels._types import F8, F8_2, F8_IN2, I4_IN2, I8, I8_2, I8_IN, int64, named, none, void
 from drstream.kernels.moments import TILE, add_shift, chan_factor, update_tile
 from drstream.kernels.sums import two_sum

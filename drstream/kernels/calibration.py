@@ -6,7 +6,8 @@ not be known in advance, and buckets near the pivot are as fine, relative to the
 
 import numpy as np
 
-from drstream.kernels._jit import kernel, scratch, uncounted
+from drstream.kernels._jit import kernel, uncounted
+from drstream.kernels._machine import scratch
 from drstream.kernels._types import F8, F8_2, F8_IN, F8_IN2, float64, void
 
 OCTAVES, TO_OCTAVE, LEAST = 80, 32, -50  # powers of two from 2^LEAST on

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import helper, inlined, kernel, prefetch, scratch
+from drstream.kernels._jit import helper, inlined, kernel
+from drstream.kernels._machine import prefetch, scratch
 from drstream.kernels._types import F4_IN3, F8, F8_2, F8_3, F8_IN, F8_IN3, int64, named
 from drstream.kernels.lanes import LANE_TYPE, accept, leave_trace
 from drstream.kernels.learners import HEADER, HIDDEN, decayed, descend_with, epsilon_greedy_from

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import counted, kernel, memory, scratch, uncounted, unordered_helper
+from drstream.kernels._jit import counted, kernel, uncounted, unordered_helper
+from drstream.kernels._machine import memory, scratch
 from drstream.kernels._types import (
     F4,
     F4_2,
@@ -34,7 +35,7 @@ from drstream.kernels._types import (
     none,
     void,
 )
-from drstream.kernels.scores import THREE, TILE, choose_tile, exp_tile, logistic_row, word_of
+from drstream.kernels.scores import TILE, choose_tile, exp_tile, logistic_row, word_of
 from drstream.kernels.sets import BIT
 from drstream.kernels.sums import plain_sum
 
@@ -269,7 +270,7 @@ def _predict(scores, base, actions, intercept, link, low, high, bits, m, clipped
     clipped[0] gains the number of predictions outside of [low, high]. Without intercepts, they are predictions already.
     Predictions for actions that are not eligible become some finite numbers. Returns whether all scores are finite.
     """
-    space = scratch(THREE, scores).reshape(3, TILE)
+    space = scratch(TILE, scores), scratch(TILE, scores), scratch(TILE, scores)
     bad = 0
     for k in range(actions):
         row = scores[base + k][:m]
@@ -332,13 +333,14 @@ def _take(column, order, first, x, m):
 
 @uncounted
 def _take_rows(matrix, order, first, x, m):
-    """x (d, m) <- rows of a matrix (n, d). Returns whether all are finite."""
+    """x (d, m) <- rows of a matrix (n, d), flat. Returns whether all are finite."""
     bad = 0
     for i in range(m):
-        row = matrix[order[first + i] if order.shape[0] > 0 else first + i]
-        for j in range(row.shape[0]):
-            x[j, i] = row[j]
-            bad |= not abs(row[j]) < np.inf
+        start = (order[first + i] if order.shape[0] > 0 else first + i) * x.shape[0]
+        for j in range(x.shape[0]):
+            number = matrix[start + j]
+            x[j, i] = number
+            bad |= not abs(number) < np.inf
     return bad == 0
 
 
@@ -351,8 +353,7 @@ def _load(columns, listed, order, first, stop, x, m):
     """
     good = True
     if listed > 0:
-        matrix = memory(columns[0, ADDRESS], stop * listed, x).reshape(stop, listed)
-        good = _take_rows(matrix, order, first, x, m)
+        good = _take_rows(memory(columns[0, ADDRESS], stop * listed, x), order, first, x, m)
     for j in range(columns.shape[0] if listed == 0 else 0):
         place, kind = columns[j, ADDRESS], columns[j, KIND]
         if kind == 0:
@@ -430,7 +431,7 @@ def _any_positive(x):
 def _observe_tile(linear, scores, fold, bits, action, order, first, m, values, mass, clipped, found):
     """Observations of m events, given their scores without intercepts. Returns whether all scores are finite."""
     actions, split = mass.shape[1], linear.intercept.shape[0]
-    space, choice = scratch(THREE, scores).reshape(3, TILE), scratch(TILE, action)
+    space, choice = (scratch(TILE, scores), scratch(TILE, scores)), scratch(TILE, action)
     logged, b = scratch(TILE, mass), scratch(TILE, mass)
     count, average = scratch(TILE, mass), scratch(TILE, mass)
     with_model = linear.model.shape[1] > 0

@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
-from drstream.kernels._jit import as_exponent, inlined, kernel, uncounted
+from drstream.kernels._jit import inlined, kernel, uncounted
+from drstream.kernels._machine import as_exponent
 from drstream.kernels._types import F4_2, F8_2, F8_IN, I4_IN, U4_IN2, none, void
 from drstream.kernels.sets import BIT, FIVE, THIRTY_ONE
 
 TILE = 512  # events worked on at a time: ten actions of them fit the first-level cache
-THREE = 3 * TILE
 # exp of numbers <= 0, in float64 and in float32: 2^k times a Taylor polynomial on [-ln2/2, ln2/2]
 LOG2_E = math.log2(math.e)
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that k * LN2_HIGH is exact

@@ -3,7 +3,8 @@
 64 independent accumulators keep the processor's vector units busy and fix the order of addition.
 """
 
-from drstream.kernels._jit import scratch, uncounted, unordered_helper
+from drstream.kernels._jit import uncounted, unordered_helper
+from drstream.kernels._machine import scratch
 
 ACCUMULATORS = 64
 

@@ -5,7 +5,8 @@ loops over events vectorise, and a tile fits the first-level cache. Places of th
 predictions for such a context, and no action is eligible there.
 """
 
-from drstream.kernels._jit import inlined, kernel, scratch
+from drstream.kernels._jit import inlined, kernel
+from drstream.kernels._machine import scratch
 from drstream.kernels._types import (
     F4_3,
     F4_IN,

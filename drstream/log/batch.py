@@ -19,8 +19,8 @@ from drstream.log.encoding import Coded, Encoding
 from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.kinds.eligible.reading import Sets
 from drstream.log.kinds.rankings.reading import Lists
-from drstream.log.source import Place
 from drstream.log.sparse import Csr
+from drstream.sources.base import Place
 from drstream.types import Bools, Floats, Ints
 
 Context = list[NDArray[Any]] | NDArray[Any] | Coded | Csr

@@ -15,8 +15,8 @@ from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Numb
 from drstream.log.facts import Facts
 from drstream.log.finding import Found, find_categories
 from drstream.log.schema import Roles, is_list
-from drstream.log.source import Source
 from drstream.log.spec import Spec
+from drstream.sources.base import Source
 from drstream.types import Floats
 
 FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven

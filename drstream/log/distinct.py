@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from drstream.log.source import Part
+from drstream.sources.base import Part
 
 Columns = Callable[[Part], Iterator[pa.Array]]  # gives the column of a part, batch by batch
 Range = Callable[[Part], tuple[int, int] | None]  # smallest and largest number of a part, if its statistics tell

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from drstream import sampling
 from drstream.errors import LogError, parameter, suggest
-from drstream.log.source import Part
+from drstream.sources.base import Part
 
 
 def names_of(log: Any, columns: Sequence[str] | str | None) -> list[str]:

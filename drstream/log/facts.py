@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from drstream.log.chunks import exact
-from drstream.log.source import Source
+from drstream.sources.base import Source
 
 FIRST_ROWS = 1024  # rows that say what is usual
 

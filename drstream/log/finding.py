@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from drstream.errors import LogError, phrase
 from drstream.log.columns import has_nulls
-from drstream.log.parquet import ParquetSource
-from drstream.log.source import Part, Source
+from drstream.sources.base import Part, Source
+from drstream.sources.parquet import ParquetSource
 
 MOST = 100_000  # a column with more values is hashed, not listed
 

@@ -18,10 +18,10 @@ from drstream.kernels.distinct import fill_places, find_places
 from drstream.log.bad_rows import SKIP
 from drstream.log.columns import floats_or_nan
 from drstream.log.distinct import find_distinct
-from drstream.log.parquet import ParquetSource
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import Roles, is_string
-from drstream.log.source import Part, Source
+from drstream.sources.base import Part, Source
+from drstream.sources.parquet import ParquetSource
 
 MOST = 1_000_000  # a column with more values is an identifier, not a set of actions
 SCAN_ROWS = 1 << 16  # at a time, if rewards and propensities are looked at, too

@@ -35,14 +35,14 @@ from drstream.log.kinds.rankings.reading import totals
 from drstream.log.labels import describe_labels
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering
-from drstream.log.opening import open_source
 from drstream.log.propensities import width
 from drstream.log.reader import Reader
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
 from drstream.log.schema import FIND, UNIFORM, Find, Roles, assign_roles, require_column
-from drstream.log.source import Part, Same
 from drstream.log.sparse import Sparse
 from drstream.log.spec import Needs, Spec
+from drstream.sources.base import Part, Same
+from drstream.sources.open import open_source
 from drstream.types import Floats
 from drstream.views import Described
 

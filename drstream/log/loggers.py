@@ -21,7 +21,7 @@ from drstream.log.columns import floats_or_nan
 from drstream.log.encoding import abridged
 from drstream.log.propensities import beside, far_apart
 from drstream.log.schema import is_label, is_number, is_string, require_column
-from drstream.log.source import Source
+from drstream.sources.base import Source
 from drstream.types import Floats
 
 MOST = 1000  # a column with more values is an identifier, not a set of loggers

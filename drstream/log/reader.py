@@ -26,13 +26,13 @@ from drstream.log.batch import Batch, Block
 from drstream.log.chunks import exact
 from drstream.log.encoding import ERROR, Encoding, check_finite
 from drstream.log.fields import Field
-from drstream.log.files import arrow_says
 from drstream.log.kinds.candidates.reading import Offers
 from drstream.log.loggers import Loggers
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles
-from drstream.log.source import Part
 from drstream.log.spec import Needs, Spec
+from drstream.sources.base import Part
+from drstream.sources.names import arrow_says
 from drstream.types import Ints
 
 ROW = "__drstream_row__"  # column of row numbers, added where rows are left out before batches are cut

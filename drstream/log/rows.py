@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.errors import LogError
+from drstream.errors import LogError, phrase
 from drstream.kernels.random import hash_texts
 from drstream.log.columns import has_nulls, nulls
-from drstream.log.source import Same
+from drstream.sources.base import Same
 from drstream.types import Bools, Floats, Ints
 
 Keys = NDArray[np.uint64]
@@ -166,6 +166,12 @@ def check_key(schema: pa.Schema, name: Any, role: str, example: str) -> None:
     kind = schema.field(name).type
     if pa.types.is_nested(kind):
         raise LogError(f"{role} column {name!r} has type {kind}: it must hold one value a row, e.g. {example}")
+    if pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        raise LogError(
+            f"{role} column {name!r} has type {kind}: it rounds whole numbers beyond 2^53, so different ones may be "
+            "the same. Cast it to integers or text; of CSV and JSON, with "
+            + phrase(f"types={{{name!r}: 'uint64'}}", "drs.read_csv in Python, which takes types")
+        )
     usable = not pa.types.is_binary_view(kind)  # Arrow cannot filter such a column
     try:
         keys_of(pa.nulls(0, kind))

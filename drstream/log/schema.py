@@ -17,6 +17,7 @@ from drstream.errors import LogError, parameter, phrase, suggest
 from drstream.log.categories import Hashed, choose_categories, is_category, separate
 from drstream.log.sparse import Sparse, check_sparse, stored_sparse
 from drstream.log.starred import STAR, excluded, is_glob, looks_like
+from drstream.sources.base import is_list as is_list
 
 
 class Find(enum.Enum):
@@ -290,10 +291,6 @@ def require_column(schema: pa.Schema, name: str, role: str) -> None:
         if "," in str(name) and all(part.strip() in schema.names for part in str(name).split(",")):
             hint = phrase("give a list of names", "give the option once for each column")
         raise LogError(f"the log has no column {name!r} for the {role}: {hint}")
-
-
-def is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def is_string(kind: pa.DataType) -> bool:

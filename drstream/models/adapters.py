@@ -19,7 +19,6 @@ from drstream.errors import ModelError, NoEventsError
 from drstream.execution import Workers
 from drstream.frames import Feed, feature_names, feed_from, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
-from drstream.log.source import Part
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import PairsModel
 from drstream.models.meeting import by_name
@@ -36,6 +35,7 @@ from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import check_estimator, unfitted, whole
 from drstream.progress import reporter
+from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 
 AHEAD = 2  # most batches that wait, for each part under way, to be learned from

@@ -13,11 +13,11 @@ from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.columns import nulls
 from drstream.log.encoding import ERROR, Category, Encoding, abridged
-from drstream.log.source import Part
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import SeenCandidates
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
+from drstream.sources.base import Part
 from drstream.types import Floats
 
 Bind = TypeVar("Bind", bound=Callable[..., Any])

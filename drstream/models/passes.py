@@ -15,7 +15,7 @@ import numpy as np
 from drstream import execution
 from drstream.execution import Workers
 from drstream.log import Batch, Coded, Csr, Log, Reader
-from drstream.log.source import Part
+from drstream.sources.base import Part
 from drstream.states.checkpoint import sum_parts
 
 Result = TypeVar("Result")

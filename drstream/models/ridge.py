@@ -21,7 +21,6 @@ from drstream.kernels import sparse
 from drstream.kernels.observe import logged_probability
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.rows import Blocks, Folds
-from drstream.log.source import Part
 from drstream.log.spec import ROWS
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
@@ -31,6 +30,7 @@ from drstream.models.trained import for_matrices
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Uniform
+from drstream.sources.base import Part
 from drstream.states.checkpoint import sum_parts
 from drstream.types import Floats
 

@@ -17,7 +17,7 @@ from drstream.execution import Workers
 from drstream.frames import record_batch
 from drstream.log import Block, Log, Reader
 from drstream.log.chunks import joined
-from drstream.log.source import Part
+from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 
 Check = Callable[[Block], None]

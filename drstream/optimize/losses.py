@@ -22,13 +22,13 @@ from drstream.execution import Workers
 from drstream.kernels.dlm import exclude
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
-from drstream.log.source import Part
 from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.models.calibration import Calibration
 from drstream.models.crossfit import is_forward
 from drstream.provenance import provenance
 from drstream.results import stamped
+from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, Checkpoint, open_checkpoint
 from drstream.states.files import atomic_path
 from drstream.states.identity import about_fits

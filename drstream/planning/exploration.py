@@ -27,7 +27,7 @@ from drstream.evaluation.plan import Plan
 from drstream.evaluation.statistics import Statistics
 from drstream.execution import Workers
 from drstream.log import Block, Log
-from drstream.log.source import Part
+from drstream.sources.base import Part
 from drstream.types import Floats
 
 SHARES = np.concatenate([[0.0], np.logspace(-4, 0, 97)])  # of exploration

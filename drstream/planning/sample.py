@@ -20,7 +20,8 @@ import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError, parameter, phrase
 from drstream.log import Log
-from drstream.log.source import Part, Place, Source, TablePart
+from drstream.sources.base import Part, Place, Source
+from drstream.sources.memory import TablePart
 
 SHARE = 0.02  # of the rows, by default
 LEAST_ROWS, MOST_ROWS = 10_000, 500_000  # limits of the default sample

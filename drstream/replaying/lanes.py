@@ -256,9 +256,9 @@ class CompiledLane(Lane):
         self.all_eligible = not self.preparation.sets and self.policy.only_within(self.sparse)
         with_sets = self.preparation.sets or self.all_eligible
         find = self.policy.functions_within if with_sets else self.policy.functions
-        self.functions = find(name, self.sparse, self.debug)
         self.within = (np.empty(actions, np.uint8),) if with_sets else ()  # space for the set of an event
         self.loop = None if self.sparse or features == 0 else self.policy.own_loop(with_sets)
+        self.functions = find(name, self.sparse, self.debug) if self.loop is None else []
         initial = self.policy.checked_state(name, actions, features)
         x = np.empty(0 if self.sparse else features)
         size = len(initial) + 1

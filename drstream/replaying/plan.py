@@ -15,7 +15,6 @@ from drstream.errors import LogError, ModelError, PolicyError, parameter
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.kinds.candidates.columns import Numbered
-from drstream.log.source import Part
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
@@ -27,6 +26,7 @@ from drstream.replaying.chunks import SPARSE_FEATURES, Chunk, Preparation, Space
 from drstream.replaying.lanes import Lane
 from drstream.replaying.offered import OfferedPreparation
 from drstream.replaying.options import LaneOptions, ReplayOptions
+from drstream.sources.base import Part
 
 PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows
 LEAST_CHUNK = 256  # rows

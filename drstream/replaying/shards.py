@@ -16,7 +16,6 @@ from drstream import execution
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Log
-from drstream.log.source import Part
 from drstream.models.calibration import Calibration
 from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk, Spaces
@@ -25,6 +24,7 @@ from drstream.replaying.keeping import Keeper, state_of
 from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
+from drstream.sources.base import Part
 from drstream.states.checkpoint import Kept
 from drstream.types import Floats
 

@@ -6,6 +6,7 @@ taken, pickles are refused, and the checksum of each array must be right. Nothin
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -94,8 +95,9 @@ def check_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.
 
 def _array(data: bytes) -> NDArray[Any]:
     shape, fortran, kind, start = check_header(io.BytesIO(data), len(data))
-    found: NDArray[Any] = np.ndarray(shape, kind, data, start, order="F" if fortran else "C")
-    return found.copy(order="K")  # kernels take arrays that can be written to
+    memory = bytearray(data)  # kernels take arrays that can be written to
+    found: NDArray[Any] = np.ndarray(shape, kind, memory, start, order="F" if fortran else "C")
+    return found if found.flags.aligned else found.copy(order="K")
 
 
 def _text(found: NDArray[Any]) -> bytes:
@@ -128,19 +130,29 @@ def check_array(name: str, found: Any, shape: Collection[int | None]) -> NDArray
 def to_bytes(kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the contents of a file of this kind."""
     out = io.BytesIO()
-    write(out, _headed(kind, words), arrays)
+    write(out, _headed(kind, words, arrays), arrays)
     return out.getvalue()
 
 
 def save(path: str | os.PathLike[str], kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file of this kind, which appears only when it is complete."""
-    write_whole(path, lambda file: write(file, _headed(kind, words), arrays), StateError)
+    write_whole(path, lambda file: write(file, _headed(kind, words, arrays), arrays), StateError)
 
 
-def _headed(kind: str, words: Mapping[str, Any]) -> dict[str, Any]:
+def _headed(kind: str, words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     from drstream import __version__
 
-    return {"kind": kind, "schema": SCHEMA, "version": __version__, **words}
+    about = {"kind": kind, "schema": SCHEMA, "version": __version__, **words}
+    return {**about, "sha256": _digest(about, arrays)}
+
+
+def _digest(words: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """The digest of all that a file says: zip's checksums are of single arrays, and have 32 bits."""
+    found = hashlib.sha256(json.dumps(words).encode())
+    for name, values in arrays.items():
+        found.update(repr((name, values.dtype.descr, values.shape)).encode())
+        found.update(values.tobytes())
+    return found.hexdigest()
 
 
 def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, Any], Arrays]:
@@ -151,7 +163,7 @@ def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, A
             start = file.read(4096)
             _refuse_earlier(start, name)
             if not start.startswith(b"PK"):
-                raise StateError(f"{name} is not a state or checkpoint that drstream wrote, or it is damaged")
+                raise StateError(f"{name} is not a state that drstream wrote, or it is damaged")
             try:
                 words, arrays = read(file)
             except ValueError as error:
@@ -161,9 +173,11 @@ def load(source: str | os.PathLike[str] | bytes, kind: str) -> tuple[dict[str, A
     except OSError as error:
         raise StateError(f"cannot read {name}: {because(error)}") from None
     if "schema" not in words or "kind" not in words:
-        raise StateError(f"{name} is not a state or checkpoint that drstream wrote")
+        raise StateError(f"{name} is not a state that drstream wrote")
     if words["schema"] != SCHEMA:
         raise _other_schema(name, words["schema"], words.get("version"))
+    if words.pop("sha256", None) != _digest(words, arrays):
+        raise StateError(f"{name} is damaged: its checksum is wrong. Make it again")
     if words["kind"] != kind:
         raise StateError(f"{name} holds {words['kind']!r}, not {kind!r}")
     return words, arrays

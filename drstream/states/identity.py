@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from drstream.errors import parameter
 from drstream.log import Log
-from drstream.log.source import Same
 from drstream.provenance import about_log, describe
+from drstream.sources.base import Same
 
 KNOWN = frozenset({"drstream", "numpy", "scipy", "sklearn", "pyarrow", "builtins", "functools", "operator", "math"})
 NOT_PART = frozenset({"name", "fitted_on", "learned_on", "models_of", "_wants"})  # of what an object does

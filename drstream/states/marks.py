@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from drstream.errors import LogError, without_secrets
-from drstream.log.files import unreadable
-from drstream.log.parquet import RowGroup
-from drstream.log.source import Part, TablePart
+from drstream.sources.base import Part
+from drstream.sources.memory import TablePart
+from drstream.sources.names import unreadable
+from drstream.sources.parquet import RowGroup
 
 OF_A_FILE = ("file", "size", "modified", "digest")
 OF_A_PART = ("row_group", "first_row", "rows")

@@ -115,35 +115,38 @@ def _restored(like: Any, found: Any) -> Any:
             raise ValueError(f"{found!r} for {like!r}")
         return found
     if isinstance(like, list):
-        return _list(like, _of(list, found))
+        _check(list, found)
+        return _list(like, found)
     if isinstance(like, Counter):
-        return Counter({str(name): int(count) for name, count in _of(dict, found).items()})
+        _check(dict, found)
+        return Counter({str(name): int(count) for name, count in found.items()})
     if isinstance(like, tuple):
-        items = [_restored(one, other) for one, other in zip(like, _of(tuple, found), strict=True)]
+        _check(tuple, found)
+        items = [_restored(one, other) for one, other in zip(like, found, strict=True)]
         return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
     if hasattr(like, "restored"):
         return like.restored(found)
     inside = like if isinstance(like, dict) else _inside(like)
-    if list(_of(dict, found)) != list(inside):
+    _check(dict, found)
+    if list(found) != list(inside):
         raise ValueError(f"{', '.join(map(str, found))} for {', '.join(map(str, inside))}")
-    values = {name: _restored(one, found[name]) for name, one in inside.items()}
+    restored = {name: _restored(one, found[name]) for name, one in inside.items()}
     if isinstance(like, dict):
-        return values
+        return restored
     made = copy.copy(like)
-    for name, value in values.items():
+    for name, value in restored.items():
         object.__setattr__(made, name, value)
     return made
 
 
-def _of(kind: type, found: Any) -> Any:
+def _check(kind: type, found: Any) -> None:
     if not isinstance(found, kind):
         raise ValueError(f"a {type(found).__name__}, not a {kind.__name__}")
-    return found
 
 
 def _array(like: Any, found: Any, *, varying: bool = False) -> Any:
     """An array after a check: kernels do not check bounds."""
-    found = _of(np.ndarray, found)
+    _check(np.ndarray, found)
     shape = (len(found), *like.shape[1:]) if varying and found.ndim else like.shape
     if found.dtype.descr != like.dtype.descr or found.shape != shape:
         raise ValueError(f"{found.dtype} {found.shape} for {like.dtype} {like.shape}")

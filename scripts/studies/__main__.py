@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument(
         "--workers", type=int, default=usable_cores(), help="number of processes (default: %(default)s)"
     )
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.name == SHOW:
         known = sorted(path.stem for path in FOLDER.iterdir())
         if not given.parts or not set(given.parts) <= set(known):

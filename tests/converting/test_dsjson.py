@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.converting import text
+from drstream.converting import events as blocks
 from drstream.converting.dsjson_lines import DsJson
 from drstream.converting.lines import Malformed
 from tests.helpers.systems import dsjson_lines, events, naive_index, vw_lines, write
@@ -51,7 +51,7 @@ SHARED = {
 
 def parse(*found, skip=False, bits=18):
     lines = [line if isinstance(line, str) else json.dumps(line) for line in found]
-    return DsJson(bits).parse("\n".join(lines).encode(), (), None, skip)
+    return DsJson(bits).parse("\n".join(lines).encode(), None, skip)
 
 
 def but(**changes):
@@ -146,7 +146,7 @@ def test_lines_that_are_left_out(line, reason, what):
 
 @pytest.mark.parametrize("block", [300, 1 << 23])
 def test_from_the_file_to_the_estimate(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     found = events(200)
     lines = dsjson_lines(found)
     lines[3], lines[50] = "{broken", '{"RewardValue": 1}'
@@ -194,7 +194,7 @@ def test_json_is_dsjson_if_it_has_a_label(tmp_path):
 
 
 def test_times_that_are_none_stay_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
     lines = dsjson_lines(events(5)) + dsjson_lines(events(5), Timestamp="yesterday")
     found = drs.read_dsjson(write(tmp_path / "log.dsjson", lines)).head(10)["timestamp"].to_pylist()
     assert found == ["2026-11-15T17:09:31.8350000Z"] * 5 + ["yesterday"] * 5

@@ -46,11 +46,11 @@ def write_folder(folder, table, items=None):
 def test_a_folder(tmp_path):
     table = small()
     log = drs.read_obp(write_folder(tmp_path / "obd" / "random" / "all", table, item_table()))
-    assert (log.rows, list(log.labels), log.n_features) == (60, [0, 1, 2, 3, 4], 4 * 2 + 5)
+    assert (list(log.labels), log.n_features) == ([0, 1, 2, 3, 4], 4 * 2 + 5)
     assert list(log.roles.context) == [*USERS, *(f"user-item_affinity_{k}" for k in range(5))]
     assert (log.roles.action, log.roles.reward, log.roles.propensity) == ("item_id", "click", "propensity_score")
     found = log.head(60)
-    assert found.column_names == ["index", *table.column_names[1:], "policy"]
+    assert found.column_names == [*table.column_names[1:], "policy"]
     assert found["user_feature_0"].to_pylist() == table["user_feature_0"].to_pylist()
     assert set(found["policy"].to_pylist()) == {"random"}
     assert pa.types.is_timestamp(found.schema.field("timestamp").type)
@@ -79,7 +79,7 @@ def test_both_loggers(tmp_path):
         write_folder(tmp_path / "obd" / name / "all", small(seed=seed), item_table())
     log = drs.read_obp([tmp_path / "obd" / "random" / "all", tmp_path / "obd" / "bts" / "all"])
     assert log.head(120)["policy"].to_pylist() == ["random"] * 60 + ["bts"] * 60
-    assert drs.read_obp(tmp_path / "obd").rows == 120
+    assert drs.read_obp(tmp_path / "obd").to_arrow().num_rows == 120
     pa.csv.write_csv(item_table(4), tmp_path / "obd" / "bts" / "all" / "item_context.csv")
     with pytest.raises(drs.LogError, match="describe other items: read the files of one campaign"):
         drs.read_obp(tmp_path / "obd")

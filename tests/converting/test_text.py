@@ -9,12 +9,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import drstream as drs
-from drstream.converting import text
-from drstream.converting.csv_quotes import records
+from drstream.sources import text
 from tests.helpers.logs import world
 
 HEAD = "action,reward,propensity,x0\n"
@@ -35,7 +32,7 @@ def fails(tmp_path, content, message, name="log.csv", **options):
     assert not list(tmp_path.glob("out*"))
 
 
-@pytest.fixture(params=[None, 64, 1000])
+@pytest.fixture(params=[None, 200, 1000])
 def blocks(request, monkeypatch):
     """Blocks of some bytes: a file has many."""
     if request.param is not None:
@@ -97,40 +94,6 @@ def test_several_files_folders_and_globs(tmp_path):
 # Types
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "kind"),
-    [
-        ("1", "0.5", pa.float64()),
-        ("", "0.5", pa.float64()),
-        ("1", "x", pa.string()),
-        ("007", "x", pa.string()),
-        ("true", "x", pa.string()),
-        ("2020-01-01", "2020-01-01 10:00:00", pa.timestamp("ms")),  # Parquet has no seconds
-        ("2020-01-01 10:00:00", "2020-01-01 10:00:00.5", pa.timestamp("ns")),
-        ("1", "", pa.int64()),
-    ],
-)
-def test_a_type_that_shows_late_holds_from_the_first_row_on(tmp_path, monkeypatch, first, last, kind):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 40)
-    lines = [f"{k % 2},1,0.5,{k},{first if k < 30 else last}\n" for k in range(31)]
-    found = written(tmp_path, HEAD[:-1] + ",more\n" + "".join(lines))
-    assert found.schema.field("more").type == kind
-    assert found.num_rows == 31
-    if kind == pa.string():
-        assert found["more"].to_pylist() == [first] * 30 + [last]
-
-
-def test_types_of_json_that_show_late(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 60)
-    rows = [{"action": k % 2, "reward": 1, "propensity": 0.5, "x": [k, 1], "day": "2020-01-01"} for k in range(20)]
-    rows += [{"action": 1, "reward": 0.5, "propensity": 0.5, "x": [0.5, 1], "day": "soon", "more": 3}]
-    found = written(tmp_path, "\n".join(map(json.dumps, rows)), "log.jsonl")
-    assert found["reward"].to_pylist() == [1.0] * 20 + [0.5]
-    assert found["x"].to_pylist()[-1] == [0.5, 1.0]
-    assert found["day"].to_pylist() == ["2020-01-01"] * 20 + ["soon"]
-    assert found["more"].to_pylist() == [None] * 20 + [3]
-
-
 def test_quotes_and_lines_within_them(tmp_path, blocks):
     lines = [f'{k % 2},1,0.5,{k},"say ""{k}"",\nplease"\n' for k in range(40)]
     found = written(tmp_path, HEAD[:-1] + ',"no\nte"\n' + "".join(lines))
@@ -142,103 +105,6 @@ def test_an_inch_is_no_quote(tmp_path):
     assert found["size"].to_pylist() == ['5" tv', "small"]
 
 
-def naive_records(text):
-    """Where records end, byte by byte, and where a quote is that is never closed."""
-    ends, opened, fresh, k = [], None, True, 0
-    while k < len(text):
-        if opened is not None:
-            if text[k] == '"' and text[k + 1 : k + 2] == '"':
-                k += 1
-            elif text[k] == '"':
-                opened = None
-        elif text[k] == '"' and fresh:
-            opened = k
-        elif text[k] == "\n":
-            ends.append(k + 1)
-        fresh = opened is None and text[k] in ",\n"
-        k += 1
-    return ends, opened
-
-
-@given(st.text('a,"\n', max_size=30))
-@settings(max_examples=500)
-def test_records_are_those_of_a_walk_through_the_bytes(content):
-    ends, opened = records(content.encode(), ",")[:2]
-    assert (ends.tolist(), opened) == naive_records(content)
-
-
-@pytest.mark.parametrize("block", [50, 64, 100, 1 << 23])
-def test_a_stray_quote_beside_line_breaks_in_quotes(tmp_path, monkeypatch, block):
-    """Once, one stray quote turned the others inside out: a block ended within a field, and another line was blamed."""
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
-    lines = [f'{k % 2},1,0.5,{k},"two\nlines"\n' for k in range(40)]
-    lines[3] = '0,1,0.5,3,5" tv\n'
-    found = written(tmp_path, HEAD[:-1] + ",size\n" + "".join(lines))
-    assert found["x0"].to_pylist() == list(range(40))
-    assert found["size"].to_pylist() == ["two\nlines"] * 3 + ['5" tv'] + ["two\nlines"] * 36
-    (tmp_path / "out.parquet").unlink()
-    bad = [*lines[:30], "0,1,7,30,x\n", *lines[31:]]
-    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "got 7.0 at row 30 (line 61 of ")
-    bad = [*lines[:30], "0,1,7\n", *lines[31:]]
-    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "expected 5 fields, but got 3: 0,1,7, at line 61 of ")
-    bad = [*lines[:30], '0,1,0.5,30,"open\n', *(line.replace('"', "") for line in lines[31:])]
-    fails(tmp_path, HEAD[:-1] + ",size\n" + "".join(bad), "that is never closed, at line 61 of ")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "left", "wanted"),
-    [
-        (
-            "log.csv",
-            HEAD[:-1] + ',size\n0,1,0.5,0,"a\nb"\n0,1\n\n0,1,0.5,1,"c"\n0,1,0.5,1,2,3,4\n1,1,1.5,2,d\n1,1,0.5,3,\n',
-            {"malformed line": 2, "propensity is not in (0, 1]": 1},
-            "expected 5 fields, but got 2: 0,1, at line 4 of ",
-        ),
-        (
-            "log.jsonl",
-            '{"action": 0, "reward": 1, "propensity": 0.5, "x0": 0}\n{"action": 0,\n\n[3]\n'
-            '{"action": 0, "reward": 1, "propensity": 0.5, "x0": 1}\n{"reward": NaN}\n'
-            '{"action": 0, "reward": 1, "propensity": 1.5, "x0": 2}\n'
-            '{"action": 1, "reward": 1, "propensity": 0.5, "x0": 3}\n',
-            {"malformed line": 2, "reward is not finite": 1, "propensity is not in (0, 1]": 1},
-            'not an object of JSON: {"action": 0,, at line 2 of ',
-        ),
-    ],
-)
-@pytest.mark.parametrize("block", [30, 1 << 23])
-def test_malformed_lines_are_skipped_and_counted(tmp_path, monkeypatch, name, content, left, wanted, block):
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
-    (tmp_path / name).write_text(content)
-    done = drs.convert(tmp_path / name, tmp_path / "out.parquet", on_bad_row="skip")
-    assert (done.rows, done.skipped) == (3, left)
-    assert wanted in done.first["malformed line"]
-    assert pq.read_table(done.path)["x0"].to_pylist() == [0, 1, 3]
-    read = drs.read_csv if name == "log.csv" else drs.read_json
-    log = read(tmp_path / name, on_bad_row="skip")
-    assert drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"]).skipped == left
-    with pytest.raises(drs.LogError, match="or pass on_bad_row="):
-        read(tmp_path / name)
-
-
-def test_two_objects_in_a_line(tmp_path):
-    row = '{"action": 0, "reward": 1, "propensity": 0.5, "x0": %d}'
-    content = f"{row % 1} {row % 2}\n\n{row % 3}\n{(row % 4).replace('0.5', '7')}\n"
-    fails(tmp_path, content, "got 7.0 at row 3 (line 4 of ", "log.jsonl")
-    for more, bad in (("", 0), ("{\n", 1)):
-        (tmp_path / "log.jsonl").write_text(content + more)
-        log = drs.read_json(tmp_path / "log.jsonl", on_bad_row="skip")
-        assert log.head()["x0"].to_pylist() == [1, 2, 3, 4]
-        assert log.source.dropped == ({"malformed line": 1} if bad else {})
-
-
-def test_what_cannot_be_skipped(tmp_path):
-    fails(
-        tmp_path, '{"reward": 0}\n{"reward": "no"}\n', "changed from number to string", "log.jsonl", on_bad_row="skip"
-    )
-    fails(tmp_path, HEAD + '0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed, at line 2", on_bad_row="skip")
-    fails(tmp_path, "oops\n", "holds no row: there is nothing to read, but e.g.", "log.jsonl", on_bad_row="skip")
-
-
 def test_text_without_a_conversion(tmp_path):
     """The same rows, roles and numbers as from the file that it is converted to, for several passes."""
     table = world().table(300, seed=4)
@@ -248,7 +114,7 @@ def test_text_without_a_conversion(tmp_path):
     (tmp_path / "log.jsonl").write_bytes(as_text(table, "log.jsonl"))
     drs.convert(tmp_path / "log.csv", tmp_path / "log.parquet")
     logs = [
-        drs.read_csv(tmp_path / "log.csv", threads=1),
+        drs.read_csv(tmp_path / "log.csv"),
         drs.read_csv(tmp_path / "log.tsv", delimiter="\t"),
         drs.read_json(tmp_path / "log.jsonl"),
         drs.Log(tmp_path / "log.parquet"),
@@ -263,16 +129,6 @@ def test_text_without_a_conversion(tmp_path):
         drs.read_csv(tmp_path / "log.csv", delimiter=";")
     with pytest.raises(drs.LogError, match="cannot read JSON lines from Table: pass a path"):
         drs.read_json(table)
-
-
-def test_one_stray_quote_takes_no_longer(tmp_path, monkeypatch):
-    """Once, each line stepped over counted all quotes again: this took minutes."""
-    monkeypatch.setattr(text, "BLOCK_BYTES", 1 << 21)
-    lines = [f"{k % 2},1,0.5,{k},small\n" for k in range(200_000)]
-    lines[2] = '0,1,0.5,2,pipe 5" x\n'
-    found = written(tmp_path, HEAD[:-1] + ",size\n" + "".join(lines))
-    assert found["x0"].to_pylist() == list(range(200_000))
-    assert found["size"][2].as_py() == 'pipe 5" x'
 
 
 @pytest.mark.parametrize("rows", [3, 3000])
@@ -300,126 +156,7 @@ def test_labels_with_leading_zeros_are_numbers(tmp_path):
     assert found["action"].to_pylist() == [1, 0]
 
 
-# Large whole numbers: float64 would merge ids
-
-
-IDS = [18446744073709551615, 18446744073709551614, 9007199254740993, 0, 7]
-
-
-def of_users(name, users):
-    """A log with a column of users, given as they are written."""
-    if name == "log.csv":
-        return "user,action,reward,propensity\n" + "".join(f"{u},{k % 2},1,0.5\n" for k, u in enumerate(users))
-    return "".join(
-        f'{{"user": {"null" if u == "" else u}, "action": {k % 2}, "reward": 1, "propensity": 0.5}}\n'
-        for k, u in enumerate(users)
-    )
-
-
-@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
-@pytest.mark.parametrize("ids", [IDS, IDS[::-1], [*IDS, ""], [7] * 9 + IDS])
-def test_large_ids_stay_different(tmp_path, name, ids, blocks):
-    found = written(tmp_path, of_users(name, ids), name)
-    assert found["user"].to_pylist() == [None if value == "" else value for value in ids]
-    assert found.schema.field("user").type == pa.uint64()
-
-
-@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
-@pytest.mark.parametrize(
-    ("ids", "row"),
-    [
-        ([9007199254740993, 0.5], 0),
-        ([0.5, 1, 9007199254740993], 2),
-        ([1, 18446744073709551615, -1], 1),
-        ([-1, 18446744073709551615], 1),
-        ([5, 18446744073709551616], 1),
-        ([0.5, "", -9007199254740993], 2),
-    ],
-)
-def test_ids_that_would_become_the_same_are_refused(tmp_path, name, ids, row, blocks):
-    line = row + (2 if name == "log.csv" else 1)
-    message = f"column 'user' holds {ids[row]} at row {row} (line {line} of {tmp_path / name}), but becomes float64"
-    fails(tmp_path, of_users(name, ids), message, name)
-    assert "user" not in written(tmp_path, of_users(name, ids), name, columns=[]).column_names
-    if "" not in ids:  # a context is computed with
-        assert written(tmp_path, of_users(name, ids), name, context=["user"]).num_rows == len(ids)
-
-
-@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
-def test_large_numbers_that_are_no_ids(tmp_path, name):
-    found = written(tmp_path, of_users(name, ["1e20", "9007199254740993.0", "-2.5e300", 9007199254740992]), name)
-    assert found["user"].to_pylist() == [1e20, 9007199254740992.0, -2.5e300, 9007199254740992.0]
-
-
-@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
-def test_labels_beyond_signed_integers(tmp_path, name):
-    (tmp_path / name).write_text(of_users(name, IDS[:2] * 3).replace("action", "side"))
-    drs.convert(tmp_path / name, tmp_path / "log.parquet", action="user")
-    log = drs.Log(tmp_path / "log.parquet", action="user")
-    assert log.labels == sorted(IDS[:2])
-    assert drs.evaluate(log, drs.policies.Constant(IDS[0]), estimators="ips").labels == sorted(IDS[:2])
-
-
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (HEAD + "0,1,0.5,3\n0,1,0.5\n", "expected 4 fields, but got 3: 0,1,0.5, at line 3 of "),
-        (HEAD + "0,1,0.5,3\n\n\n0,1,0.5,3,4\n", "expected 4 fields, but got 5: 0,1,0.5,3,4, at line 5 of "),
-        (HEAD + '0,1,0.5,3\n0,1,0.5,"3\n0,1,0.5,3\n', "that is never closed"),
-        (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 (line 3 of "),
-        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity is not in (0, 1]: got 0.0 at row 1 (line 3 of "),
-        (HEAD + "0,1,0.5,3\n\n1,1,2,3\n", "got 2.0 at row 1 (line 4 of "),
-        (HEAD + "0,yes,0.5,3\n", "reward must be a number: got 'yes' at row 0"),
-        (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
-        (HEAD, "holds no row"),
-        ("", "holds no row"),
-        ("action;reward;propensity\n0;1;0.5\n", "fields must be separated by commas, not by semicolons"),
-        ("action,action,reward,propensity\n0,0,1,1\n", "has 2 columns named 'action'"),
-        ("a,reward,propensiti\n0,1,1\n", "name it with propensity="),
-        (HEAD.encode("utf-16"), "write it as UTF-8"),
-        ((HEAD[:-1] + ",città\n0,1,0.5,3,x\n").encode("latin1"), "the names of the columns in line 1 of "),
-        (
-            (HEAD[:-1] + ",city\n0,1,0.5,3,Bern\n0,1,0.5,3,Zürich\n").encode("latin1"),
-            "column 'city' holds b'Z\\xfcrich' at row 1 (line 3 of ",
-        ),
-        ((HEAD[:-1] + ",city\n0,1,0.5,3,Zürich\n").encode("latin1"), "is not UTF-8: write it as UTF-8"),
-    ],
-)
-def test_csv_that_is_wrong(tmp_path, content, message):
-    fails(tmp_path, content, message)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"action": 0, "reward": 1}\n{"action": 0,\n', "at line 2 of "),
-        ('{"action": 0}\n\n{"action": 0,}\n', "Missing a name for object member, at line 3 of "),
-        ('{"reward": 0}\n{"reward": "no"}\n', "column 'reward' changed from number to string, at line 2 of "),
-        ('[{"action": 0}]\n', "it is one JSON array"),
-        ('{"action": 0, "city": "Zürich"}\n'.encode("latin1"), "is not UTF-8: write it as UTF-8"),
-        (b'{"action": 0}\n\n{"action": "\xfc"}\n', "at line 3 of "),
-        ("3\n", "each line must be an object, but this is of type number, at line 1 of "),
-        ("", "holds no row"),
-    ],
-)
-def test_json_that_is_wrong(tmp_path, content, message):
-    fails(tmp_path, content, message, "log.jsonl")
-
-
-def test_types_of_json_that_do_not_go_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 30)
-    message = "column 'reward' holds int64 at first, but string in lines 11 to 11 of "
-    fails(tmp_path, '{"reward": 1}\n' * 10 + '{"reward": "a long text, so it is alone"}\n', message, "log.jsonl")
-
-
-def test_a_wrong_line_in_a_later_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK_BYTES", 100)
-    good = HEAD + "0,1,0.5,3\n" * 500
-    fails(tmp_path, good + "0,1\n", "expected 4 fields, but got 2: 0,1, at line 502 of ")
-    fails(tmp_path, good + "0,1,7,3\n", "got 7.0 at row 500 (line 502 of ")
 
 
 def test_a_damaged_archive(tmp_path):
@@ -444,15 +181,6 @@ def test_files_that_do_not_go_together(tmp_path):
     assert not list(tmp_path.glob("out*"))
 
 
-def test_a_file_that_changes_while_it_is_read(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(HEAD + "0,1,0.5,3\n")
-    log = drs.read_csv(path, actions=2)
-    path.write_text(HEAD + "0,1,0.5,3\n" * 2)
-    with pytest.raises(drs.LogError, match="changed while it was read"):
-        drs.convert(log, tmp_path / "out.parquet")
-
-
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
 def test_other_commands_say_how_to_convert(tmp_path, name):
     (tmp_path / name).write_text(HEAD + "0,1,0.5,3\n")
@@ -470,14 +198,107 @@ def test_categories_are_text(tmp_path):
     assert hashed.source.schema.field("zip").type == pa.string()
 
 
-def test_text_among_numbers_is_named(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("action,reward,propensity,x\n1,0.5,0.5,1\n2,abc,0.5,2\n1,1,0.5,3\n")
-    for on_bad_row in ("error", "skip"):
-        with pytest.raises(drs.LogError, match=r"reward must be a number: got 'abc' at row 1 \(line 3 of .*log\.csv\)"):
-            drs.read_csv(path, context=["x"], on_bad_row=on_bad_row)
-    path.write_text("action,reward,propensity,x\n" + "1,1,0.5,1\n2,0,0.5,1\n" * 100 + "x,1,0.5,1\n")
-    with pytest.warns(drs.DrstreamWarning, match=r"integers and 1 other value in 201 rows, the first 'x' at row 200"):
-        assert drs.read_csv(path, context=["x"]).labels == ["1", "2", "x"]
-    path.write_text("action,reward,propensity,x\na,1,p,1\nb,0,q,1\n")
-    assert drs.read_csv(path, propensity=None, context=["x"]).labels == ["a", "b"]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEAD + "0,1,0.5,3\n0,1,0.5\n", "expected 4 fields, but got 3: 0,1,0.5, in "),
+        (HEAD + '0,1,0.5,3\n0,1,0.5,"a\n0,1,0.5,3\n', "is never closed"),
+        (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 of "),
+        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity is not in (0, 1]: got 0.0 at row 1 of "),
+        (HEAD + "0,yes,0.5,3\n", "conversion error to double: invalid value 'yes', in "),
+        (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
+        (HEAD, "holds no row"),
+        ("", "cannot read CSV: Empty CSV file"),
+        ("action;reward;propensity\n0;1;0.5\n", "fields must be separated by commas, not by semicolons"),
+        ("action,action,reward,propensity\n0,0,1,1\n", "multiple columns named action"),
+        ("a,reward,propensiti\n0,1,1\n", "name it with propensity="),
+        (HEAD.encode("utf-16"), "cannot read "),
+        ((HEAD[:-1] + ",città\n0,1,0.5,3,x\n").encode("latin1"), "UTF-8"),
+        ((HEAD[:-1] + ",city\n0,1,0.5,3,Zürich\n").encode("latin1"), "column 'city' of "),
+        ((HEAD + "0,1,0.5,3\n" * 200).encode() + "0,1,0.5,Zürich\n".encode("latin1"), "UTF-8"),
+    ],
+)
+def test_csv_that_is_wrong(tmp_path, content, message):
+    fails(tmp_path, content, message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"action": 0, "reward": 1}\n{"action": 0,\n', "cannot read JSON lines: "),
+        ('{"reward": 0}\n{"reward": "no"}\n', "column 'reward' changed from number to string"),
+        ('[{"action": 0}]\n', "If the file is one array: jq -c"),
+        ('{"action": 0, "reward": 1, "propensity": 0.5, "city": "Zürich"}\n'.encode("latin1"), "UTF"),
+        ("3\n", "Each line must be an object"),
+        ("", "cannot read JSON lines: Empty JSON"),
+    ],
+)
+def test_json_that_is_wrong(tmp_path, content, message):
+    fails(tmp_path, content, message, "log.jsonl")
+
+
+def test_types_that_show_late_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 200)
+    content = HEAD[:-1] + ",more\n" + "".join(f"{k % 2},1,0.5,{k},{k}\n" for k in range(60)) + "1,0.5,0.5,1,2.5\n"
+    fails(tmp_path, content, "column 'more': record 62: CSV conversion error to int64: invalid value '2.5'")
+    log = drs.read_csv(tmp_path / "log.csv", types={"more": "float64"}, context=["more"])
+    assert log.to_arrow(["more"])["more"].to_pylist() == [*range(60), 2.5]
+    assert log.to_arrow()["reward"].to_pylist()[-1] == 0.5  # rewards are read as numbers with fractions
+    with pytest.raises(drs.LogError, match="no such type; give one of Arrow"):
+        drs.read_csv(tmp_path / "log.csv", types={"more": "number"})
+
+
+def test_numbers_of_files_have_the_type_that_holds_all(tmp_path):
+    (tmp_path / "a.csv").write_text(HEAD + "0,1,0.5,3\n")
+    (tmp_path / "b.csv").write_text(HEAD + "1,1,0.5,\n0,1,0.5,4.5\n")
+    log = drs.read_csv([tmp_path / "b.csv", tmp_path / "a.csv"])
+    assert log.source.schema.field("x0").type == pa.float64()
+    (tmp_path / "c.csv").write_text(HEAD + "1,1,0.5,many\n")
+    with pytest.raises(drs.LogError, match=r"files of 2 paths differ: .*x0.*sample_size=-1"):
+        drs.read_csv([tmp_path / "a.csv", tmp_path / "c.csv"])
+
+
+@pytest.mark.parametrize("block", [100, 1 << 23])
+def test_malformed_lines_are_skipped_and_counted(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    good = "".join(f"{k % 2},1,0.5,{k}\n" for k in range(50))
+    (tmp_path / "log.csv").write_text(HEAD + "0,1\n" + good + "0,1,0.5,1,2\n1,1,1.5,2\n" + good + "1\n")
+    left = {"malformed line": 3, "propensity is not in (0, 1]": 1}
+    done = drs.convert(tmp_path / "log.csv", tmp_path / "out.parquet", on_bad_row="skip")
+    assert (done.rows, done.skipped) == (100, left)
+    assert "expected 4 fields, but got 2: 0,1, in " in done.first["malformed line"]
+    log = drs.read_csv(tmp_path / "log.csv", on_bad_row="skip")
+    for _ in range(2):
+        assert drs.evaluate(log, drs.policies.Uniform(), estimators=["ips"]).skipped == left
+    with pytest.raises(drs.LogError, match="or pass on_bad_row="):
+        drs.read_csv(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
+def test_ids_that_would_become_the_same_are_refused(tmp_path, name):
+    """Arrow reads whole numbers from 2^63 on as float64, which rounds beyond 2^53."""
+    ids = [18446744073709551615, 18446744073709551614, 7]
+    if name == "log.csv":
+        content = "user,action,reward,propensity\n" + "".join(f"{u},{k % 2},1,0.5\n" for k, u in enumerate(ids))
+    else:
+        rows = ({"user": u, "action": k % 2, "reward": 1, "propensity": 0.5} for k, u in enumerate(ids))
+        content = "\n".join(map(json.dumps, rows))
+    (tmp_path / name).write_text(content)
+    read = drs.read_csv if name == "log.csv" else drs.read_json
+    with pytest.raises(drs.LogError, match=r"column 'user' has type double: .* different ones may be the same"):
+        drs.evaluate(read(tmp_path / name), drs.policies.Uniform(), estimators=["ips"], cluster="user")
+    with pytest.raises(drs.LogError, match=r"'user' .*double"):
+        read(tmp_path / name, action="user")
+    exact = read(tmp_path / name, types={"user": "uint64"})
+    assert exact.to_arrow(["user"])["user"].to_pylist() == ids
+    assert drs.evaluate(exact, drs.policies.Uniform(), estimators=["ips"], cluster="user").n == 3
+
+
+def test_a_file_that_changes_between_passes_is_an_error(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(HEAD + "0,1,0.5,3\n")
+    log = drs.read_csv(path, actions=2)
+    assert log.to_arrow().num_rows == log.source.rows == 1
+    path.write_text(HEAD + "0,1,0.5,3\n" * 2)
+    with pytest.raises(drs.LogError, match="changed while it was read: it had 1 rows, and has 2"):
+        drs.convert(log, tmp_path / "out.parquet")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import drstream as drs
-from drstream.converting import text
+from drstream.converting import events as blocks
 from drstream.converting.features import index_of
 from drstream.converting.lines import Malformed
 from drstream.converting.vw_lines import Vw
@@ -18,7 +18,7 @@ from tests.helpers.systems import dsjson_lines, events, naive_index, vw_lines, w
 
 
 def read(*lines, bits=18, skip=False):
-    return Vw(bits).parse("\n".join(lines).encode(), (), None, skip)
+    return Vw(bits).parse("\n".join(lines).encode(), None, skip)
 
 
 def hashed(bits=18, **features):
@@ -123,7 +123,7 @@ def test_malformed_lines(line):
 
 @pytest.mark.parametrize("block", [40, 1 << 23])
 def test_bad_rows_are_named_or_counted(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     lines = vw_lines(events(50))
     lines[7], lines[20], lines[21], lines[33] = "1:oops:0.5 | a", " | only:1 features", "", "1:0.5:1.5 | a"
     lines[40] = "broken"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.states import arrays
+from drstream.states import arrays, checkpoint
 from drstream.states.checkpoint import EVALUATION, Checkpoint
 from tests.helpers.days import CONTEXT, KINDS, TWO, contents, day, halves, write
 
@@ -191,6 +191,30 @@ def test_other_versions_and_damaged_files_are_refused(paths, tmp_path, monkeypat
         drs.merge(path)
 
 
+def test_a_full_disk_leaves_the_last_checkpoint(paths, tmp_path, monkeypatch):
+    log, path = drs.Log(paths, **CONTEXT, actions=4), tmp_path / "run.ckpt"
+    wanted, usual, writes = contents(drs.evaluate(log, TWO)), arrays.write, []
+
+    def full(file, *args):
+        writes.append(1)
+        if len(writes) > 3:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+        usual(file, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrays, "write", full)
+        patch.setattr(checkpoint, "COST", np.inf)
+        words = (
+            r"cannot write .*run.ckpt: No space left on device. An earlier checkpoint is whole: what is complete is in"
+        )
+        with pytest.raises(drs.StateError, match=words):
+            drs.evaluate(log, TWO, **EACH, checkpoint=path)
+    assert parts_in(path) == 3
+    assert contents(drs.evaluate(log, TWO, **EACH, checkpoint=path)) == wanted
+    assert sorted(one.suffix for one in tmp_path.iterdir()) == [".parquet"] * 3
+
+
 def test_functions_without_a_name_are_warned_about(paths, tmp_path, monkeypatch):
     log, path = drs.Log(paths, **CONTEXT, actions=4), tmp_path / "run.ckpt"
     with monkeypatch.context() as patch:
@@ -202,7 +226,7 @@ def test_functions_without_a_name_are_warned_about(paths, tmp_path, monkeypatch)
 
 
 def test_tables_go_on_and_streams_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("drstream.log.source.PIECE", 20)
+    monkeypatch.setattr("drstream.sources.memory.PIECE", 20)
     table = day(0)
     log, path = drs.Log(table, **CONTEXT, actions=4), tmp_path / "run.ckpt"
     stopped(log, path, 2)

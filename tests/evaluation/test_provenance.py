@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.log.files import without_secrets
-from drstream.log.opening import open_source
 from drstream.provenance import describe, provenance
+from drstream.sources.names import without_secrets
+from drstream.sources.open import open_source
 from tests.helpers.logs import world
 
 WANTED = {"version", "run", "log", "filter", "splits", "rows", "events", "seed", "models", "policies", "parameters"}
@@ -128,7 +128,7 @@ def test_a_uri_with_a_password_is_shown_nowhere(log, monkeypatch):
     import pyarrow.dataset as ds
     import pyarrow.fs as fs
 
-    from drstream.log import remote
+    from drstream.sources import remote
 
     monkeypatch.setattr(remote, "_expand", lambda name: (fs.LocalFileSystem(), [name]))
     real = ds.dataset(log.source.keys[0], format="parquet")

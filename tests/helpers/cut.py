@@ -3,7 +3,7 @@
 import copy
 
 import drstream as drs
-from drstream.log.opening import open_source
+from drstream.sources.open import open_source
 
 
 def cut_log(source, *args, batch_size=None, **options):

@@ -165,8 +165,9 @@ def test_a_tile_with_a_number_that_is_not_finite(kind):
         assert case.run(columns=[np.ascontiguousarray(case.X, kind)], listed=FEATURES) == 512
         case.X[[700, 1050], 1] = 0
     large = 1e30 if kind is np.float32 else 1e200
-    for policies, model in ((1.0, 0.0), (0.0, 1.0)):  # finite contexts, and scores that are not
-        case = Case(600, 3, kind, links=(IDENTITY,))
+    for chosen, policies, model in ((SOFTMAX, 1.0, 0.0), (ARGMAX, 1.0, 0.0), (SOFTMAX, 0.0, 1.0)):
+        case = Case(600, 3, kind, links=(IDENTITY,))  # finite contexts, and scores that are not
+        case.kinds[:] = chosen
         case.weights[:, : POLICIES * 3] = policies * large
         case.weights[:, POLICIES * 3 :] = model * large
         case.X[:] = 0

@@ -147,7 +147,7 @@ def test_rows_of_splits_filters_and_streams(table, path):
 
 
 def test_rows_without_a_filter_need_no_reading(path, monkeypatch):
-    from drstream.log.parquet import RowGroup
+    from drstream.sources.parquet import RowGroup
 
     train = drs.Log(path).split(0.5)[0]
     monkeypatch.setattr(RowGroup, "batches", None)

@@ -71,7 +71,7 @@ def test_labels_of_a_large_table_are_found_by_the_kernel(tmp_path):
 
 
 def test_row_groups_that_can_hold_nothing_new_are_not_read(tmp_path, monkeypatch):
-    from drstream.log.parquet import RowGroup
+    from drstream.sources.parquet import RowGroup
 
     path = tmp_path / "log.parquet"
     pq.write_table(table(np.concatenate([np.arange(100) % 5, np.arange(100) % 4, [7] * 100])), path, row_group_size=100)

@@ -16,7 +16,7 @@ import pytest
 
 import drstream as drs
 from drstream.log.rows import split_seed
-from drstream.log.source import PIECE
+from drstream.sources.base import PIECE
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import not_plain
@@ -166,7 +166,7 @@ def test_one_shot_stream_for_fit_and_evaluation(table):
 
 
 def test_one_shot_stream_too_large_to_find_labels(table, monkeypatch):
-    monkeypatch.setattr("drstream.log.source.HOLD_BYTES", 1000)
+    monkeypatch.setattr("drstream.sources.memory.HOLD_BYTES", 1000)
     with pytest.raises(drs.LogError, match="actions="):
         drs.evaluate(table.to_reader(max_chunksize=50), drs.policies.Uniform())
 

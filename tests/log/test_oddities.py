@@ -89,7 +89,7 @@ def test_duckdb_connection_stays_free():
 
 
 def test_reader_too_large_cannot_be_read_from_its_middle(monkeypatch):
-    monkeypatch.setattr("drstream.log.source.HOLD_BYTES", 10)
+    monkeypatch.setattr("drstream.sources.memory.HOLD_BYTES", 10)
     log = drs.Log(tiny().to_reader(max_chunksize=1))
     for message in ("actions=", "read only once"):
         with pytest.raises(drs.LogError, match=message):

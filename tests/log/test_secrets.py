@@ -20,7 +20,7 @@ import drstream as drs
 from drstream.cli import specs, tables
 from drstream.cli.layout import open_console
 from drstream.errors import DrstreamWarning, LogError, for_command_line, shown, without_secrets
-from drstream.log import opening
+from drstream.sources import open as opening
 
 URI = "s3://KEY:SE/CRET@bucket/log.parquet?region=eu&secret_key=HIDDEN"
 EVIL = "a\x1b[2J\x07\x9b31m\u202e"  # clears the screen, rings, turns red, turns the direction

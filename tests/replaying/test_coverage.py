@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scripts.studies.replay.online import truths
-from scripts.studies.replay.run import AUTO, measure
+from scripts.studies.replay.simulating import AUTO, measure
 from scripts.studies.replay.worlds import Cell
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from typing import Any
 
 from drstream import execution
 from drstream.evaluation.form import Form
-from drstream.evaluation.states.packing import Packed, pack, pack_tables, stack, unpack, unstack
+from drstream.evaluation.states.packing import Packed, check_keys, pack, pack_tables, stack, unpack, unstack
 from drstream.evaluation.sums import Sums
 from drstream.execution import Workers
 from drstream.log import Log
-from drstream.log.source import Part
+from drstream.sources.base import Part
 from drstream.states import marks
 from drstream.states.checkpoint import EVALUATION, Checkpoint, sum_parts
 from drstream.states.marks import Mark, Marker
@@ -104,6 +104,8 @@ class ByFile:
     def restored(self, found: Any) -> ByFile:
         forms, parts = forms_of(self.whole), marks.from_words(found["parts"])
         whole, last = _unpacked(found["whole"], forms), _unpacked(found["last"], forms) if parts else []
+        for one in (*whole, *last):
+            check_keys(one)
         return ByFile(self.create, self.keep, whole, last, parts, unpack_units(found["units"], forms))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -16,10 +17,13 @@ from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import KNOWN, at_positions
 from drstream.evaluation.request import Request
 from drstream.evaluation.settings import Settings
+from drstream.intervals import z_score
 from drstream.intervals.statistic import Constants
 from drstream.results import ModelSummary
 from drstream.states import tree
 
+Made = TypeVar("Made")
+LISTS = ("policies", "labels", "chosen", "estimators")  # what is no tuple
 OF_MODELS = ("crossfit", "blocks", "blind_second", "crossfitted", "estimated_propensities")  # known before the pass
 
 
@@ -63,45 +67,70 @@ def header_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -
     if found["positions"]:
         chosen = at_positions(chosen, int(found["positions"]))
     told = None if found["explain"] is None else Explain(None, *found["explain"])
-    request = Request(
-        {},
-        {},
-        chosen,
-        auto=found["auto"],
-        settings=_settings(found["settings"]),
-        told=told,
-        forward=found["forward"],
-    )
-    form = {name: _tuples(value) for name, value in found["form"].items()}
-    embedding = found["embedding"]
-    if isinstance(found["labels"], int) and found["labels"] != form["actions"]:
-        raise ValueError("number of actions")
-    if not found["policies"] or len(found["policies"]) != form["policies"]:
+    settings = {**found["settings"], "constants": _made(Constants, found["settings"]["constants"])}
+    asked = {"auto": found["auto"], "settings": _made(Settings, settings), "told": told, "forward": found["forward"]}
+    request = _made(Request, {"policies": {}, "inputs": {}, "chosen": chosen, **asked})
+    form, labels, embedding = _made(Form, found["form"]), found["labels"], found["embedding"]
+    if len(found["policies"]) != form.policies or not form.policies:
         raise ValueError("number of policies")
-    models = {**found["models"], "crossfitted": tuple(found["models"]["crossfitted"])}
-    return Header(
-        form=Form(**form),
-        request=request,
-        policies=list(found["policies"]),
-        labels=range(found["labels"]) if isinstance(found["labels"], int) else list(found["labels"]),
-        reward=found["reward"],
-        pivot=float(found["pivot"]),
-        precision=found["precision"],
-        models=ModelSummary(**models),
-        has_model=found["has_model"],
-        has_logger=found["has_logger"],
-        others=others,
-        listed=_tuples(found["listed"]),
-        embedding=None
+    if isinstance(labels, int) and labels != form.actions:
+        raise ValueError("number of actions")
+    made = {
+        "form": form,
+        "request": request,
+        "labels": range(labels) if isinstance(labels, int) else labels,
+        "models": _made(ModelSummary, found["models"]),
+        "others": others,
+        "embedding": None
         if embedding is None
         else Embedding(np.array(embedding["codes"], np.int64), tree.unpack(embedding["categories"], {})),
-        path=found["path"],
-    )
+    }
+    header = _made(Header, {**_of(found, Header), **made})
+    _check(header)
+    return header
 
 
-def _settings(found: dict[str, Any]) -> Settings:
-    known = {field.name: _tuples(found[field.name]) for field in fields(Settings)}
-    return Settings(**{**known, "constants": Constants(**found["constants"])})
+def _check(header: Header) -> None:
+    """Raise an error unless the estimators can be made of such sums, and the intervals, too."""
+    form, settings = header.form, header.request.settings
+    z_score(settings.confidence)
+    if not set(form.weights) <= set(form.columns) or not {method.name for method in settings.named()} == set(
+        settings.names
+    ):
+        raise ValueError("form")
+    for estimator in header.estimators:
+        if estimator.weight is not None and estimator.column("weight") not in form.weights:
+            raise ValueError(f"the weight of {estimator.name!r}")
+        if not any(set(estimator.columns) <= set(terms) <= set(form.columns) for terms in form.groups):
+            raise ValueError(f"the terms of {estimator.name!r}")
+
+
+def _of(found: dict[str, Any], kind: type) -> dict[str, Any]:
+    return {one.name: found[one.name] for one in fields(kind) if one.name in found}
+
+
+def _made(kind: type[Made], found: dict[str, Any]) -> Made:
+    """Make a record of words. They may be made up, so their types are checked."""
+    values = {name: value if name in LISTS else _tuples(value) for name, value in found.items()}
+    for name, hint in get_type_hints(kind).items():
+        if name in values and not _fits(values[name], hint):
+            raise ValueError(f"{name} {values[name]!r}")
+    return kind(**values)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value has a type, as far as words have types."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if kind is tuple and isinstance(value, tuple):
+        inner = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return len(inner) == len(value) and all(map(_fits, value, inner))
+    if kind is float:
+        return type(value) in (int, float)
+    if kind is list and isinstance(value, list):
+        return all(_fits(one, inner[0]) for one in value)
+    return kind is Any or (type(value) is kind if kind in (bool, int, str) else isinstance(value, kind))
 
 
 def _labels(labels: Sequence[Any]) -> int | list[Any]:

@@ -53,6 +53,7 @@ def unpack(packed: Packed, form: Form, pivot: float) -> Sums:
     for name in ARRAYS:
         _fill(getattr(sums, name), packed[name])
     _fill(found.sums, packed["errors"])
+    _check_records(sums.whole[None], 0)
     if not _are_places(used, found.table.shape[1]):
         raise ValueError("no such bucket")
     found.table[:, used] = packed["deciles"].T
@@ -74,7 +75,25 @@ def unpack_tables(packed: Packed, sums: Sums) -> None:
         if not _are_places(rows, len(table.records)):
             raise ValueError("no such group")
         if len(rows):
+            _check_records(found["records"], 1)
             table.records[rows] = found["records"]
+
+
+def _check_records(records: Any, least: int) -> None:
+    """Raise an error unless records have numbers of events, and nothing in them is NaN or infinite."""
+    counts = records[:, 0]
+    if not np.isfinite(records).all() or not ((counts >= least) & (counts == np.floor(counts))).all():
+        raise ValueError("number of events")
+
+
+def check_keys(sums: Sums) -> None:
+    """Raise an error unless pairs of groups, such as segments and buckets, are of groups that are known."""
+    for grouping in sums.form.groupings:
+        if len(grouping.parts) == 2:
+            keys: Any = sums.tables[grouping.name].places.keys()
+            known = sums.tables[grouping.parts[0]].places.keys()
+            if not (keys == known if grouping.sums else {key[0] for key in keys} <= known):
+                raise ValueError(grouping.name)
 
 
 def _fill(out: Any, found: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scripts.studies.coverage.run import simulate, simulate_thresholds
+from scripts.studies.coverage.simulating import simulate, simulate_thresholds
 from scripts.studies.coverage.summary import summary
 from scripts.studies.results import Found
 from scripts.studies.trials import Setting, made

@@ -11,7 +11,7 @@ from drstream.evaluation import checks
 from drstream.evaluation.settings import DEFAULT as PLAIN
 from drstream.intervals import methods
 from scripts.studies.coverage.measure import ALWAYS, COUNTED, DEFAULT, ESTIMATORS, GIVEN, LARGEST, LEVELS, USUAL, Count
-from scripts.studies.coverage.run import FULL, THRESHOLDS
+from scripts.studies.coverage.simulating import FULL, THRESHOLDS
 from scripts.studies.coverage.worlds import WORLDS
 from scripts.studies.results import Found
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import drstream as drs
-from drstream.log import remote
 from scripts.studies.reliability.record import ERROR, LOST, SAME, Case
 from tests.helpers import s3
 from tests.helpers.logs import world
@@ -27,14 +26,10 @@ def run(first: int, last: int, folder: Path) -> Iterator[Case]:
                 world(kinds=None).table(EACH, seed=day), files / f"day={day}" / "a.parquet", row_group_size=GROUP
             )
     wanted = numbers(str(files), 1)
-    remote.FIRST, before = 0.01, remote.FIRST  # the server does not need time to recover
-    try:
-        with s3.serving() as proxy:
-            s3.upload(proxy, files)
-            for number in range(first, last):
-                yield one(number, proxy, wanted)
-    finally:
-        remote.FIRST = before
+    with s3.serving() as proxy:
+        s3.upload(proxy, files)
+        for number in range(first, last):
+            yield one(number, proxy, wanted)
 
 
 def one(number: int, proxy: s3.Proxy, wanted: object) -> Case:

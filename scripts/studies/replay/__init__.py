@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scripts.studies.replay.run import simulate
+from scripts.studies.replay.simulating import simulate
 from scripts.studies.replay.summary import summary
 from scripts.studies.results import Found
 from scripts.studies.trials import Setting, made

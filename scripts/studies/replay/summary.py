@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drstream.replaying.grid import PRIOR
 from drstream.replaying.options import GRID
 from scripts.studies.replay.online import MANY_RUNS, RUNS
-from scripts.studies.replay.run import AUTO
+from scripts.studies.replay.simulating import AUTO
 from scripts.studies.replay.worlds import ACTIONS, EXPLORATION, HORIZONS, LOGGERS
 from scripts.studies.results import Found
 
@@ -56,7 +56,7 @@ class Runs:
 
     def error(self, values: NDArray[np.float64]) -> float:
         """Root mean squared error, relative to the truth."""
-        return float(np.sqrt(np.nanmean((values / self.truth - 1) ** 2)))
+        return math.sqrt(_known(np.mean, (values / self.truth - 1) ** 2))
 
     @property
     def rmse(self) -> float:
@@ -64,12 +64,18 @@ class Runs:
 
     @property
     def bias(self) -> float:
-        return float(np.nanmean(self.value / self.truth - 1))
+        return _known(np.mean, self.value / self.truth - 1)
 
     @property
     def width(self) -> float:
         """Median half width, relative to the truth."""
-        return float(np.nanmedian((self.high - self.low) / 2 / self.truth))
+        return _known(np.median, (self.high - self.low) / 2 / self.truth)
+
+
+def _known(statistic: Callable[[NDArray[np.float64]], Any], values: NDArray[np.float64]) -> float:
+    """A statistic of the values that are numbers."""
+    known = values[~np.isnan(values)]
+    return float(statistic(known)) if len(known) else math.nan
 
 
 class Study:
@@ -137,12 +143,12 @@ def _overall(study: Study, found: Found) -> None:
         cells = [study.runs(method, [cell]) for cell in study.cells]
         below = sum(one.coverage < LEAST for one in cells if one.known)
         errors = [(one.rmse, abs(one.bias)) for one in cells if len(one)]
-        rmse, bias = np.nanmean(errors, axis=0)
+        rmse, bias = (_known(np.mean, np.array(column)) for column in zip(*errors, strict=True))
         rows.append(
             [
                 *(method, f"{_percent(runs.coverage)} ± {_percent(runs.coverage_error)}", str(below)),
                 *(_percent(runs.width), f"{runs.replicates.mean():.0f}", str(len(runs) - runs.known)),
-                *(_percent(float(rmse), 2), _percent(float(bias), 2)),
+                *(_percent(rmse, 2), _percent(bias, 2)),
             ]
         )
     head = ["method", "coverage, %", f"cells below {LEAST:.0%}", "half width, %", "replicates", "no interval"]

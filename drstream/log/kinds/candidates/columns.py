@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from drstream.errors import LogError, parameter, suggest
 from drstream.kernels.ragged import index_keys
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, number_type, numbers
-from drstream.log.opening import open_source
 from drstream.log.rows import keys_of
 from drstream.log.schema import FIND, is_label, is_list, is_number, is_string, require_column
 from drstream.log.sparse import Sparse, check_sparse
+from drstream.sources.open import open_source
 from drstream.types import Ints
 
 ID, POSITION = "id", "position"

@@ -94,6 +94,7 @@ def _shown(mean: float, std: float, error: float | None = None, digits: int = 3)
 
 
 def _cell(values: Floats, digits: int = 3) -> str:
+    values = values[np.isfinite(values)]  # IPS is undefined in a subset where no event has a weight
     if not len(values):  # the quick form leaves some cases out, and some estimates need what the log lacks
         return ""
     std, error = _jackknife(lambda keep: float(values[keep].std(ddof=1)), len(values))

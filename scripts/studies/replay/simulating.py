@@ -72,7 +72,7 @@ def simulate(setting: Setting) -> None:
         names = list(learners(2))
         pairs = [(actions, name) for actions in dict.fromkeys(cell.actions for cell in cells) for name in names]
         found = [row for rows in pool.map(truths, *zip(*pairs, strict=True)) for row in rows]
-        _write(found, setting.output / "truths.parquet")
+        write(found, setting.output / "truths.parquet")
         rows: list[dict[str, Any]] = []
         started = time.perf_counter()
         for cell in cells:
@@ -80,7 +80,7 @@ def simulate(setting: Setting) -> None:
             for some in pool.map(_measure, tasks):
                 rows += some
             print(*cell, f"{time.perf_counter() - started:.0f} s", flush=True)  # noqa: T201
-            _write(rows, setting.output / "results.parquet")
+            write(rows, setting.output / "results.parquet")
 
 
 def _measure(task: tuple[Cell, int, int, bool]) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def _measure(task: tuple[Cell, int, int, bool]) -> list[dict[str, Any]]:
     return measure(cell, seed, log, with_q=with_q)
 
 
-def _write(rows: list[dict[str, Any]], path: Path) -> None:
+def write(rows: list[dict[str, Any]], path: Path) -> None:
     """Write rows in half the bytes: seven digits are more than enough for the page."""
     found = pa.Table.from_pylist(rows)
     kinds = [pa.float32() if pa.types.is_floating(field.type) else field.type for field in found.schema]

@@ -15,7 +15,7 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.log.files import expand
+from drstream.sources.names import expand
 
 ROWS, GROUP = 4_000, 1_000
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError
-from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
-from drstream.log.source import PIECE, Place, Source, without_views
+from drstream.sources.base import PIECE, Place, Source, State, checked, without_views
+from drstream.sources.names import changed, check_names, unreadable, unreadable_part
 
 LOCAL = pa.fs.LocalFileSystem()
 MOST_HELD = 4  # record batches of which another part takes the other rows
@@ -31,9 +31,7 @@ class File:
     state: State
 
     def check_state(self) -> None:
-        found = State.of(self.path, LOCAL)
-        if found != self.state:
-            raise changed(self.path, self.state, found)
+        self.state.check(self.path, State.of(self.path, LOCAL))
 
     def read(self, index: int, fields: tuple[int, ...]) -> pa.RecordBatch:
         """Return some columns of a record batch, not checked."""
@@ -120,7 +118,7 @@ class Held:
 
     def _of_batch(self, stretch: Stretch, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.num_rows != stretch.rows:
-            raise changed(stretch.file.path, stretch.file.state, State.of(stretch.file.path, LOCAL))
+            raise changed(stretch.file.path, f"a record batch had {stretch.rows:,} rows, and has {batch.num_rows:,}")
         return batch
 
 

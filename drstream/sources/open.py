@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
-from drstream.log.arrow import open_arrow
-from drstream.log.files import arrow_says, expand, is_arrow, unreadable
-from drstream.log.parquet import ParquetSource, schema_difference
-from drstream.log.remote import open_uris
-from drstream.log.source import Same, Source, StreamSource, TableSource
+from drstream.sources.arrow import open_arrow
+from drstream.sources.base import Same, Source
+from drstream.sources.memory import StreamSource, TableSource
+from drstream.sources.names import arrow_says, expand, is_arrow, unreadable
+from drstream.sources.parquet import ParquetSource, schema_difference
+from drstream.sources.remote import open_uris
 
 
 def open_source(source: Any) -> Source:

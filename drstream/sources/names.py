@@ -7,11 +7,9 @@ import glob
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs
 
 from drstream.errors import LogError, MissingFileError, because, phrase, suggest, without_secrets
 
@@ -22,39 +20,10 @@ REFUSED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # 
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
 
 
-@dataclass(frozen=True)
-class State:
-    """What tells one file from another that takes its place."""
-
-    size: int
-    changed: int | None = None  # time of the last change, in ns
-    number: int | None = None  # of the file in its file system
-    tag: str = ""  # of its contents, in object storage
-
-    @classmethod
-    def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> State:
-        """Return the state of a file. In object storage, it is the size and the tag that the storage gave the contents.
-
-        On other file systems, it is the size, which an open `source` knows.
-        """
-        if isinstance(filesystem, pa.fs.LocalFileSystem):
-            found = os.stat(path)
-            return cls(found.st_size, found.st_mtime_ns, found.st_ino)
-        identity = getattr(getattr(filesystem, "handler", None), "identity", lambda path: None)(path)
-        if identity is not None:
-            return cls(identity[0], tag=identity[1])
-        return cls(filesystem.get_file_info(path).size if source is None else source.size())
-
-    def difference(self, later: State) -> str:
-        if self.size != later.size:
-            return f"it had {self.size:,} bytes, and has {later.size:,}"
-        return "another file has its name" if self.number != later.number else "something wrote to it"
-
-
-def changed(path: str, before: State, found: State) -> LogError:
+def changed(path: str, how: str) -> LogError:
     """Return the error about a file that is not the one that was opened: its rows may be anything."""
     return LogError(
-        f"{path} changed while it was read: {before.difference(found)}. Some of its events are of one file and some of "
+        f"{path} changed while it was read: {how}. Some of its events are of one file and some of "
         "another. Start again when nothing writes to it"
     )
 
@@ -204,15 +173,6 @@ def check_names(schema: pa.Schema, name: str) -> None:
         raise LogError(
             without_secrets(f"cannot read {name}: the name of a column is not UTF-8 ({error.reason})")
         ) from None
-
-
-def checked(batch: Any, where: Any) -> Any:
-    """Return a batch or table after a check of its offsets, indices and text, which Arrow and kernels trust."""
-    try:
-        batch.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise unreadable_part(where, error) from None
-    return batch
 
 
 def arrow_says(error: Exception) -> str:

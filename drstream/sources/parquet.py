@@ -15,10 +15,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import DrstreamError, LogError
-from drstream.log.files import State, changed, check_names, checked, unreadable, unreadable_part
-from drstream.log.remote import forget, is_remote, together, with_retries
-from drstream.log.schema import is_list
-from drstream.log.source import READ_ROWS, Place, Source, without_views
+from drstream.sources.base import READ_ROWS, Place, Source, State, checked, is_list, without_views
+from drstream.sources.names import check_names, unreadable, unreadable_part
+from drstream.sources.remote import is_remote, together
 
 OLDEST = 26  # pyarrow whose statistics of sound columns are known not to end the process (ADR 29)
 looks_at_statistics = int(pa.__version__.partition(".")[0]) >= OLDEST
@@ -80,9 +79,7 @@ class File:
 
     def check_state(self, source: pa.NativeFile | None = None) -> None:
         """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
-        found = State.of(self.path, self.filesystem, source)
-        if found != self.state:
-            raise changed(self.path, self.state, found)
+        self.state.check(self.path, State.of(self.path, self.filesystem, source))
 
 
 @lru_cache(maxsize=64)
@@ -118,7 +115,6 @@ class RowGroup:
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         rows = rows or READ_ROWS
         names = [name for name in self.columns if name not in self.constants]
-        remote = is_remote(self.file.filesystem)
         try:
             with self._open() as (source, opened):
                 self.file.check_state(source)
@@ -126,9 +122,8 @@ class RowGroup:
                     self.file.check_state(source)
                     batch = checked(batch, self.place)
                     yield self._with_constants(without_views(batch) if self.views else batch)
-                if remote and self.index + 1 == len(self.file.rows):
-                    forget(self.file.filesystem, self.path)  # so that the storage is asked once more
-                    self.file.check_state(source)
+                if is_remote(self.file.filesystem) and self.index + 1 == len(self.file.rows):
+                    self.file.check_state()  # the storage is asked once more
         except DrstreamError:
             raise
         except Exception as error:  # pyarrow raises ArrowException, OSError, ValueError, UnicodeDecodeError and others
@@ -161,7 +156,7 @@ class ParquetSource:
 
     def __init__(self, dataset: ds.FileSystemDataset, name: str) -> None:
         self.name = name
-        self.filesystem = with_retries(dataset.filesystem)
+        self.filesystem = dataset.filesystem
         check_names(dataset.schema, name)
         self._stored_schema = dataset.schema
         self.schema = without_views(dataset.schema.empty_table()).schema

@@ -13,8 +13,9 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.log import arrow
-from drstream.log.arrow import open_arrow
+from drstream.sources import arrow
+from drstream.sources.arrow import open_arrow
+from tests.helpers.crossed import meeting
 
 ROWS = 1_003
 
@@ -53,8 +54,7 @@ def rows_of(parts: Any) -> pa.Table:
     return pa.Table.from_batches(batch for part in parts for batch in part.batches())
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("piece", [7, 128, 2_000])
+@meeting(1, name=COLUMNS, piece=[7, 128, 2_000])
 def test_rows_that_are_read_are_those_of_the_file(
     tmp_path: Path, name: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import drstream as drs
 from drstream.errors import LogError
-from drstream.log import parquet
-from drstream.log.parquet import ParquetSource
+from drstream.sources import parquet
+from drstream.sources.parquet import ParquetSource
 
 ROWS, GROUP = 400, 100
 

@@ -1,0 +1,1 @@
+"""Where rows come from: files, object storage, tables and streams. pyarrow reads them all."""
