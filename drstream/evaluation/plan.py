@@ -223,7 +223,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
 
 def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack | None:
     """What is linear in dense contexts, or looks at nothing but columns of the log."""
-    if job.candidates or (reader.with_context and reader.roles.sparse is not None):
+    if job.candidates or (reader.with_context and log.is_sparse):
         return None
     return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
 
