@@ -216,7 +216,7 @@ class Checkpoint:
             try:
                 files.save(self.path, self.kind, words, arrays)
             except StateError as error:
-                raise StateError(f"{error.message}. {self._left}".rstrip()) from None
+                raise StateError(f"{error.message}{self._left}") from None
         now = time.monotonic()
         self._last = now + max(0.0, (now - started) / COST - self.every)
 
@@ -256,7 +256,7 @@ class Checkpoint:
 
     @property
     def _left(self) -> str:
-        return f"An earlier checkpoint is whole: {self.advice}" if self.exists else ""
+        return f". An earlier checkpoint is whole: {self.advice}" if self.exists else ""
 
 
 def sum_parts(
