@@ -30,7 +30,8 @@ from drstream.log.kinds.candidates.columns import (
     with_action,
 )
 from drstream.log.kinds.eligible.columns import check_eligible
-from drstream.log.kinds.rankings.reading import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
+from drstream.log.kinds.rankings.columns import NEEDS_ONE, refusal, shown_lengths, shown_propensities
+from drstream.log.kinds.rankings.reading import totals
 from drstream.log.labels import describe_labels
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering

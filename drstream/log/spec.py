@@ -28,7 +28,7 @@ class Spec:
     filter_columns: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ()
     stop: int | None = None  # rows from this one on do not belong to the log
-    pairs: Any = None  # of kinds/candidates: the context of an event becomes the pair of it and the logged candidate
+    pairs: Any = None  # `Pairs`: the context of an event becomes the pair of it and the logged candidate
     about_zero: bool = False  # whether sums of rewards are about 0, whatever the first rewards
     propensities_found: bool = False  # whether the log itself knew the column of all candidates' propensities
     labels: Sequence[Any] = ()  # of the actions, if they were given, or are read
@@ -36,7 +36,7 @@ class Spec:
     loggers: Loggers | None = None  # which policy logged an event
     width: int = 0  # number of features of contexts, as the log stores them
     constant: float | None = None  # the propensity of every row, if no column holds them
-    offers: Any = None  # of kinds/candidates: how to read candidates of events, if there are any
+    offers: Any = None  # `Offers`: how to read candidates of events, if there are any
     batch_rows: int = ROWS
 
 

@@ -98,7 +98,7 @@ def test_actions_outside_the_labels():
         evaluate(table(), lambda X: np.ones((len(X), 1)), actions=1)
     with pytest.raises(drs.LogError, match=r"action is not among the labels: got 'c' at row 2"):
         evaluate(table(action=["a", "b", "c", "a"]), actions=["a", "b"])
-    with pytest.raises(drs.LogError, match=r"action 4294967296 is not among"):
+    with pytest.raises(drs.LogError, match=r"action is not among the labels: got 4294967296"):
         evaluate(table(action=[0, 2**32, 0, 0]), actions=2)
     with pytest.raises(drs.LogError, match=r"'a' more than once"):
         evaluate(table(action=["a"] * 4), actions=["a", "a"])

@@ -52,7 +52,7 @@ def test_rows_in_common_of_one_source(kind, cluster, files):
     assert not shares(left, right)
     assert not shares(left, again[1])
     assert shares(left, log.split(0.5, seed=1, cluster=cluster)[1])
-    assert shares(left, log.split(0.5, cluster="x0")[1])
+    assert shares(left, log.split(0.5, cluster="action")[1])
     assert shares(left, log.split(0.3, cluster=cluster)[1])
     assert not shares(log.split(0.3, cluster=cluster)[0], right)
     quarters = left.split(0.5, cluster=cluster)

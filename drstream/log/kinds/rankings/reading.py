@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, parameter, phrase
+from drstream.errors import parameter
 from drstream.kernels import rankings as kernels
 from drstream.log.bad_rows import finite_numbers, probabilities, refuse, refuse_improper, refuse_items, whole
-from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls
-from drstream.log.facts import Facts
+from drstream.log.columns import floats, floats_or_nan, has_nulls, nulls
 from drstream.log.fields import NO_ACTIONS, Field
 from drstream.log.kinds.candidates.reading import (
     ABSENT,
@@ -31,13 +30,12 @@ from drstream.log.kinds.candidates.reading import (
 )
 from drstream.log.ragged import flat_lists, repeats
 from drstream.log.rows import keys_of
-from drstream.log.schema import CONDITIONAL, INDEPENDENT, MARGINAL, Roles, is_list
+from drstream.log.schema import INDEPENDENT, Roles, is_list
 from drstream.log.spec import Needs, Spec
 from drstream.types import Bools, Floats, Ints
 
 NONE = np.empty(0)
 MAY_REPEAT = f"Where positions are filled independently, that may be: {parameter('positions', INDEPENDENT)}. "
-NEEDS_ONE = "Replays, audits, plans, models and learners need one action for each event, and so do other policies"
 TABLE = 1 << 20  # integers within such a range are their own numbers
 
 
@@ -195,9 +193,6 @@ def _codes(items: pa.Array) -> tuple[NDArray[np.int32], int]:
     return codes, len(coded.dictionary)
 
 
-# What is known without a pass
-
-
 def totals(column: pa.Array) -> Floats:
     """Return the sum of each list, or the numbers themselves; NaN for what is null."""
     if not is_list(column.type):
@@ -208,39 +203,3 @@ def totals(column: pa.Array) -> Floats:
     events = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     out[some] = np.bincount(events, floats_or_nan(flat), len(starts) - 1)
     return out
-
-
-def shown_lengths(facts: Facts, roles: Roles) -> str:
-    """Return words about the lengths of the lists: those of all, if they are fixed or few, else of the first ones."""
-    first = facts.first([roles.lists[0]])
-    if first is None:
-        return "no lists"
-    column = first.column(0)
-    sizes = lengths(column)
-    least, most = int(sizes.min()), int(sizes.max())
-    words = f"lists of {least} items" if least == most else f"lists of {least} to {most} items"
-    whole = pa.types.is_fixed_size_list(column.type) or facts.source.rows == len(column)
-    return words if whole else f"{words} in the first {len(column):,} rows"
-
-
-def shown_propensities(roles: Roles) -> str:
-    """Return words about the propensities of rankings."""
-    if not roles.with_propensities:
-        return ""
-    if roles.propensity not in roles.lists:
-        return ", of the whole list"
-    about = {
-        None: "by position",
-        MARGINAL: "of an item at its position",
-        CONDITIONAL: "by position, given the items above",
-        INDEPENDENT: "by position; positions were filled independently",
-    }
-    return f", {about[roles.positions]}"
-
-
-def refusal(roles: Roles, what: str) -> LogError:
-    """Return the error of a log of rankings where only events with one action are taken."""
-    return LogError(
-        f"column {roles.lists[0]!r} holds lists, so this is a log of rankings. Only "
-        f"{phrase('drs.evaluate and describe take', 'drstream evaluate, describe and convert take')} such logs. {what}"
-    )
