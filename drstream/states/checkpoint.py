@@ -216,7 +216,7 @@ class Checkpoint:
             try:
                 files.save(self.path, self.kind, words, arrays)
             except StateError as error:
-                raise StateError(f"{error.message}. {self._left}".rstrip()) from None
+                raise StateError(f"{error.message}{self._left}") from None
         now = time.monotonic()
         self._last = now + max(0.0, (now - started) / COST - self.every)
 
@@ -232,11 +232,9 @@ class Checkpoint:
         elif sum(one.nbytes for one in (*self.passes[: now.key], kept)) <= LARGEST:
             self.passes[now.key :] = [kept]
 
-    def stopped(self, error: BaseException) -> None:
+    def stopped(self) -> None:
         """The run ends before its end."""
-        if getattr(error, "n_actions", 0):  # it starts again with so many actions, and other passes
-            self.remove()
-        elif (self.now is None or self.now.whole) and (self.passes or self.named or (self.now and self.now.parts)):
+        if (self.now is None or self.now.whole) and (self.passes or self.named or (self.now and self.now.parts)):
             with suppress(DrstreamError, OSError):
                 self.write()
 
@@ -256,7 +254,7 @@ class Checkpoint:
 
     @property
     def _left(self) -> str:
-        return f"An earlier checkpoint is whole: {self.advice}" if self.exists else ""
+        return f". An earlier checkpoint is whole: {self.advice}" if self.exists else ""
 
 
 def sum_parts(
@@ -312,7 +310,7 @@ def open_checkpoint(
     try:
         yield kept
     except BaseException as error:
-        kept.stopped(error)
+        kept.stopped()
         if isinstance(error, KeyboardInterrupt) and kept.exists:
             error.add_note(kept.advice)
         if not terminated:
