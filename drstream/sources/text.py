@@ -122,10 +122,10 @@ class TextSource:
                 yield without_views(batch.select(columns))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(path, error) from None
-        for name in self._at_the_end(path):
-            value = None if last is None else last.column(name)[-1].as_py()
-            if value is not None and value.endswith("\n"):
-                raise LogError(f"cannot read {path}: the last value of column {name!r} {OPEN}")
+        for end in self._at_the_end(path):
+            text = None if last is None else last.column(end)[-1].as_py()
+            if text is not None and text.endswith("\n"):
+                raise LogError(f"cannot read {path}: the last value of column {end!r} {OPEN}")
 
     def _at_the_end(self, path: str) -> list[str]:
         """Return the last column of CSV, if it holds text.
