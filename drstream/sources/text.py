@@ -16,14 +16,16 @@ import pyarrow.csv as pc_csv
 import pyarrow.dataset as ds
 import pyarrow.json as pj
 
-from drstream.errors import LogError, phrase
+from drstream.errors import LogError, parameter, phrase
 from drstream.sources.base import Source, checked, without_views
 from drstream.sources.memory import TablePart, pieces
 from drstream.sources.names import arrow_says, changed
 
+FIRST_BYTES = 1 << 16
 BLOCK_BYTES = 1 << 23  # that are parsed at a time, and decide on types
 OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}  # what else may separate fields
 MALFORMED = "malformed line"  # why a line is left out if bad rows are skipped
+OPEN = 'goes on to the end of the file: it begins with a double quote (") that is never closed'
 NOT_UTF8 = "write it as UTF-8, e.g. with iconv -f latin1 -t utf-8"
 
 
@@ -109,9 +111,9 @@ class TextSource:
         told = self.constants(path)
         known = pa.schema([one for one in self.schema if one.name not in told])
         form = self.syntax.format({one.name: one.type for one in known}, self._leave_out(path) if self.skip else None)
-        last = None
+        last: pa.RecordBatch | None = None
         try:
-            stored = [name for name in columns if name not in told]
+            stored = [name for name in dict.fromkeys([*columns, *self._at_the_end(path)]) if name not in told]
             for batch in ds.dataset(path, schema=known, format=form).to_batches(columns=stored):
                 last = checked(batch, f"{path} after row {row}") if batch.num_rows else last
                 row += batch.num_rows
@@ -120,11 +122,24 @@ class TextSource:
                 yield without_views(batch.select(columns))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(path, error) from None
-        if last is not None and isinstance(self.syntax, Csv):
-            self._check_end(path, last.slice(last.num_rows - 1).to_pylist()[0])
+        for end in self._at_the_end(path):
+            text = None if last is None else last.column(end)[-1].as_py()
+            if text is not None and text.endswith("\n"):
+                raise LogError(f"cannot read {path}: the last value of column {end!r} {OPEN}")
+
+    def _at_the_end(self, path: str) -> list[str]:
+        """Return the last column of CSV, if it holds text.
+
+        Where a double quote is never closed, the rest of the file is one value. Arrow takes it in the last column.
+        """
+        name = self._names[path][-1]
+        text = isinstance(self.syntax, Csv) and name and pa.types.is_string(self.schema.field(name).type)
+        return [name] if text else []
 
     def _leave_out(self, path: str) -> Callable[[pc_csv.InvalidRow], str]:
         def leave_out(row: pc_csv.InvalidRow) -> str:
+            if "\n" in row.text and row.text.count('"') % 2:
+                return "error"  # a quote that is never closed: the line has all others that follow in it
             self.dropped[MALFORMED] = self.dropped.get(MALFORMED, 0) + 1
             what = f"expected {row.expected_columns} fields, but got {row.actual_columns}: {row.text}"
             where = path if row.number is None else f"line {row.number} of {path}"
@@ -133,21 +148,15 @@ class TextSource:
 
         return leave_out
 
-    def _check_end(self, path: str, row: dict[str, Any]) -> None:
-        """Raise an error if the last value has the end of the file in it: Arrow closes quotes that are open there."""
-        for name, value in row.items():
-            if isinstance(value, str) and value.endswith("\n"):
-                raise LogError(
-                    f"cannot read {path}: the last value of column {name!r} goes on to the end of the file. It begins "
-                    'with a double quote (") that is never closed'
-                )
-
     def _schema(self) -> pa.Schema:
         """Return the types of the columns. Numbers of several files have the type that holds all of them."""
         found: list[pa.Schema] = []
         for path in self.paths:
             try:
-                form = self.syntax.format(self.types, (lambda row: "skip") if self.skip else None)
+                with pa.input_stream(path) as file:  # decompresses .gz, .bz2 and .zst
+                    if b"\0" in file.read(FIRST_BYTES):
+                        raise LogError(f"{path} holds bytes that are no text: write it as UTF-8")
+                form = self.syntax.format(self.types, self._leave_out(path) if self.skip else None)
                 found.append(ds.dataset(path, format=form).schema)
                 self._names[path] = found[-1].names
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -207,10 +216,11 @@ class TextSource:
             advice = self._advice()
         if "expected" in said:
             advice = (
-                "Repair the line, or remove it, or "
-                + phrase("pass on_bad_row='skip'", "give --on-bad-row skip")
-                + " to leave such lines out and have them counted"
+                f"Repair the line, or remove it, or pass {parameter('on_bad_row', 'skip')} to leave such lines out and "
+                "have them counted"
             )
+            if "\n" in str(error) and str(error).count('"') % 2:
+                advice = f"A value {OPEN}"
         if "Column() changed from object" in said:
             advice = f"Each line must be an object. If the file is one array: jq -c '.[]' {path}"
         if "UTF" in said.upper():

@@ -93,7 +93,7 @@ def test_bad_rows(folder, tmp_path):
         (("log.parquet", "out.parquet", "--pakc", "x"), "No such option"),
         (("log.parquet", "out.parquet", "--on-bad-row", "drop"), '--on-bad-row drop: it must be "error" or "skip"'),
         (("log.csv", "out.parquet"), "name it with --action"),
-        (("broken.csv", "out.parquet"), "expected 3 fields, but got 2: 1,0, at line 3 of broken.csv. Repair the line"),
+        (("broken.csv", "out.parquet"), "record 3: expected 3 fields, but got 2: 1,0, in broken.csv. Repair the line"),
         (("damaged.parquet", "out.parquet"), "cannot read damaged.parquet as Parquet"),
         (("log.csv", "log.parquet", "out.parquet"), "holds files of two kinds"),
     ],

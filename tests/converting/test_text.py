@@ -212,7 +212,7 @@ def test_categories_are_text(tmp_path):
         ("action;reward;propensity\n0;1;0.5\n", "fields must be separated by commas, not by semicolons"),
         ("action,action,reward,propensity\n0,0,1,1\n", "multiple columns named action"),
         ("a,reward,propensiti\n0,1,1\n", "name it with propensity="),
-        (HEAD.encode("utf-16"), "cannot read "),
+        (HEAD.encode("utf-16"), "holds bytes that are no text"),
         ((HEAD[:-1] + ",città\n0,1,0.5,3,x\n").encode("latin1"), "UTF-8"),
         ((HEAD[:-1] + ",city\n0,1,0.5,3,Zürich\n").encode("latin1"), "column 'city' of "),
         ((HEAD + "0,1,0.5,3\n" * 200).encode() + "0,1,0.5,Zürich\n".encode("latin1"), "UTF-8"),
@@ -302,3 +302,15 @@ def test_a_file_that_changes_between_passes_is_an_error(tmp_path):
     path.write_text(HEAD + "0,1,0.5,3\n" * 2)
     with pytest.raises(drs.LogError, match="changed while it was read: it had 1 rows, and has 2"):
         drs.convert(log, tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize("place", ["last", "other"])
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+@pytest.mark.parametrize("block", [200, 1 << 23])
+def test_a_quote_that_is_never_closed_swallows_no_rows(tmp_path, monkeypatch, place, on_bad_row, block):
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    lines = [f"{k % 2},1,0.5,{k},x,y\n" for k in range(30)]
+    lines[20] = '0,1,0.5,20,x,"y\n' if place == "last" else '0,1,0.5,20,"x,y\n'
+    (tmp_path / "log.csv").write_text(HEAD[:-1] + ",one,two\n" + "".join(lines))
+    with pytest.raises(drs.LogError, match=r"never closed|straddling|blocks"):
+        drs.read_csv(tmp_path / "log.csv", on_bad_row=on_bad_row, context=["x0"]).to_arrow(["x0"])
