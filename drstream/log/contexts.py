@@ -135,7 +135,9 @@ class Contexts:
         the first rows: products in float32 would lose the digits that matter.
         """
         types = self._number_types or {np.dtype(np.float32)} if self.roles.coded else self._number_types
-        single = not self.is_sparse and types == {np.dtype(np.float32)} and self._features_are_near_zero
+        single = (
+            types == {np.dtype(np.float32)} and self._features_are_near_zero and not self.is_sparse
+        )  # may be a pass
         return np.dtype(np.float32 if single else np.float64)
 
     @property
