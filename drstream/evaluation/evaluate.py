@@ -149,6 +149,7 @@ def evaluate(
             make(request, of_reward.about_zero() if keep else of_reward, replace(workers, checkpoint=kept))
             for of_reward in map(log.for_reward, log.roles.rewards)
         ]
+        request.settings.check_propensities(estimated=plans[0].job.models.estimated)
         headers = [plan.header for plan in plans]
         reader = count_loggers(_reader(plans, log), log, workers)
         sums, about = ByFile(lambda: [plan.create() for plan in plans], keep), {}

@@ -225,7 +225,8 @@ def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack |
     """What is linear in dense contexts, or looks at nothing but columns of the log."""
     if job.candidates or (reader.with_context and log.is_sparse):
         return None
-    return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
+    kind = None if precision is None else np.dtype(precision)
+    return Stack.of(job.policies, job.models.model, lambda: log.context_type if kind is None else kind)
 
 
 def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,12 +50,18 @@ class Stack:
         return self.model.shape[1] > 0
 
     @classmethod
-    def of(cls, policies: Sequence[FixedPolicy], model: RewardModel | None, kind: np.dtype[Any]) -> Stack | None:
-        """Stack what is linear, and beside it policies that look at nothing. None if nothing is linear."""
+    def of(
+        cls, policies: Sequence[FixedPolicy], model: RewardModel | None, find_kind: Callable[[], np.dtype[Any]]
+    ) -> Stack | None:
+        """Stack what is linear, and beside it policies that look at nothing. None if nothing is linear.
+
+        find_kind  Returns the type of contexts, which may have to be read.
+        """
         rules = {j: rule for j, policy in enumerate(policies) if (rule := rule_of(policy)) is not None}
         models = linear_models(model)
         if not rules and not models:
             return None
+        kind = find_kind()
         known = [m for m in models if m is not None]
         shape = (next(iter(rules.values())).weights if rules else known[0].coef_).shape
         steady = {j: rule for j, policy in enumerate(policies) if (rule := steady_rule(policy, *shape)) is not None}

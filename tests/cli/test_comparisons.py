@@ -55,7 +55,7 @@ def test_differences_between_policies(folder):
         (["--logger", "whoo"], "the log has no column 'whoo' for the logger: did you mean 'who'?"),
         (["--logger-propensities", "p_a"], "with --logger"),
         (["--logger", "who", "--logger-propensities", "old=p_old,new"], "write LOGGER=COLUMN for each logger"),
-        (["--logger", "who", "--logger-propensities", "old=p_old"], "logger 'new' is not among those of --logger-prop"),
+        (["--logger", "who", "--logger-propensities", "old=p_old"], "logger has no propensities: got 'new' at row 1"),
     ],
 )
 def test_wrong_words(folder, words, message):

@@ -272,7 +272,7 @@ def test_progress_bar_on_a_terminal(folder):
         ),
         (
             ("evaluate", "named.parquet", "--policy", "uniform", "--actions", "ad,news"),
-            "action 'shop' is not among the 2 actions 'ad', 'news'",
+            "action is not among the labels: got 'shop' at row 1",
         ),
         (("evaluate", "log.parquet"), "Missing option '--policy'"),
         (("describe",), "Missing argument 'LOG...'"),

@@ -51,7 +51,7 @@ def test_describe(log):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluate", *POLICY], "(where positions are filled independently, this may be: --positions independent)"),
+        (["evaluate", *POLICY], "Where positions are filled independently, that may be: --positions independent."),
         (
             ["evaluate", *POLICY, "--positions", "odd"],
             "--positions odd: it must be one of marginal, conditional, indepe",

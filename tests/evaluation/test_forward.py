@@ -192,7 +192,7 @@ def test_bad_rows(table):
     result = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
     assert (result.n, sum(result.skipped.values()), result.unpredicted) == (ROWS - 3, 3, FIRST - 2)
     other = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, propensity=M.Propensity(floor=0.01))
-    assert other.skipped["before the first propensity model"] == FIRST - 1
+    assert other.skipped["before the first propensity model"] == FIRST  # whatever else is wrong with them
     assert other.n == ROWS - FIRST - 1
 
 

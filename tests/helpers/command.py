@@ -109,7 +109,8 @@ def fails(message, *words, cwd=None, code=2):
     """One line on standard error, nothing on standard output, no traceback."""
     done = drstream(*words, cwd=cwd)
     assert done.returncode == code, done.stderr
-    assert message in " ".join(done.stderr.split())
+    said = " ".join(done.stderr.split())
+    assert message in said, said
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     return done

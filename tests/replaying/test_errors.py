@@ -457,5 +457,5 @@ def test_a_context_that_is_not_finite_is_found_where_only_predictions_tell(value
     model = drs.models.Ridge().fit(log())
     model.coef_ = np.full((3, 2), weights)
     X[2345, 1] = value
-    with pytest.raises(drs.LogError, match=r"context .*(nan|inf) .*row 2345"):
+    with pytest.raises(drs.LogError, match=r"context .*(nan|inf).* row 2345"):
         drs.replay(log(), drs.policies.EpsilonGreedy(), 20, model, q=0.1, clamp=clamp)
