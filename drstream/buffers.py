@@ -17,7 +17,7 @@ from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
 from drstream.log import Block, Csr
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls
-from drstream.log.eligible import Sets
+from drstream.log.kinds.eligible.reading import Sets
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import is_list
 from drstream.types import Floats
@@ -169,17 +169,20 @@ def check_shape(
 ) -> None:
     """Raise an error unless a user's array holds numbers and has shape (events, actions)."""
     if values.shape != wanted:
-        wider = values.ndim == 2 and values.shape[0] == wanted[0] and values.shape[1] > wanted[1]
-        actions = parameter("actions", values.shape[1]) if wider else ""
-        hint = f". If there are actions that were never logged, open the log with {actions}, say" if wider else ""
-        problem = error(
+        columns = values.shape[1] if values.ndim == 2 and values.shape[0] == wanted[0] else 0
+        raise error(
             f"{who} returned an array of shape {values.shape} for {wanted[0]} events and {wanted[1]} actions{where}: "
-            f"it must be {wanted}{hint}"
+            f"it must be {wanted}{hint_of_more(columns, wanted[1])}"
         )
-        problem.n_actions = values.shape[1] if wider else 0
-        raise problem
     if values.dtype.kind not in "fiub":
         raise error(f"{who} returned {values.dtype}{where}, where numbers are needed")
+
+
+def hint_of_more(found: int, actions: int) -> str:
+    """Words for who gives numbers of more actions than a log has: some may never have been logged."""
+    if found <= actions:
+        return ""
+    return f". If there are actions that were never logged, open the log with {parameter('actions', found)}, say"
 
 
 def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:

@@ -90,7 +90,6 @@ class DrstreamError(ValueError):
         super().__init__(in_python(message))
         self.message = message  # with both forms of `phrase`
         self.kind = kind  # lets code tell errors of one class apart
-        self.n_actions = 0  # how many actions a policy or model knows, if that is more than the log has
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message,), vars(self)

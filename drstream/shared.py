@@ -11,7 +11,7 @@ import numpy as np
 from drstream.buffers import Weights
 from drstream.kernels import ragged, sparse
 from drstream.log import Block, Csr
-from drstream.log.pairs import Pairs, contexts_of
+from drstream.log.kinds.candidates.pairs import Pairs, contexts_of
 from drstream.types import Floats, Ints
 
 

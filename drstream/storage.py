@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from drstream.errors import DrstreamError, because, suggest
 from drstream.log.encoding import Encoding
-from drstream.log.pairs import Pairs
+from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.rows import Origin
 from drstream.states import arrays
 from drstream.states.arrays import check_header, check_sizes, write_whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,17 +24,14 @@ from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
 from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
-from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, nulls
-from drstream.log.reader import ROW
+from drstream.log.reader import Read
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
 from drstream.provenance import provenance
 from drstream.sources.base import Part
 from drstream.sources.parquet import ParquetSource
-from drstream.types import Bools, Floats
-
-FIRST_ROWS = 1024  # rows that say how large times are
+from drstream.types import Floats
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,7 @@ def verified(log: Log) -> Log:
     """Return the log. Pages of Parquet files that have checksums are compared with them as they are read."""
     source = log.source
     if isinstance(source, ParquetSource):
-        log = copy.copy(log)
-        log.source = source.verified()
+        log = log.copy(source=source.verified())
     return log
 
 
@@ -104,7 +100,7 @@ def lenient(log: Log) -> Log:
     """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
     lenient = log.with_bad_rows("skip")
     with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
-        lenient.labels = log.labels
+        lenient = lenient.with_labels(log.labels)
     return lenient
 
 
@@ -122,54 +118,36 @@ def make_plan(log: Log, event_id: str | None, time: str | None) -> Plan:
 def _first_times(log: Log, time: str) -> Floats:
     """Return some of the first times, if they are floats."""
     if pa.types.is_floating(log.source.schema.field(time).type):
-        for part in log.source.peek(FIRST_ROWS).parts([time]):
-            for batch in exact(part.batches(FIRST_ROWS), FIRST_ROWS):
-                return floats_or_nan(batch.column(0))
+        first = log.facts.first([time])
+        return np.empty(0) if first is None else floats_or_nan(first.column(0))
     return np.empty(0)
 
 
 def _first_events(log: Log, reader: Reader) -> Iterator[Batch]:
     """Yield batches of the first good rows. They do not depend on how the log is cut into batches."""
     for part in log.source.peek(FIRST_EVENTS).parts(reader.columns, log.filter):
-        for batch in reader.with_bad_rows(part):
-            good = np.ones(batch.num_rows, bool)
-            for _, _, bad in reader.bad_rows(batch):
-                good &= ~bad
-            if good.any():
-                yield reader.good_rows(batch, part, good)
+        yield from reader.batches(part, Counter())
 
 
 def consume(plan: Plan, part: Part) -> Tally:
     """Read one part and return its state."""
     tally, reader = plan.create(), plan.reader
-    for batch in reader.with_bad_rows(part):
+    for batch, found in reader.read(part):
         execution.raise_if_stopped()
-        good = _count_bad(reader, batch, part, tally)
+        for bad in found.bad:
+            tally.count_bad(bad.reason, bad.count, Spot(part.place, bad.row, bad.value))
         tally.rows += batch.num_rows
-        tally.good += int(good.sum())
-        events = reader.good_rows(batch, part, good) if good.any() else None
+        tally.good += len(found.kept)
+        events = found.events
         if events is not None:
             _add_events(plan, events, tally)
         if plan.event_id is not None:
             _add_ids(batch.column(plan.event_id), tally)
         if plan.clock is not None:
-            _add_times(plan, plan.clock, batch, good, events, tally)
+            _add_times(plan, plan.clock, batch, found, tally)
     tally.copies.settle()
     tally.ids.settle()
     return tally
-
-
-def _count_bad(reader: Reader, batch: pa.RecordBatch, part: Part, tally: Tally) -> Bools:
-    """Count bad rows by their first reason, and return the good ones."""
-    good = np.ones(batch.num_rows, bool)
-    for reason, column, bad in reader.bad_rows(batch):
-        new = bad & good
-        if count := int(new.sum()):
-            i = int(np.argmax(new))
-            row = batch.column(ROW)[i].as_py()
-            tally.count_bad(reason, count, Spot(part.place, row, batch.column(column)[i].as_py()))
-            good &= ~bad
-    return good
 
 
 def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
@@ -182,12 +160,11 @@ def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
     if tally.eligible is not None and events.eligible is not None:
         tally.eligible.add(events.eligible, events.propensity)
     if len(events.propensity):
-        assert not isinstance(events.rows, int)
         propensity = np.ascontiguousarray(events.propensity)
         tally.inverses.add(action, propensity)
-        tally.propensities.add(propensity, events.place, events.rows)
+        tally.propensities.add(propensity, events.place, events.numbers)
         if plan.guess is not None:
-            later = events.rows > plan.guess.after
+            later = events.numbers > plan.guess.after
             tally.guessed.add((plan.guess.of(events) == events.action)[later], propensity[later])
         others = 1 - propensity
     else:
@@ -208,9 +185,8 @@ def _add_ids(column: pa.Array, tally: Tally) -> None:
     tally.ids.add(hashes, hashes, np.zeros(len(hashes)))
 
 
-def _add_times(
-    plan: Plan, clock: Clock, batch: pa.RecordBatch, good: Bools, events: Batch | None, tally: Tally
-) -> None:
+def _add_times(plan: Plan, clock: Clock, batch: pa.RecordBatch, found: Read, tally: Tally) -> None:
+    events, good = found.events, found.kept
     sums = np.zeros((len(SUMS), batch.num_rows))
     sums[0] = 1
     smallest = np.full(batch.num_rows, np.inf)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from drstream.kernels import audit as kernels
 from drstream.log import Batch, Coded, Csr
-from drstream.log.offered import Offered
+from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.rows import keys_of
 from drstream.types import Floats, Ints
 

@@ -124,7 +124,7 @@ class Description(Described):
 def describe(log: Log, threads: int | None = None, executor: Any = None, progress: Any = False) -> Description:
     """See `Log.describe`."""
     workers = Workers.of(threads, executor, progress)
-    log = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    log = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for later
     counted = lenient(log)
     counts_actions = not (log.has_candidates or log.roles.ranking)
     with_actions = log.roles.action is not None and counts_actions

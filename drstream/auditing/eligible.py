@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drstream.log.eligible import Sets
+from drstream.log.kinds.eligible.reading import Sets
 from drstream.types import Floats, Ints
 
 

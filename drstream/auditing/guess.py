@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from drstream.execution import one_blas_thread
 from drstream.log import Batch, Coded, Csr
-from drstream.log.eligible import Sets
+from drstream.log.kinds.eligible.reading import Sets
 from drstream.types import Floats, Ints
 
 FIRST_EVENTS = 16_384  # the guess is learned from half of so many events
@@ -66,9 +66,8 @@ def learn(batches: Iterator[Batch], actions: int) -> Guess | None:
     columns: list[tuple[NDArray[Any], ...]] = []
     held = 0
     for batch in batches:
-        assert not isinstance(batch.rows, int)
         X = features(batch, min(FEATURES, SCORES // actions))
-        columns.append((X, batch.action, batch.propensity, batch.rows))
+        columns.append((X, batch.action, batch.propensity, batch.numbers))
         held += len(batch)
         if held >= FIRST_EVENTS:
             break

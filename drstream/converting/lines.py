@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from drstream.errors import LogError
-from drstream.log.encoding import SKIP
+from drstream.log.bad_rows import SKIP
 from drstream.sources.base import Place
 from drstream.sources.text import MALFORMED as MALFORMED
 from drstream.sources.text import NOT_UTF8 as NOT_UTF8

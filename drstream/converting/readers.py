@@ -16,8 +16,8 @@ from drstream.converting.obp import AFFINITY, USER, describe_items, read_items
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.execution import Workers
 from drstream.log import Log, Sparse
-from drstream.log.candidates import candidates_metadata
 from drstream.log.categories import Hashed
+from drstream.log.kinds.candidates.columns import candidates_metadata
 from drstream.log.labels import MOST
 from drstream.log.schema import FIND, USUAL, is_label
 from drstream.log.sparse import sparse_metadata

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
 from drstream.kernels import ragged
 from drstream.log import Block, Log
-from drstream.log.candidates import inner_type, split_path
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.offered import inside_lists
+from drstream.log.kinds.candidates.columns import inner_type, split_path
+from drstream.log.kinds.candidates.reading import inside_lists
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_label, is_list, require_column
 from drstream.types import Ints

@@ -27,14 +27,12 @@ from drstream.execution import Workers
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
-from drstream.log.wider import with_all_actions
 from drstream.provenance import provenance
 from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import about_fits
 
 
-@with_all_actions
 def evaluate(
     log: Any,
     policies: Any,
@@ -181,16 +179,7 @@ def _reader(plans: Sequence[Plan], log: Log) -> Reader:
     """Return a reader for all plans. They differ in their rewards, and in what their models read."""
     readers = [plan.reader for plan in plans]
     assert all(list(reader.labels) == list(readers[0].labels) for reader in readers)  # else actions mean other labels
-    extra = tuple(dict.fromkeys(name for reader in readers for name in reader.extra))
-    context = any(reader.with_context for reader in readers)
-    first = readers[0]
-    features = max(reader.n_features for reader in readers)
-    common = replace(first, roles=log.roles, extra=extra, with_context=context, n_features=features)
-    checked = any(reader.checks_context for reader in readers)
-    encoding = next((reader.encoding for reader in readers if reader.encoding is not None), None)
-    offers = [reader.offers for reader in readers if reader.offers is not None]
-    widest = max(offers, key=lambda offer: offer.with_features, default=None)
-    return replace(common, checks_context=checked, encoding=encoding, offers=widest)
+    return Reader.for_all(readers, log.roles)
 
 
 def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Sums]:

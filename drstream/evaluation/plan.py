@@ -26,7 +26,7 @@ from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
 from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
-from drstream.log.batch import ROWS as BATCH_ROWS
+from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
 from drstream.sources.base import Part
@@ -212,7 +212,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     job = replace(job, embedding=categories)
     job = replace(job, stack=_stack(log, job, reader, request.precision))
     if not job.asks:
-        reader = replace(reader, checks_context=False)  # the kernel does so
+        reader = reader.unchecked()  # the kernel does so
     plan = Plan(job, request.bare, reader, groups_of(chosen, terms), log.roles.reward, is_paired(request))
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
@@ -223,7 +223,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
 
 def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack | None:
     """What is linear in dense contexts, or looks at nothing but columns of the log."""
-    if job.candidates or (reader.with_context and reader.roles.sparse is not None):
+    if job.candidates or (reader.with_context and log.is_sparse):
         return None
     return Stack.of(job.policies, job.models.model, log.context_type if precision is None else np.dtype(precision))
 
@@ -235,14 +235,14 @@ def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:
     them if bad rows are skipped.
     """
     loggers = reader.loggers
-    if loggers is None or not loggers.columns:
+    if loggers is None or not loggers.of_loggers:
         return reader
     columns = tuple(dict.fromkeys([*reader.choosing, loggers.column]))
     counts: Counter[Any] = Counter()
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for later
     for found in execution.run(partial(_count, reader), held, columns, workers, "counting loggers"):
         counts.update(found)
-    return replace(reader, loggers=replace(loggers, shares=loggers.counted(counts)))
+    return reader.with_shares(loggers.counted(counts))
 
 
 def _count(reader: Reader, part: Part) -> Counter[Any]:

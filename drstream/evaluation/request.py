@@ -268,7 +268,7 @@ def _longest(log: Log, workers: Workers) -> int:
         return int(kind.list_size)
     reader = log.reader()
     columns = tuple(dict.fromkeys([*reader.choosing, name]))
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for later
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for later
     return max(execution.run(partial(_longest_of, reader, name), held, columns, workers, "finding lengths"), default=0)
 
 

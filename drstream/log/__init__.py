@@ -1,11 +1,11 @@
 """Logs: from files and streams to batches of events."""
 
 from drstream.log.batch import Batch, Block
-from drstream.log.candidates import Candidates, Items
 from drstream.log.categories import Hashed
 from drstream.log.encoding import Coded
+from drstream.log.kinds.candidates.columns import Candidates, Items
+from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.log import Log, as_log
-from drstream.log.offered import Offered
 from drstream.log.reader import Reader
 from drstream.log.sparse import Csr, Sparse
 

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from drstream.kernels import order
 from drstream.kernels.scores import hide
-from drstream.log.eligible import Sets
+from drstream.log.bad_rows import BadRowsError
 from drstream.log.encoding import Coded, Encoding
-from drstream.log.offered import Offered
-from drstream.log.rankings import Lists
+from drstream.log.kinds.candidates.reading import Offered
+from drstream.log.kinds.eligible.reading import Sets
+from drstream.log.kinds.rankings.reading import Lists
 from drstream.log.sparse import Csr
 from drstream.sources.base import Place
 from drstream.types import Bools, Floats, Ints
 
-ROWS = 65_536
 Context = list[NDArray[Any]] | NDArray[Any] | Coded | Csr
 
 
@@ -159,6 +159,13 @@ def _gathered_context(context: list[NDArray[Any]] | NDArray[Any], places: Ints) 
     return found
 
 
+def _encoded(batch: Batch, encoding: Encoding) -> Context:
+    try:
+        return encoding.read(batch.columns)
+    except BadRowsError as bad:
+        raise bad.error(batch.columns, batch.where) from None
+
+
 @dataclass
 class Block:
     """Consecutive events of a batch, so few that the arrays computed for them stay in cache."""
@@ -264,7 +271,7 @@ class Block:
         """Return the same events with contexts in this encoding. The batch must have the columns that it names."""
         batch, key = self.batch, id(encoding)
         if key not in batch.seen:
-            batch.seen[key] = encoding, encoding.read(batch.columns.column, batch.where)
+            batch.seen[key] = encoding, _encoded(batch, encoding)
         scratch = batch.scratch.setdefault(("seen", key), {})
         there = replace(batch, context=batch.seen[key][1], n_features=encoding.n_features, scratch=scratch)
         return Block(there, self.start, self.stop)

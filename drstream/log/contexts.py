@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -9,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, parameter
-from drstream.log.chunks import exact
 from drstream.log.columns import floats_or_nan, number_type
 from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Number, encoding_of
+from drstream.log.facts import Facts
 from drstream.log.finding import Found, find_categories
 from drstream.log.schema import Roles, is_list
+from drstream.log.spec import Spec
 from drstream.sources.base import Source
 from drstream.types import Floats
 
-PEEK_ROWS = 1024
 FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven
 
 
@@ -25,17 +26,25 @@ class Contexts:
     """The part of a `Log` that is about its contexts."""
 
     source: Source
-    roles: Roles
-    missing: Missing
-    _encodings: dict[Any, Encoding]  # shared by all parts of a log, so that categories are found once
+    facts: Facts  # about the source that was opened
+    spec: Spec
 
-    def _but(self, **changes: Any) -> Self:
-        """Return a copy with some attributes changed."""
+    def copy(self, source: Source | None = None, **changes: Any) -> Self:
+        """Return the log of another source with the same rows, or of some of them, or with a changed `Spec`."""
         other = object.__new__(type(self))
-        other.__dict__ = {**self.__dict__, **changes}
-        if not changes.keys().isdisjoint(("_splits", "_stop", "source")):
-            other.__dict__.pop("rows", None)
+        other.source, other.facts = self.source if source is None else source, self.facts
+        other.spec = replace(self.spec, **changes)
         return other
+
+    @property
+    def roles(self) -> Roles:
+        """Which column plays which role."""
+        return self.spec.roles
+
+    @property
+    def missing(self) -> Missing:
+        """What happens to missing values in contexts."""
+        return self.spec.missing
 
     @cached_property
     def encoding(self) -> Encoding | None:
@@ -43,18 +52,21 @@ class Contexts:
         roles = self.roles
         if roles.listed or roles.sparse is not None:
             return None
-        key = roles.context, roles.categories, roles.hashed, self.missing
-        if key not in self._encodings:
-            found = find_categories(self.source, roles.categories) if roles.categories else {}
-            self._encodings[key] = encoding_of(self.source.schema, roles.context, found, roles.hashed, self.missing)
-        return self._encodings[key]
+        return self.spec.encoding or self.facts.of(self._encoding_key, self._find_encoding)
+
+    @property
+    def _encoding_key(self) -> Any:
+        roles = self.roles
+        return "encoding", roles.context, roles.categories, roles.hashed, self.missing
+
+    def _find_encoding(self) -> Encoding:
+        roles = self.roles
+        found = find_categories(self.source, roles.categories) if roles.categories else {}
+        return encoding_of(self.source.schema, roles.context, found, roles.hashed, self.missing)
 
     def seen_by(self, encoding: Encoding) -> Self:
         """Return the same log with the context in another encoding, e.g. that of a model."""
-        other = self._but(roles=encoding.roles(self.roles), encoding=encoding, missing=encoding.missing)
-        for known in ("n_features", "context_type"):
-            other.__dict__.pop(known, None)
-        return other
+        return self.copy(roles=encoding.roles(self.roles), encoding=encoding, missing=encoding.missing)
 
     def without_categories(self) -> Self:
         """Return the same log with no category known, which need not be found. Its context is for checks only."""
@@ -98,9 +110,14 @@ class Contexts:
             return self.encoding.feature_names
         return [f"{self.roles.context[0]}[{j}]" for j in range(self.n_features)]
 
-    @cached_property
+    @property
     def n_features(self) -> int:
         """Number of features of a context, d."""
+        return self.context_width
+
+    @cached_property
+    def context_width(self) -> int:
+        """Number of features of a context that the log stores."""
         if self.roles.sparse is not None:
             return int(self.roles.sparse.dim)
         if self.encoding is not None:
@@ -108,7 +125,7 @@ class Contexts:
         kind = self.source.schema.field(self.roles.context[0]).type
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
-        return _first_length(self.source, self.roles.context[0])
+        return _first_length(self.facts.first([self.roles.context[0]]))
 
     @cached_property
     def context_type(self) -> np.dtype[Any]:
@@ -141,15 +158,15 @@ class Contexts:
         names = self._number_columns
         if not names:
             return True
-        for part in self.source.peek(PEEK_ROWS).parts(names):
-            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
-                columns = [batch.column(name) for name in names]
-                flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
-                if not self.roles.listed:
-                    return _near_zero(np.array(flat).T)
-                width = self.n_features
-                return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
-        return True
+        first = self.facts.first(names)
+        if first is None:
+            return True
+        columns = [first.column(name) for name in names]
+        flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
+        if not self.roles.listed:
+            return _near_zero(np.array(flat).T)
+        width = self.context_width
+        return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
 
     @property
     def reads_numbers(self) -> bool:
@@ -160,7 +177,8 @@ class Contexts:
         roles = self.roles
         if not roles.context:
             return "none"
-        if roles.categories and "encoding" not in self.__dict__ and self.source.rows is None:
+        known = self.spec.encoding is not None or self.facts.known(self._encoding_key)
+        if roles.categories and not known and self.source.rows is None:
             return f"{', '.join(roles.context)}: categories not known before reading"
         return str(self.encoding)
 
@@ -175,11 +193,9 @@ def _near_zero(x: Floats) -> bool:
     return bool((mean <= np.where(constant, FAR_FEATURE, FAR_FEATURE * spread)).all())
 
 
-def _first_length(source: Source, name: str) -> int:
+def _first_length(first: pa.RecordBatch | None) -> int:
     """Return the length of the first context, for lists whose type does not fix the length."""
-    for part in source.peek(PEEK_ROWS).parts([name]):
-        for batch in part.batches(1024):
-            lengths = batch.column(0).value_lengths().drop_null()
-            if len(lengths):
-                return int(lengths[0].as_py())
-    raise LogError("the log is empty")
+    lengths = [] if first is None else first.column(0).value_lengths().drop_null()
+    if not len(lengths):
+        raise LogError("the log is empty")
+    return int(lengths[0].as_py())

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, parameter, phrase
+from drstream.errors import LogError, parameter
 from drstream.kernels.checks import first_not_finite
 from drstream.kernels.order import gather
 from drstream.kernels.scores import one_hot
+from drstream.log.bad_rows import BadRowsError, whole
 from drstream.log.categories import INTEGER, TEXT, Hashed, category_kind
 from drstream.log.columns import has_nulls, known_numbers, nulls
 from drstream.log.rows import keys_of
@@ -29,18 +30,16 @@ from drstream.log.schema import Roles
 from drstream.log.sparse import Csr
 from drstream.types import Ints
 
+NULL = "context is null"
 ERROR, KEEP = "error", "keep"  # what happens to missing values, beside a number that replaces them
 DENSE = 256  # most features of dense one-hot contexts; with more, contexts are sparse
 OTHER = -1  # the code of a value that is not among the categories: none of its features is 1
 NULL_KEY = np.uint64(0x6E756C6C00000000)  # a null is hashed as a value of its own
 SHOWN = 6  # most categories, or names, that a line shows
 GAMMA, MIX = np.uint64(0x9E3779B97F4A7C15), (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
-KEEP_IT = f"or say what missing values mean with {parameter('missing')}"
-REMEDY = f"Repair or remove such rows, or pass {SKIP} to leave them out and have them counted"
+KEEP_IT = f"Say what missing values mean with {parameter('missing')}. "
 
 Missing = str | float
-Where = Callable[[int], str]  # returns where an event is stored, for messages
 Pick = Callable[[str], pa.Array]  # returns a column of the events
 
 
@@ -207,17 +206,15 @@ class Encoding:
         """Whether both give the same features, and treat missing values alike."""
         return self is other or self == other
 
-    def read(self, pick: Pick, where: Where) -> Coded | Csr | list[NDArray[Any]]:
-        """Return the contexts of some events, or raise an error at the first that cannot be used."""
+    def read(self, batch: pa.RecordBatch) -> Coded | Csr | list[NDArray[Any]]:
+        """Return the contexts of some events."""
         found = []
         for column in self.columns:
-            values = pick(column.name)
-            if self.missing == ERROR and has_nulls(values):
-                i = int(np.argmax(nulls(values)))
-                raise LogError(f"context is null at {where(i)}, column {column.name!r}. {REMEDY}, {KEEP_IT}")
+            missing = self.missing == ERROR
+            values = whole(batch, column.name, NULL, KEEP_IT) if missing else batch.column(column.name)
             found.append(column.read(values, self.missing))
             if isinstance(column, Number):
-                check_finite(found[-1], column.name, where, nan=self.missing == KEEP)
+                check_finite(found[-1], column.name, nan=self.missing == KEEP)
         if self.plain:
             return found
         coded = Coded(tuple(found), tuple(None if isinstance(c, Number) else c.width for c in self.columns))
@@ -275,17 +272,15 @@ def abridged(names: Sequence[str], most: int = SHOWN) -> str:
     return ", ".join(names if len(names) <= most else [*names[:3], "...", names[-1]])
 
 
-def check_finite(values: NDArray[Any], name: str, where: Where, *, nan: bool = False) -> None:
-    """Raise an error at the first infinite number or, unless it may be there, NaN."""
-    flat = values.reshape(-1)
-    i = int(first_not_finite(flat))
-    if i >= 0 and nan:
-        infinite = np.isinf(flat)
-        i = int(np.argmax(infinite)) if infinite.any() else -1
-    if i >= 0:
-        hint = f", {KEEP_IT}" if np.isnan(flat[i]) else ""
-        event = i // (len(flat) // len(values))
-        raise LogError(f"context {name!r} must be finite: got {flat[i]} at {where(event)}. {REMEDY}{hint}")
+def check_finite(values: NDArray[Any], name: str, *, nan: bool = False) -> None:
+    """Raise an error if a number, or a row of numbers, is infinite or, unless it may be there, NaN."""
+    if first_not_finite(values.reshape(-1)) < 0:
+        return
+    bad = np.isinf(values) if nan else ~np.isfinite(values)
+    rows = bad if values.ndim == 1 else bad.any(axis=1)
+    if rows.any():
+        hint = KEEP_IT if np.isnan(values[np.argmax(rows)]).any() else ""
+        raise BadRowsError("context is not finite", (name,), rows, hint=hint)
 
 
 # Contexts of events

@@ -90,12 +90,12 @@ def frame_of(log: Any, columns: Sequence[str] | None, library: str) -> Any:
 def count_rows(log: Any) -> int | None:
     """Return the number of rows of a log, after its filter and splits. None if the source does not tell its own."""
     rows = log.source_rows
-    if rows is None or (log.filter is None and not log._splits and log._stop is None):
+    if rows is None or (log.filter is None and not log.spec.splits and log.spec.stop is None):
         return rows
     reader = log.reader()
     if log.filter is None and not reader.clusters:
         return sum(_kept(log, part) for part in log.parts([log.roles.reward]))
-    names = list(dict.fromkeys([*reader.filter_columns, *reader.clusters]))
+    names = list(dict.fromkeys([*log.filter_columns, *reader.clusters]))
     if not names:  # the filter is about no column
         names = log.source.schema.names[:1]
     return sum(batch.num_rows for part in log.parts(names) for batch in reader.chosen(part))
@@ -104,8 +104,8 @@ def count_rows(log: Any) -> int | None:
 def _kept(log: Any, part: Part) -> int:
     """Return how many rows of a part splits by row number leave. Nothing is read."""
     last = part.first_row + part.rows
-    rows = np.arange(part.first_row, last if log._stop is None else min(last, log._stop)).view(np.uint64)
+    rows = np.arange(part.first_row, last if log.spec.stop is None else min(last, log.spec.stop)).view(np.uint64)
     kept = np.ones(len(rows), bool)
-    for split in log._splits:
+    for split in log.spec.splits:
         kept &= split.keep(sampling.at_rows(split.seed, rows))
     return int(kept.sum())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import LogError, parameter, phrase
 from drstream.kernels.distinct import fill_places, find_places
+from drstream.log.bad_rows import SKIP
 from drstream.log.columns import floats_or_nan
 from drstream.log.distinct import find_distinct
 from drstream.log.ragged import flat_lists
@@ -24,7 +25,6 @@ from drstream.sources.parquet import ParquetSource
 
 MOST = 1_000_000  # a column with more values is an identifier, not a set of actions
 SCAN_ROWS = 1 << 16  # at a time, if rewards and propensities are looked at, too
-SKIP = phrase('on_bad_row="skip"', "--on-bad-row skip")
 TABLE = 1 << 22  # integers within such a range are encoded with a table, of 16 MB at most
 
 
@@ -302,3 +302,10 @@ def encode(column: pa.Array, labels: Sequence[Any]) -> NDArray[np.int32]:
         index = pc.index_in(column.cast(pa.large_string()), value_set=lookup.text)
         return pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
     return lookup.integers(column.to_numpy(zero_copy_only=False))
+
+
+def describe_labels(labels: Sequence[Any]) -> str:
+    shown = [repr(x) for x in (list(labels) if len(labels) <= 6 else [*labels[:3], *labels[-1:]])]
+    if len(labels) > 6:
+        shown.insert(3, "...")
+    return f"{len(labels)} action{'s' * (len(labels) != 1)} {', '.join(shown)}"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +17,30 @@ import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter, printable
 from drstream.log import labels as action_labels
-from drstream.log.candidates import (
+from drstream.log.categories import Hashed
+from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
+from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
+from drstream.log.facts import Facts
+from drstream.log.filters import parse_filter
+from drstream.log.kinds.candidates.columns import (
     Candidates,
     candidate_columns,
     check_candidates,
     stored_candidates,
     with_action,
 )
-from drstream.log.categories import Hashed
-from drstream.log.chunks import exact
-from drstream.log.contexts import PEEK_ROWS
-from drstream.log.eligible import check_eligible
-from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
-from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
-from drstream.log.filters import parse_filter
+from drstream.log.kinds.eligible.columns import check_eligible
+from drstream.log.kinds.rankings.columns import NEEDS_ONE, refusal, shown_lengths, shown_propensities
+from drstream.log.kinds.rankings.reading import totals
+from drstream.log.labels import describe_labels
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering
 from drstream.log.propensities import width
-from drstream.log.rankings import NEEDS_ONE, refusal, shown_lengths, shown_propensities, totals
-from drstream.log.reader import Reader, describe_labels
+from drstream.log.reader import Reader
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
-from drstream.log.schema import FIND, UNIFORM, Find, assign_roles, require_column
+from drstream.log.schema import FIND, UNIFORM, Find, Roles, assign_roles, require_column
 from drstream.log.sparse import Sparse
+from drstream.log.spec import Needs, Spec
 from drstream.sources.base import Part, Same
 from drstream.sources.open import open_source
 from drstream.types import Floats
@@ -133,59 +134,90 @@ class Log(Offering, Described):
         on_bad_row: str = "error",
     ) -> None:
         _check_on_bad_row(on_bad_row)
-        self._propensities_found = False
         self.source = open_source(source)
+        self.facts = Facts(self.source)
         schema = self.source.schema
-        of_loggers, self._loggers_given = logger_roles(schema, logger, logger_propensities)
+        of_loggers, loggers = logger_roles(schema, logger, logger_propensities)
+        found = False
         if candidates is FIND:
             stored = stored_candidates(schema, action) if actions is None and eligible is None else None
             candidates = None if stored is None else stored.candidates
             if stored is not None:
-                self._propensities_found = propensities is None and stored.propensities is not None
+                found = propensities is None and stored.propensities is not None
                 propensities = stored.propensities if propensities is None else propensities
                 sample_rate = stored.sample_rate if sample_rate is None else sample_rate
         named = context, action, reward, propensity, sample_rate, propensities, categorical
         sets = None if candidates is None else check_candidates(schema, candidates)
         of_candidates = () if sets is None else candidate_columns(schema, sets)
         about = of_loggers, of_candidates, positions, eligible
-        self.roles = assign_roles(schema, *named, exclude, logger, *about)
+        roles = assign_roles(schema, *named, exclude, logger, *about)
         if sets is not None:
-            self.roles = replace(self.roles, candidates=with_action(schema, sets, self.roles.action))
-            _check_beside_candidates(actions, self.roles.propensities, eligible)
+            roles = replace(roles, candidates=with_action(schema, sets, roles.action))
+            _check_beside_candidates(actions, roles.propensities, eligible)
         if eligible is not None:
-            self.refuse_rankings(f"{parameter('eligible')} is about events with one action: leave it out")
-            check_eligible(schema, eligible, self.roles.action)
-        self.missing = check_missing(missing)
-        if self.roles.sparse is not None and self.missing != ERROR:
+            if roles.ranking:
+                raise refusal(roles, f"{parameter('eligible')} is about events with one action: leave it out")
+            check_eligible(schema, eligible, roles.action)
+        if roles.sparse is not None and check_missing(missing) != ERROR:
             raise LogError(
                 f"{parameter('missing', missing)}: a sparse context lists what is there, so nothing is missing"
             )
-        self.filter_text = filter if isinstance(filter, str) else None
-        self.filter = parse_filter(filter, schema) if isinstance(filter, str) else filter
-        self.on_bad_row = on_bad_row
-        self._encodings = {}
-        self._splits: tuple[Split, ...] = ()
-        self._stop: int | None = None  # rows from this one on do not belong to the log
-        self._filter_columns = _columns_of(self.filter, schema)
-        self._labels_given = actions is not None
-        if self.roles.constant == UNIFORM and self.roles.action is None and actions is None:  # no candidates, either
+        chosen = parse_filter(filter, schema) if isinstance(filter, str) else filter
+        self.spec = Spec(
+            roles=roles,
+            missing=check_missing(missing),
+            skip_bad_rows=on_bad_row == "skip",
+            filter=chosen,
+            filter_text=filter if isinstance(filter, str) else None,
+            filter_columns=_columns_of(chosen, schema),
+            propensities_found=found,
+            labels=() if actions is None else _given(actions, roles, schema),
+            loggers=None if logger is None else Loggers(logger, loggers or ()),
+        )
+        if roles.constant == UNIFORM and roles.action is None and actions is None:  # no candidates, either
             raise LogError(
                 f"{parameter('propensity', UNIFORM)} is 1 / the number of actions, which this log does not "
                 f"tell: give the number with {parameter('actions')}, or the propensity itself"
             )
-        if actions is not None:
-            if self.roles.ranking:
-                raise refusal(self.roles, f"{parameter('actions')} is about events with one action")
-            kind = None if self.roles.action is None else schema.field(self.roles.action).type
-            self.labels = action_labels.given_labels(actions, kind)
+
+    @property
+    def filter(self) -> ds.Expression | None:
+        """The filter of rows."""
+        return self.spec.filter
+
+    @property
+    def filter_text(self) -> str | None:
+        """The filter of rows as it was written; None if it was an expression."""
+        return self.spec.filter_text
+
+    @property
+    def filter_columns(self) -> tuple[str, ...]:
+        """The columns that the filter looks at."""
+        return self.spec.filter_columns
+
+    @property
+    def on_bad_row(self) -> str:
+        """What happens to rows that cannot be used."""
+        return "skip" if self.spec.skip_bad_rows else "error"
 
     @cached_property
     def labels(self) -> Sequence[Any]:
         """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
         self.refuse_rankings()
         self._check_labels()
-        found = action_labels.find_labels(self.source, self.roles, self.on_bad_row == "skip", hints=self.filter is None)
-        return action_labels.widened(found, width(self.source.schema, self.roles.propensities))
+        return self.spec.labels or self.facts.of(self._labels_key, self._find_labels)
+
+    @property
+    def _labels_key(self) -> Any:
+        """What the labels of the actions depend on: skipped rows have no say in them."""
+        roles, skip = self.roles, self.spec.skip_bad_rows
+        of_skipped = (roles.reward, roles.propensity) if skip else None
+        return "labels", roles.action, roles.eligible, roles.propensities, of_skipped, self.filter is None
+
+    def _find_labels(self) -> Sequence[Any]:
+        skip, roles = self.spec.skip_bad_rows, self.roles
+        found = action_labels.find_labels(self.source, roles, skip, hints=self.filter is None)
+        return action_labels.widened(found, width(self.source.schema, roles.propensities))
 
     @property
     def constant_propensity(self) -> float | None:
@@ -196,23 +228,24 @@ class Log(Offering, Described):
             return None
         return 1 / self.n_actions if constant == UNIFORM else constant  # type: ignore[return-value]
 
-    @cached_property
+    @property
     def loggers(self) -> tuple[Any, ...]:
         """The logging policies of a log of several: those that `logger_propensities` names, else all, sorted."""
-        roles = self.roles
-        if roles.logger is None:
+        loggers = self.spec.loggers
+        if loggers is None:
             return ()
-        if self._loggers_given is not None:
-            return self._loggers_given
-        found = find_loggers(self.source, roles.logger)
-        return match_loggers(found, roles.logger_propensities, roles.logger) if roles.logger_propensities else found
+        if loggers.labels:
+            return loggers.labels
+        found = self.facts.of(("loggers", loggers.column), partial(find_loggers, self.source, loggers.column))
+        columns = self.roles.logger_propensities
+        return match_loggers(found, columns, loggers.column) if columns else found
 
     @cached_property
     def pivot(self) -> float:
         """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
         first = self._first_rewards
         mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
-        return mean if abs(mean) > FAR * spread else 0.0
+        return mean if abs(mean) > FAR * spread and not self.spec.about_zero else 0.0
 
     @property
     def same_rewards(self) -> bool:
@@ -228,12 +261,9 @@ class Log(Offering, Described):
 
     @cached_property
     def _first_rewards(self) -> Floats:
-        name = self.roles.reward
-        for part in self.source.peek(PEEK_ROWS).parts([name]):
-            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
-                first = totals(batch.column(0))
-                return first[np.isfinite(first)]
-        return np.empty(0)
+        batch = self.facts.first([self.roles.reward])
+        first = np.empty(0) if batch is None else totals(batch.column(0))
+        return first[np.isfinite(first)]
 
     def refuse_rankings(self, what: str = NEEDS_ONE) -> None:
         """Raise an error if this is a log of rankings. Without a word, all that takes one action an event does so."""
@@ -251,7 +281,9 @@ class Log(Offering, Described):
 
         After a filter, or a split by cluster, the first call reads the columns that decide on the rows.
         """
-        return count_rows(self)
+        spec = self.spec
+        key = "rows", Same(self.source), str(spec.filter), spec.splits, spec.stop
+        return self.facts.of(key, lambda: count_rows(self))
 
     @property
     def source_rows(self) -> int | None:
@@ -261,17 +293,17 @@ class Log(Offering, Described):
     @property
     def share(self) -> float:
         """Expected share of the rows that splits leave."""
-        return math.prod(split.share for split in self._splits)
+        return math.prod(split.share for split in self.spec.splits)
 
     @property
     def propensities_are_found(self) -> bool:
         """Whether the log itself knew the column of all candidates' propensities: then only who needs them reads it."""
-        return self._propensities_found
+        return self.spec.propensities_found
 
     @property
     def labels_are_given(self) -> bool:
         """Whether actions= gave the labels; otherwise they were found in the log."""
-        return self._labels_given
+        return bool(self.spec.labels)
 
     def audit(
         self,
@@ -349,21 +381,6 @@ class Log(Offering, Described):
 
         return describe(self, threads, executor, progress)
 
-    @property
-    def filter_columns(self) -> tuple[str, ...]:
-        """The columns that the filter looks at."""
-        return self._filter_columns
-
-    def with_actions_up_to(self, n_actions: int) -> Log:
-        """Return the same log with actions 0..n_actions-1, if it has fewer, all of them among these.
-
-        Labels that are text or given stay.
-        """
-        if self._labels_given or self.has_candidates:
-            return self
-        labels = action_labels.widened(self.labels, n_actions)
-        return self if labels is self.labels else self._wider(labels)
-
     def _wider(self, labels: Sequence[Any]) -> Log:
         """Return the same log with more labels, unless its propensities depend on their number."""
         if self.roles.constant == UNIFORM and self.roles.eligible is None:
@@ -372,46 +389,44 @@ class Log(Offering, Described):
                 f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
                 f"{parameter('actions')}, or give the propensity as a number"
             )
-        return self._but(labels=labels, _labels_given=True)
+        return self.copy(labels=labels)
 
     def with_actions_of(self, *users: Any) -> Log:
         """Return the same log with the actions that policies and models know, if it has fewer and they were found.
 
         Something fitted brings its labels. Weights with K rows say that the actions are 0..K-1.
         """
-        if self._labels_given or self.has_candidates:
+        if self.labels_are_given or self.has_candidates:
             return self
         for user in users:
             labels = getattr(user, "known_labels", None)
             if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
                 return self._wider(action_labels.as_labels(labels, like=self.labels))
-        return self.with_actions_up_to(max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
+        known = max((getattr(user, "n_actions", None) or 0 for user in users), default=0)
+        wider = action_labels.widened(self.labels, known)
+        return self if wider is self.labels else self._wider(wider)
 
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""
-        other = self._but(roles=self.roles.for_reward(name))
-        for known in ("pivot", "_first_rewards"):
-            other.__dict__.pop(known, None)
-        return other
+        return self.copy(roles=self.roles.for_reward(name))
 
     def about_zero(self) -> Log:
         """Return the same log, whose pivot is 0 although its first rewards are all the same: others may follow."""
-        other = self._but()
-        other.__dict__["pivot"] = 0.0
-        return other
+        return self.copy(about_zero=True)
 
     def without_propensities(self) -> Log:
         """Return the same log, which does not read its propensities."""
         without = {"propensity": None, "propensities": (), "constant": None, "logger_propensities": ()}
-        return self._but(roles=replace(self.roles, **without))  # type: ignore[arg-type]
+        return self.copy(roles=replace(self.roles, **without))  # type: ignore[arg-type]
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
         _check_on_bad_row(on_bad_row)
-        other = self._but(on_bad_row=on_bad_row)
-        if on_bad_row != self.on_bad_row and not self._labels_given:
-            other.__dict__.pop("labels", None)  # skipped rows have no say in the labels
-        return other
+        return self.copy(skip_bad_rows=on_bad_row == "skip")
+
+    def with_labels(self, labels: Sequence[Any]) -> Log:
+        """Return the same log with these labels of actions."""
+        return self.copy(labels=labels)
 
     def split(self, fraction: float, seed: int = 0, cluster: str | None = None) -> tuple[Log, Log]:
         """Return two logs without a common row. The first has about this fraction of the rows.
@@ -423,7 +438,7 @@ class Log(Offering, Described):
         if not isinstance(fraction, Real) or not 0 <= fraction <= 1:
             raise LogError(f"split({fraction!r}): the fraction must be a number in [0, 1]")
         self.check_cluster(cluster)
-        key = split_seed(seed, len(self._splits))
+        key = split_seed(seed, len(self.spec.splits))
         parts = Split(key, 0.0, fraction, cluster=cluster), Split(key, fraction, 1.0, cluster=cluster)
         return self.part_of(parts[0]), self.part_of(parts[1])
 
@@ -441,18 +456,18 @@ class Log(Offering, Described):
 
     def part_of(self, split: Split) -> Log:
         """Return the log of those rows that are in the split."""
-        return self._but(_splits=(*self._splits, split))
+        return self.copy(splits=(*self.spec.splits, split))
 
     def rows_before(self, row: int) -> Log:
         """Return the log of the rows whose number is smaller. Later parts are not read."""
-        return self._but(_stop=row if self._stop is None else min(row, self._stop))
+        return self.copy(stop=row if self.spec.stop is None else min(row, self.spec.stop))
 
     @property
     def origin(self) -> Origin:
         """Describes which rows belong to this log. A fitted model keeps it, without the rows themselves."""
         keys = self.source.keys or (Same(self.source),)
         text = None if self.filter is None else str(self.filter)
-        return Origin(self.source.name, keys, self._splits, text, self._stop)
+        return Origin(self.source.name, keys, self.spec.splits, text, self.spec.stop)
 
     def head(self, rows: int = 5) -> pa.Table:
         """Return the first rows of the log with all columns, unchanged."""
@@ -461,10 +476,10 @@ class Log(Offering, Described):
         schema = self.source.schema
         found = []
         count = 0
-        log = self if any(split.cluster for split in self._splits) else self.with_bad_rows("error")
+        log = self if any(split.cluster for split in self.spec.splits) else self.with_bad_rows("error")
         reader = log.reader(columns=schema.names)  # bad rows are shown, except those whose cluster is null
         for part in self.source.parts(schema.names, self.filter):
-            for batch in reader._select(part, skipped=Counter()):
+            for batch in reader.rows(part):
                 found.append(batch.select(schema.names).slice(0, rows - count))
                 count += found[-1].num_rows
                 if count >= rows:
@@ -498,60 +513,62 @@ class Log(Offering, Described):
                       Reads those of all loggers, too.
         candidates    Reads the features of candidates, too.
         """
-        if self._pairs is not None:
+        if self.as_pairs is not None:
             candidates = context
         if self.roles.candidates is not None and (candidates or self.roles.constant == UNIFORM):
             action = True
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
-        return Reader(
-            roles=self.roles,
-            labels=self.labels if self._has_labels and (action or self.roles.uniform_over_sets) else (),
-            n_features=self.n_features if context else 0,
-            with_context=context,
-            with_action=action and not self.roles.ranking,
-            extra=tuple(columns),
-            filter=self.filter,
-            filter_columns=self._filter_columns,
-            splits=self._splits,
-            skip_bad_rows=self.on_bad_row == "skip",
-            folds=folds,
-            cluster=cluster,
-            start=start,
-            stop=self._stop,
-            all_propensities=propensities,
-            encoding=self.encoding if context and not self.reads_numbers else None,
-            missing=self.missing,
+        needs = Needs(
+            context=context,
+            action=action,
+            columns=tuple(columns),
+            propensities=propensities,
+            loggers=loggers,
+            logger_propensities=logger_propensities,
+            candidates=candidates,
+        )
+        return Reader(self._spec(needs), needs, folds, cluster, start)
+
+    def _spec(self, needs: Needs) -> Spec:
+        """What workers must know to read what is needed. Labels, loggers and categories take a pass, so only then."""
+        acts, roles = needs.action, self.roles
+        return replace(
+            self.spec,
+            labels=self.labels if self._has_labels and (acts or roles.uniform_over_sets) else (),
+            width=self.context_width if needs.context else 0,
+            encoding=self.encoding if needs.context and not self.reads_numbers else None,
             constant=self.constant_propensity,
-            loggers=self._read_loggers(logger_propensities) if loggers else None,
-            offers=self.offers(features=candidates) if action else None,
-            pairs=self._pairs,
+            loggers=self._read_loggers(needs.logger_propensities) if needs.loggers else None,
+            offers=self.offers(features=needs.candidates) if acts else None,
             batch_rows=self.batch_rows,
         )
 
     def _read_loggers(self, propensities: bool) -> Loggers | None:
-        roles = self.roles
-        if roles.logger is None:
+        loggers, roles = self.spec.loggers, self.roles
+        if loggers is None:
             return None
-        return Loggers(roles.logger, self.loggers, roles.logger_propensities) if propensities else Loggers(roles.logger)
+        if not propensities:
+            return Loggers(loggers.column)
+        return Loggers(loggers.column, self.loggers, roles.logger_propensities, logged=roles.propensity)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         named = [name for name in (self.roles.action, self.roles.eligible, *self.roles.coded) if name is not None]
-        text = [name for name in named if name not in (*self._filter_columns, *self.roles.lists)]
-        parts, stop = self.source.parts(columns, self.filter, text), self._stop
+        text = [name for name in named if name not in (*self.filter_columns, *self.roles.lists)]
+        parts, stop = self.source.parts(columns, self.filter, text), self.spec.stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     @printable
     def __repr__(self) -> str:
         roles = self.roles
-        known = "labels" in self.__dict__ or self.source_rows is not None
+        known = self.labels_are_given or self.facts.known(self._labels_key) or self.source_rows is not None
         labels = "labels not known before reading"
         if self.has_candidates:
             labels = self._shown_choice()
         elif known and roles.action and not roles.ranking:
             labels = describe_labels(self.labels)
         if known and roles.ranking:
-            lengths = shown_lengths(self.source, roles)
+            lengths = shown_lengths(self.facts, roles)
             labels = f"{lengths}, {labels}" if self.has_candidates else lengths
         lines = [
             f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}{self._shown_files()}",
@@ -581,9 +598,9 @@ class Log(Offering, Described):
             lines.append(f"  logger      {roles.logger}{self._about_loggers()}")
         if self.filter is not None:
             lines.append(f"  filter      {self.filter_text or self.filter}")
-        if self._stop is not None:
-            lines.append(f"  rows        those before row {self._stop:,}")
-        lines += [f"  split       {split}" for split in self._splits]
+        if self.spec.stop is not None:
+            lines.append(f"  rows        those before row {self.spec.stop:,}")
+        lines += [f"  split       {split}" for split in self.spec.splits]
         if self.missing != ERROR:
             lines.append(f"  missing     {'kept' if self.missing == KEEP else f'{self.missing:g} in their place'}")
         if self.on_bad_row == "skip":
@@ -632,7 +649,9 @@ class Log(Offering, Described):
 
     def _about_loggers(self) -> str:
         columns = self.roles.logger_propensities
-        if not columns or not ("loggers" in self.__dict__ or self._loggers_given or self.source_rows is not None):
+        loggers = self.spec.loggers
+        given = loggers is not None and (loggers.labels or self.facts.known(("loggers", loggers.column)))
+        if not columns or not (given or self.source_rows is not None):
             return f"; propensities of each: {', '.join(columns)}" if columns else ""
         pairs = [f"{name} of {label!r}" for label, name in zip(self.loggers, columns, strict=True)]
         return f"; propensities {', '.join(_abridged(pairs))}"
@@ -657,6 +676,13 @@ def as_log(source: Any, *, propensities: bool = True, rankings: bool = False) ->
 def _check_on_bad_row(on_bad_row: str) -> None:
     if on_bad_row not in ("error", "skip"):
         raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
+
+
+def _given(actions: Any, roles: Roles, schema: pa.Schema) -> Sequence[Any]:
+    """Check actions= of a log, and return the labels."""
+    if roles.ranking:
+        raise refusal(roles, f"{parameter('actions')} is about events with one action")
+    return action_labels.given_labels(actions, None if roles.action is None else schema.field(roles.action).type)
 
 
 def _check_beside_candidates(actions: Any, propensities: Sequence[str], eligible: Any) -> None:

@@ -7,7 +7,7 @@ Joachims 2017). n_j is the number of events of logger j among those that are eva
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,70 +15,62 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drstream.errors import LogError, parameter, suggest
-from drstream.log.columns import floats_or_nan, nulls
-from drstream.log.propensities import LOGGED
+from drstream.errors import LogError, parameter
+from drstream.log.bad_rows import refuse, whole
+from drstream.log.columns import floats_or_nan
+from drstream.log.encoding import abridged
+from drstream.log.propensities import beside, far_apart
 from drstream.log.schema import is_label, is_number, is_string, require_column
 from drstream.sources.base import Source
-from drstream.types import Bools, Floats
+from drstream.types import Floats
 
 MOST = 1000  # a column with more values is an identifier, not a set of loggers
 SCAN_ROWS = 1 << 16
-NULL, UNKNOWN = "logger is null", "logger has no propensities"
-IMPROPER = "propensity of a logger is not in [0, 1]"
-DIFFERENT = "propensity differs from that of its logger"
 
 
 @dataclass(frozen=True)
 class Loggers:
     """How to read the loggers of events. It can be pickled.
 
-    labels   The loggers whose propensities are there, in the order of their columns.
-    columns  For each of them, the column with its propensities of the logged actions.
-    shares   n_j / n for each of them; empty if they have not been counted.
+    labels       The loggers whose propensities are there, in the order of their columns.
+    of_loggers   For each of them, the column with its propensities of the logged actions.
+    shares       n_j / n for each of them; empty if they have not been counted.
+    logged       The column of the logged propensity, if there is one.
     """
 
     column: str
     labels: tuple[Any, ...] = ()
-    columns: tuple[str, ...] = ()
+    of_loggers: tuple[str, ...] = ()
     shares: tuple[float, ...] = ()
+    logged: str | None = None
 
     @property
-    def all_columns(self) -> tuple[str, ...]:
-        return self.column, *self.columns
+    def columns(self) -> tuple[str, ...]:
+        return self.column, *self.of_loggers
 
-    def bad_rows(self, batch: pa.RecordBatch, propensity: str | float | None) -> Iterator[tuple[str, str, Bools]]:
-        """Yield each reason to leave rows out, with its column and those rows.
-
-        propensity  The column of the logged propensities, or that of every row.
-        """
-        missing = nulls(batch.column(self.column))
-        yield NULL, self.column, missing
-        if not self.columns:
-            return
+    def read(self, batch: pa.RecordBatch, known: Mapping[str, Any]) -> dict[str, Any]:
+        whole(batch, self.column, "logger is null")
+        if not self.of_loggers:
+            return {}
         own = self._index(batch)
-        yield UNKNOWN, self.column, (own < 0) & ~missing
-        found = self._propensities(batch)
-        with np.errstate(invalid="ignore"):
-            improper = ~((found >= 0) & (found <= 1))
-        for name, bad in zip(self.columns, improper, strict=True):
-            yield IMPROPER, name, bad
-        if propensity is not None:
-            by_column = isinstance(propensity, str)
-            logged = floats_or_nan(batch.column(propensity)) if by_column else np.full(batch.num_rows, propensity)
-            of_own = found[np.maximum(own, 0), np.arange(batch.num_rows)]
-            with np.errstate(invalid="ignore"):
-                yield DIFFERENT, self.column, ~(np.abs(of_own - logged) <= LOGGED * np.abs(logged))
+        hint = f"{parameter('logger_propensities')} is about {abridged([*map(repr, self.labels)])}. "
+        refuse(own < 0, "logger has no propensities", self.column, hint=hint)
+        found = [floats_or_nan(batch.column(name)) for name in self.of_loggers]
+        for name, values in zip(self.of_loggers, found, strict=True):
+            refuse(~((values >= 0) & (values <= 1)), "propensity of a logger is not in [0, 1]", name)
+        propensity = known["propensity"]
+        for j, (name, values) in enumerate(zip(self.of_loggers, found, strict=True)):
+            if len(propensity):
+                far = (own == j) & far_apart(values, propensity)
+                refuse(far, "propensity differs from that of its logger", name, *beside(self.logged), self.column)
+        return {"mixture": self._mixture(found)} if self.shares else {}
 
-    def mixture(self, batch: pa.RecordBatch) -> Floats:
+    def _mixture(self, propensities: list[Floats]) -> Floats:
         """Return Σ_j (n_j / n) p_j(a|x) of each event. Loggers are added one by one, so bits never change."""
-        out = np.zeros(batch.num_rows)
-        for share, p in zip(self.shares, self._propensities(batch), strict=True):
+        out = np.zeros(len(propensities[0]))
+        for share, p in zip(self.shares, propensities, strict=True):
             out += share * p
         return out
-
-    def _propensities(self, batch: pa.RecordBatch) -> Floats:
-        return np.stack([floats_or_nan(batch.column(name)) for name in self.columns])
 
     def _index(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """Return which of the labels the logger of each row is; -1 if it is none of them."""
@@ -179,35 +171,6 @@ def match_loggers(labels: tuple[Any, ...], columns: Sequence[str], column: str) 
             "to columns"
         )
     return labels
-
-
-def problem(loggers: Loggers, batch: pa.RecordBatch, propensity: str | float | None) -> tuple[str, int] | None:
-    """Return what is wrong with the first bad row, and which row it is; None if all is well."""
-    for reason, column, bad in loggers.bad_rows(batch, propensity):
-        if bad.any():
-            i = int(np.argmax(bad))
-            return _say(loggers, reason, column, batch, i, propensity), i
-    return None
-
-
-def _say(
-    loggers: Loggers, reason: str, column: str, batch: pa.RecordBatch, i: int, propensity: str | float | None
-) -> str:
-    value = batch.column(column)[i].as_py()
-    if reason == NULL:
-        return f"logger is null, column {column!r}"
-    if reason == UNKNOWN:
-        near = suggest(str(value), map(str, loggers.labels))
-        return f"logger {value!r} is not among those of {parameter('logger_propensities')}: {near}"
-    if reason == IMPROPER:
-        return f"a logger's propensity must be in [0, 1]: got {value} in column {column!r}"
-    own = loggers.labels.index(value)
-    of_own = batch.column(loggers.columns[own])[i].as_py()
-    if isinstance(propensity, str):
-        logged = f"{batch.column(propensity)[i].as_py()} in column {propensity!r}"
-    else:
-        logged = f"{propensity:.6g} for every row"
-    return f"{reason}: got {logged}, and {of_own} in column {loggers.columns[own]!r} of logger {value!r}"
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter
-from drstream.log.batch import ROWS
-from drstream.log.candidates import (
+from drstream.log.columns import lengths
+from drstream.log.contexts import Contexts
+from drstream.log.kinds.candidates.columns import (
     ID,
     Numbered,
     Piece,
@@ -22,12 +23,9 @@ from drstream.log.candidates import (
     pieces_of,
     split_path,
 )
-from drstream.log.chunks import exact
-from drstream.log.columns import lengths
-from drstream.log.contexts import PEEK_ROWS, Contexts
-from drstream.log.offered import ACTION_IS, Offers, fit_both, with_widths
-from drstream.log.pairs import Pairs
-from drstream.log.shown import ShownOffers
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.kinds.candidates.reading import ACTION_IS, Offers, fit_both, with_widths
+from drstream.log.spec import ROWS
 
 BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
 SPARSE_WIDTH = 32  # numbers that sparse features of a candidate may take, about
@@ -38,12 +36,10 @@ PAIR = "the logged candidate"  # the one action of a log of pairs
 class Offering(Contexts):
     """The part of a `Log` that is about candidates of its events."""
 
-    _pairs: Pairs | None = None  # the log is seen as one of pairs: see `pairs`
-
     @property
     def has_candidates(self) -> bool:
         """Whether each event has candidates of its own. Such a log has no labels of actions."""
-        return self.roles.candidates is not None and self._pairs is None
+        return self.roles.candidates is not None and self.spec.pairs is None
 
     def pairs(self, interactions: bool = False) -> Self:
         """Return the same log as one with a single action, whose contexts are pairs: [x, z] of the logged candidate.
@@ -60,17 +56,17 @@ class Offering(Contexts):
                 "log are sparse: leave it out, or name dense columns"
             )
         found = Pairs(self.n_features, names if isinstance(names, Numbered) else tuple(names), interactions)
-        return self._but(_pairs=found, labels=[PAIR], _labels_given=True, n_features=found.width)
+        return self.copy(pairs=found, labels=[PAIR])
 
     @property
     def is_sparse(self) -> bool:
         """Whether contexts are sparse. Those of pairs are if the features of candidates are."""
-        return super().is_sparse or (self._pairs is not None and isinstance(self._pairs.items, Numbered))
+        return super().is_sparse or (self.as_pairs is not None and isinstance(self.as_pairs.items, Numbered))
 
     @property
     def as_pairs(self) -> Pairs | None:
         """How pairs become contexts, if the log is one of pairs."""
-        return self._pairs
+        return self.spec.pairs
 
     @property
     def candidate_ids_type(self) -> pa.DataType | None:
@@ -81,15 +77,18 @@ class Offering(Contexts):
         kind = inner_type(self.source.schema, candidates.ids)
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
+    @property
+    def n_features(self) -> int:
+        """Number of features of a context, d, be it that of a pair."""
+        return self.context_width if self.as_pairs is None else self.as_pairs.width
+
     @cached_property
     def usual_candidates(self) -> float:
         """Number of candidates that the first events have, on average, and at least 1."""
         offers = self.offers(features=False)
         assert offers is not None
-        for part in self.source.peek(PEEK_ROWS).parts(offers.counting):
-            for batch in part.batches(PEEK_ROWS):
-                return max(1.0, float(np.mean(lengths(batch.column(0)))) if batch.num_rows else 1.0)
-        return 1.0
+        first = self.facts.first(offers.counting)
+        return 1.0 if first is None else max(1.0, float(np.mean(lengths(first.column(0)))))
 
     @cached_property
     def batch_rows(self) -> int:
@@ -104,7 +103,7 @@ class Offering(Contexts):
     @cached_property
     def _pieces(self) -> list[Piece]:
         assert self.roles.candidates is not None
-        return with_widths(pieces_of(self.source.schema, self.roles.candidates), self.source)
+        return with_widths(pieces_of(self.source.schema, self.roles.candidates), self.facts)
 
     @property
     def candidate_features(self) -> Sequence[str]:
@@ -124,8 +123,7 @@ class Offering(Contexts):
         if candidates is None:
             return None
         self._check_choice()
-        kind = ShownOffers if self.roles.ranking else Offers
-        found = kind.of(self.source.schema, candidates, self._pieces)
+        found = Offers.of(self.source.schema, candidates, self._pieces)
         return found if features else replace(found, with_features=False)
 
     def _check_choice(self) -> None:
@@ -144,10 +142,8 @@ class Offering(Contexts):
         if not candidates.guessed or kind is None or not pa.types.is_integer(kind) or self.roles.ranking:
             return False
         column, inner = split_path(self.source.schema, candidates.ids)
-        for part in self.source.peek(PEEK_ROWS).parts([name, column]):
-            for batch in exact(part.batches(PEEK_ROWS), PEEK_ROWS):
-                return fit_both(batch, name, (column, inner))
-        return False
+        first = self.facts.first([name, column])
+        return first is not None and fit_both(first, name, (column, inner))
 
     def refuse_candidates(self, who: str, instead: str = "") -> None:
         """Raise an error if this is a log of candidates, for who needs one set of actions for all events."""

@@ -1,18 +1,20 @@
-"""Propensities of all actions, from one column of lists or one column an action, and what can be wrong with them."""
+"""Propensities of all actions, from one column of lists or one column an action."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter
-from drstream.log.columns import floats_or_nan, lengths, nulls
-from drstream.log.encoding import REMEDY
-from drstream.log.ragged import Ragged
+from drstream.log.bad_rows import refuse, refuse_items, whole
+from drstream.log.columns import floats, floats_or_nan, has_nulls, lengths, nulls
+from drstream.log.ragged import Ragged, flat_lists
 from drstream.log.schema import is_list
-from drstream.types import Bools, Floats
+from drstream.types import Bools, Floats, Ints
 
 SUM = 0.01  # tolerance on their sum: they may be rounded
 LOGGED = 1e-3  # relative tolerance between the logged action's propensity and its place in the list
@@ -21,42 +23,71 @@ IMPROPER, DIFFERENT = "propensities do not sum to 1", "propensity differs from t
 OUTSIDE = "propensities do not sum to 1 over the eligible set"
 
 
-def read_propensities(batch: pa.RecordBatch, names: Sequence[str], n_actions: int) -> tuple[Floats, dict[str, Bools]]:
-    """Return propensities (n, K), and which rows are bad for which reason. Bad rows hold NaN."""
-    columns = [batch.column(name) for name in names]
-    out = np.full((batch.num_rows, n_actions), np.nan)
-    null, short = np.zeros((2, batch.num_rows), bool)
-    if is_list(columns[0].type):
-        null = nulls(columns[0])
-        short[~null] = lengths(columns[0].filter(pa.array(~null))) != n_actions
-        usable = ~(null | short)
-        found = columns[0].filter(pa.array(usable)).flatten()
-        out[usable] = floats_or_nan(found).reshape(-1, n_actions)
-        missing = np.zeros(batch.num_rows, bool)
-        missing[usable] = nulls(found).reshape(-1, n_actions).any(axis=1)
-        null = null | missing
-    else:
-        if len(columns) != n_actions:
+@dataclass(frozen=True)
+class AllPropensities:
+    """The propensities of all actions.
+
+    columns  One column of lists, or a column for each action.
+    logged   The column of the logged propensity, if there is one.
+    """
+
+    columns: tuple[str, ...]
+    n_actions: int
+    logged: str | None
+
+    def read(self, batch: pa.RecordBatch, known: Mapping[str, Any]) -> dict[str, Any]:
+        names, n = self.columns, batch.num_rows
+        listed = is_list(batch.schema.field(names[0]).type)
+        values = self._of_lists(batch, names[0]) if listed else self._of_columns(batch)
+        with np.errstate(invalid="ignore"):
+            proper = (values >= 0).all(axis=1) & (np.abs(values.sum(axis=1) - 1) <= SUM)
+        refuse(~proper, IMPROPER, *names)
+        propensity = known["propensity"]
+        if len(propensity):
+            of_logged = values[np.arange(n), known["action"]]
+            refuse(far_apart(of_logged, propensity), DIFFERENT, *names, *beside(self.logged))
+        if known.get("eligible") is not None:
+            refuse(_outside(values, known["eligible"].lists), OUTSIDE, *names)
+        return {"propensities": values}
+
+    def _of_lists(self, batch: pa.RecordBatch, name: str) -> Floats:
+        column = whole(batch, name, NULL)
+        hint = f"There are {self.n_actions} actions. "
+        refuse(lengths(column) != self.n_actions, LENGTH, name, hint=hint)
+        return numbers_of_lists(column, name)[1].reshape(-1, self.n_actions)
+
+    def _of_columns(self, batch: pa.RecordBatch) -> Floats:
+        if len(self.columns) != self.n_actions:
             raise LogError(
-                f"{parameter('propensities')} names {len(columns)} columns, and there are {n_actions} actions: name "
-                "one column for each action, in the order of the labels, or one column of lists"
+                f"{parameter('propensities')} names {len(self.columns)} columns, and there are {self.n_actions} "
+                "actions: name one column for each action, in the order of the labels, or one column of lists"
             )
-        for a, column in enumerate(columns):
-            null = null | nulls(column)
-            out[:, a] = floats_or_nan(column)
-    with np.errstate(invalid="ignore"):
-        proper = (out >= 0).all(axis=1) & (np.abs(out.sum(axis=1) - 1) <= SUM)
-    return out, {NULL: null, LENGTH: short, IMPROPER: ~(proper | null | short)}
+        return np.stack([floats(whole(batch, name, NULL)) for name in self.columns], axis=1)
 
 
-def outside(propensities: Floats, lists: Ragged) -> Bools:
+def numbers_of_lists(column: pa.Array, name: str) -> tuple[Ints, Floats]:
+    """Return where lists of propensities begin, and their items. No list is null."""
+    starts, flat = flat_lists(column)
+    if has_nulls(flat):
+        refuse_items(nulls(flat), starts, NULL, name)
+    return starts, floats_or_nan(flat)
+
+
+def _outside(propensities: Floats, lists: Ragged) -> Bools:
     """Return the rows whose propensities (n, K) do not sum to 1 over the eligible set."""
-    n, actions = propensities.shape
-    rows = np.repeat(np.arange(n), np.diff(lists.starts))
-    known = (lists.flat >= 0) & (lists.flat < actions)
-    inside = np.bincount(rows[known], propensities[rows[known], lists.flat[known]], n)
+    rows = np.repeat(np.arange(len(propensities)), np.diff(lists.starts))
+    inside = np.bincount(rows, propensities[rows, lists.flat], len(propensities))
+    return np.abs(inside - 1) > SUM
+
+
+def far_apart(listed: Floats, propensity: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
-        return np.abs(inside - 1) > SUM
+        return np.abs(listed - propensity) > LOGGED * np.abs(propensity)
+
+
+def beside(column: str | None) -> tuple[str, ...]:
+    """A column whose value a message shows, too, if there is one."""
+    return () if column is None else (column,)
 
 
 def width(schema: pa.Schema, names: Sequence[str]) -> int:
@@ -65,34 +96,3 @@ def width(schema: pa.Schema, names: Sequence[str]) -> int:
     if len(names) == 1:
         return int(kinds[0].list_size) if pa.types.is_fixed_size_list(kinds[0]) else 0
     return len(names)
-
-
-def differ(propensities: Floats, action: np.ndarray, propensity: Floats) -> Bools:
-    """Return the rows whose logged propensity is not the one in the list."""
-    places = np.clip(action, 0, propensities.shape[1] - 1)
-    return far_apart(propensities[np.arange(len(places)), places], propensity)
-
-
-def far_apart(listed: Floats, propensity: Floats) -> Bools:
-    with np.errstate(invalid="ignore"):
-        return np.abs(listed - propensity) > LOGGED * np.abs(propensity)
-
-
-def refuse(
-    bad: dict[str, Bools],
-    batch: pa.RecordBatch,
-    names: Sequence[str],
-    propensity: Floats,
-    where: Callable[[int], str],
-    wanted: str,
-) -> None:
-    """Raise an error at the first bad row of the first reason that has one."""
-    for reason, rows in bad.items():
-        if rows.any():
-            i = int(np.argmax(rows))
-            value = ", ".join(str(batch.column(name)[i]) for name in names)
-            logged = f", where that of the logged action is {propensity[i]:.6g}" if reason == DIFFERENT else ""
-            raise LogError(
-                f"{reason}: got {value}{logged} at {where(i)}, {'column' if len(names) == 1 else 'columns'} "
-                f"{', '.join(map(repr, names))}; {wanted}. {REMEDY}"
-            )

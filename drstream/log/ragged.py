@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.types import Ints
+from drstream.types import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -51,3 +51,12 @@ def places_of(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
     size = np.diff(starts)[rows]
     begin = np.concatenate([[0], np.cumsum(size)])
     return begin, np.repeat(starts[rows] - begin[:-1], size) + np.arange(begin[-1])
+
+
+def repeats(starts: Ints, keys: NDArray[Any]) -> Bools:
+    """Return which items have the key of an earlier item of the same list."""
+    row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    order = np.lexsort((keys, row))  # stable
+    found = np.zeros(len(keys), bool)
+    found[order[1:]] = (row[order[1:]] == row[order[:-1]]) & (keys[order[1:]] == keys[order[:-1]])
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from drstream.errors import LogError, suggest
 from drstream.kernels import checks
-from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls, numbers
+from drstream.log.bad_rows import refuse, refuse_items, whole
+from drstream.log.columns import has_nulls, lengths, nulls, numbers
 from drstream.log.ragged import flat_lists, places_of
-from drstream.types import Bools, Ints
+from drstream.types import Ints
 
 if TYPE_CHECKING:
     import scipy.sparse
 
 INDEX_NAMES = ("index", "indices", "idx", "key", "id", "feature", "i")
 VALUE_NAMES = ("value", "values", "val", "weight", "v")
-CONTEXT = ("context is", "context holds", "context has")  # how reasons about what is sparse begin
+CONTEXT = ("context is", "context holds", "context has")  # how reasons to refuse rows begin
 STORED = b"drstream.sparse"  # metadata of a schema that says which columns are the sparse context
 
 
@@ -201,73 +202,28 @@ def _columns(batch: pa.RecordBatch, sparse: Sparse) -> tuple[Ints, pa.Array, pa.
     return starts, inside, flat_lists(batch.column(sparse.values))[1]
 
 
-def problem(batch: pa.RecordBatch, sparse: Sparse) -> tuple[int, str, str]:
-    """Return the first event that cannot be used, the reason and the value. One exists, and no list is null."""
-    found = [(int(np.argmax(bad)), reason) for reason, bad in bad_rows(batch, sparse) if bad.any()]
-    row, reason = min(found, key=lambda event: event[0])
-    one = batch.slice(row, 1)
-    sizes = [int(lengths(one.column(name))[0]) for name in sparse.columns if sparse.values is not None]
-    if len(set(sizes)) > 1:
-        return row, reason, "got {} indices and {} values".format(*sizes)
-    _, indices, values = _columns(one, sparse)
-    entry = next(int(np.argmax(bad)) for why, bad in _bad_entries(indices, values, sparse.dim) if why == reason)
-    shown = [f"index {indices[entry]}"] + ([] if values is None else [f"value {values[entry]}"])
-    return row, reason, f"got {', '.join(shown)} in place {entry}"
-
-
-def read_sparse(batch: pa.RecordBatch, sparse: Sparse) -> Csr | None:
-    """Return the contexts of a batch whose lists are not null; None if some event cannot be used (see `problem`).
+def read_sparse(batch: pa.RecordBatch, sparse: Sparse, words: tuple[str, str, str] = CONTEXT) -> Csr:
+    """Return sparse rows: contexts or, with other words in errors, candidates.
 
     Indices of int32 and values of float32 or float64 are views of Arrow's memory.
     """
-    if (
-        sparse.values is not None
-        and (lengths(batch.column(sparse.indices)) != lengths(batch.column(sparse.values))).any()
-    ):
-        return None
+    names = sparse.columns
+    for name in names:
+        whole(batch, name, f"{words[0]} null")
+    if sparse.values is not None:
+        sizes = [lengths(batch.column(name)) for name in names]
+        refuse(sizes[0] != sizes[1], f"{words[2]} other numbers of indices and values", *names)
     starts, indices, values = _columns(batch, sparse)
     if has_nulls(indices) or (values is not None and has_nulls(values)):
-        return None
+        missing = nulls(indices) if values is None else nulls(indices) | nulls(values)
+        refuse_items(missing, starts, f"{words[1]} a null", *names)
     found = indices.to_numpy(zero_copy_only=False)
     if found.dtype != np.int32:
         found = np.clip(found, -1 if found.dtype.kind == "i" else 0, sparse.dim).astype(np.int32)
+    if checks.first_outside(found, sparse.dim) >= 0:
+        outside = (found < 0) | (found >= sparse.dim)
+        refuse_items(outside, starts, f"{words[2]} an index that is not in 0..{sparse.dim - 1}", *names)
     numbers_found = np.ones(len(found), np.float32) if values is None else numbers(values)
-    if checks.first_outside(found, sparse.dim) >= 0 or checks.first_not_finite(numbers_found) >= 0:
-        return None
+    if checks.first_not_finite(numbers_found) >= 0:
+        refuse_items(~np.isfinite(numbers_found), starts, f"{words[0]} not finite", *names)
     return Csr(starts, found, numbers_found, int(sparse.dim))
-
-
-def bad_rows(
-    batch: pa.RecordBatch, sparse: Sparse, words: tuple[str, str, str] = CONTEXT
-) -> Iterator[tuple[str, Bools]]:
-    """Yield each reason to leave rows out, with those rows: events or, with other words, candidates."""
-    bad = np.zeros(batch.num_rows, bool)
-    for name in sparse.columns:
-        bad |= nulls(batch.column(name))
-    yield f"{words[0]} null", bad.copy()
-    if sparse.values is not None:
-        both = [lengths(batch.column(n)) for n in sparse.columns]
-        unequal = both[0] != both[1]
-        yield f"{words[2]} other numbers of indices and values", unequal & ~bad
-        bad |= unequal
-    good = np.flatnonzero(~bad)
-    starts, indices, values = _columns(batch.filter(pa.array(~bad)), sparse)
-
-    def rows(places: Bools) -> Bools:
-        found = np.zeros(batch.num_rows, bool)
-        found[good[np.searchsorted(starts, np.flatnonzero(places), side="right") - 1]] = True
-        return found
-
-    for reason, places in _bad_entries(indices, values, sparse.dim, words):
-        yield reason, rows(places)
-
-
-def _bad_entries(
-    indices: pa.Array, values: pa.Array | None, dim: int, words: tuple[str, str, str] = CONTEXT
-) -> Iterator[tuple[str, Bools]]:
-    """Yield each reason not to use entries, with those entries."""
-    yield f"{words[1]} a null", nulls(indices) if values is None else nulls(indices) | nulls(values)
-    index = floats_or_nan(indices)
-    yield f"{words[2]} an index that is not in 0..{dim - 1}", ~((index >= 0) & (index < dim))
-    if values is not None:
-        yield f"{words[0]} not finite", ~np.isfinite(floats_or_nan(values))

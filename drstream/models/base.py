@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import PIECE, answer, call_flat, copy_to_tiles, fill_from, flat_numbers, store
+from drstream.buffers import PIECE, answer, call_flat, copy_to_tiles, fill_from, flat_numbers, hint_of_more, store
 from drstream.errors import ModelError, closest, parameter
 from drstream.frames import by_label, named_columns, record_batch, refuse_reward, stored
 from drstream.inheritance import older
 from drstream.kernels.tiles import TILE
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy
@@ -224,12 +224,10 @@ class Column(RewardModel):
             found = lengths(columns[0])
             if (found != len(out)).any():
                 i = int(np.argmax(found != len(out)))
-                problem = ModelError(
+                raise ModelError(
                     f"the reward model's column {self.columns[0]!r} holds {found[i]} numbers at {block.where(i)}; "
-                    f"there are {len(out)} actions"
+                    f"there are {len(out)} actions{hint_of_more(int(found[i]), len(out))}"
                 )
-                problem.n_actions = int(found[i]) if found[i] > len(out) else 0
-                raise problem
             values = columns[0].flatten()
             if has_nulls(values):
                 self._refuse_nulls(nulls(values).reshape(out.shape[::-1]), block, "holds a null")

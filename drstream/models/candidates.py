@@ -15,7 +15,7 @@ from drstream.kernels.logistic import logistic
 from drstream.kernels.observe import LOGISTIC
 from drstream.log import Block
 from drstream.log.encoding import Encoding
-from drstream.log.pairs import Pairs
+from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.models.base import CandidateModel
 from drstream.policies.base import FixedPolicy
 from drstream.policies.candidates import CandidatePolicy

@@ -18,9 +18,9 @@ from drstream.errors import ModelError, NoEventsError, parameter
 from drstream.execution import Workers
 from drstream.kernels import ragged
 from drstream.log import Block, Log
-from drstream.log.candidates import Numbered
-from drstream.log.offered import Dense
-from drstream.log.pairs import Pairs
+from drstream.log.kinds.candidates.columns import Numbered
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.kinds.candidates.reading import Dense
 from drstream.log.rows import Folds
 from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side

@@ -147,7 +147,7 @@ def _warn_of_others(fitted: Trained, log: Log, encoding: Encoding) -> dict[str, 
     """Count the events with categories that were not there when it was fitted, by column, and warn of them."""
     if not _unknown(log, encoding):
         return {}
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once
     reader = held.reader(context=True, action=True, columns=encoding.names)
     counts: Counter[str] = Counter()
     for found in execution.run(partial(_others, reader, encoding), held, reader.columns, Workers.of(None, None, False)):

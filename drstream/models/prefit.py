@@ -14,8 +14,8 @@ from drstream.buffers import answer, store
 from drstream.errors import ModelError
 from drstream.frames import Feed, feature_names, feed_from, uses_context
 from drstream.log import Block, Log
-from drstream.log.pairs import Pairs
-from drstream.log.reader import describe_labels
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.labels import describe_labels
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import PairsModel
 from drstream.models.sample import tidy

@@ -16,7 +16,7 @@ from drstream.frames import Feed, feed_from, named_columns, uses_context
 from drstream.kernels import ragged
 from drstream.kernels.observe import SOFTMAX, first_improper, logged_probability
 from drstream.log import Block, Log, as_log
-from drstream.log.pairs import Pairs
+from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
 from drstream.models.choice_fit import Choices, fit_choices, fit_choices_by_fold

@@ -20,8 +20,8 @@ from drstream.execution import Workers
 from drstream.kernels import sparse
 from drstream.kernels.observe import logged_probability
 from drstream.log import Block, Log, Reader, as_log
-from drstream.log.batch import ROWS
 from drstream.log.rows import Blocks, Folds
+from drstream.log.spec import ROWS
 from drstream.models.gram import Gram
 from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes

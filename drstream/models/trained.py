@@ -14,10 +14,10 @@ import numpy as np
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
 from drstream.execution import Workers
 from drstream.log import Log, as_log
-from drstream.log.candidates import Numbered, describe_features
 from drstream.log.encoding import Encoding
-from drstream.log.pairs import Pairs
-from drstream.log.reader import describe_labels
+from drstream.log.kinds.candidates.columns import Numbered, describe_features
+from drstream.log.kinds.candidates.pairs import Pairs
+from drstream.log.labels import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.states.arrays import check_array
 from drstream.states.checkpoint import EVERY, open_checkpoint

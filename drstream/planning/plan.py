@@ -15,7 +15,6 @@ from drstream.execution import Workers
 from drstream.findings import STOP
 from drstream.intervals import z_score
 from drstream.log import as_log
-from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
 from drstream.models.crossfit import to_be_fitted
 from drstream.parameters import whole
@@ -34,7 +33,6 @@ FEW_EVENTS = 1000  # of a sample, below which rare events are likely to be missi
 WIDE_ERROR = 0.1  # relative standard error of a width, above which a note is made
 
 
-@with_all_actions
 def plan(
     log: Any,
     policies: Any,

@@ -69,7 +69,7 @@ def take_sample(log: Log, sample: Any = None) -> Sample:
     chosen = {part.first_row: found for part, found in zip(parts, runs, strict=True) if found}
     exact = log.filter is None and log.on_bad_row == "error"
     taken = sum(count for found in runs for _, count in found)
-    result = Sample(log._but(source=SampledSource(log.source, chosen)), taken, total, exact)
+    result = Sample(log.copy(source=SampledSource(log.source, chosen)), taken, total, exact)
     if not _any_event(result.log):
         wanted = phrase("a larger share with sample=, e.g. sample=0.2", "a larger share, e.g. --sample 0.2")
         raise LogError(f"none of the {taken:,} rows of the sample belongs to the log or can be used: give {wanted}")

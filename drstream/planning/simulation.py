@@ -77,7 +77,7 @@ def _that_fits(sample: Sample, plan: Plan) -> Sample:
     if sample.rows * sample.log.share <= most:
         return sample
     inner = sample.log.source
-    whole = sample.log._but(source=inner.source)  # type: ignore[attr-defined]
+    whole = sample.log.copy(source=inner.source)  # type: ignore[attr-defined]
     return take_sample(whole, most / sample.log.share / sample.whole_rows)
 
 

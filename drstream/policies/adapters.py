@@ -25,7 +25,7 @@ from drstream.frames import (
 from drstream.kernels.scores import one_hot
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, nulls
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels
 from drstream.log.schema import is_label
 from drstream.parameters import is_regressor
 from drstream.policies.base import FixedPolicy, Function

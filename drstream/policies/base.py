@@ -14,7 +14,7 @@ from drstream.errors import PolicyError, parameter, phrase, warn_user
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX
 from drstream.log import Block, Log
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
 from drstream.policies.sets import wants_sets, with_sets
 from drstream.types import Floats

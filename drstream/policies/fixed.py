@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.buffers import Rule, Weights
+from drstream.buffers import Rule, Weights, hint_of_more
 from drstream.errors import PolicyError, parameter, phrase
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.labels import encode
-from drstream.log.reader import describe_labels
+from drstream.log.labels import describe_labels, encode
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
 from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
 from drstream.policies.candidates import Even, Mixed, Scored, from_column, one_candidate, shared_weights
@@ -421,12 +420,10 @@ class Column(FixedPolicy):
         found = lengths(column)
         if (found != len(out)).any():
             i = int(np.argmax(found != len(out)))
-            problem = PolicyError(
+            raise PolicyError(
                 f"policy {self.name!r}: column {self.column!r} holds {found[i]} probabilities at {block.where(i)}; "
-                f"there are {len(out)} actions"
+                f"there are {len(out)} actions{hint_of_more(int(found[i]), len(out))}"
             )
-            problem.n_actions = int(found[i]) if found[i] > len(out) else 0
-            raise problem
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
     def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:

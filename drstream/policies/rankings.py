@@ -11,8 +11,8 @@ from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.kernels import ragged
 from drstream.log import Block, Log
 from drstream.log.columns import floats, has_nulls, lengths, nulls
+from drstream.log.kinds.rankings.reading import Lists
 from drstream.log.ragged import flat_lists
-from drstream.log.rankings import Lists
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Column

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.log import Block
-from drstream.log.eligible import bits_of
+from drstream.log.kinds.eligible.reading import bits_of
 from drstream.types import Bools, Floats
 
 NO, KNOWN, ALWAYS = "no", "known", "always"  # whether a function takes eligible sets: where events have some, or always

@@ -11,7 +11,7 @@ from drstream.errors import PolicyError, parameter
 from drstream.kernels import learners, shared
 from drstream.kernels.replay_ragged import SHARED_PROBABILITIES, SHARED_UPDATE
 from drstream.log import Log
-from drstream.log.candidates import Numbered
+from drstream.log.kinds.candidates.columns import Numbered
 from drstream.policies.online import AnyCompiled, compile_function
 from drstream.types import Floats
 

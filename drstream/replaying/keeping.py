@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
-from drstream.errors import DrstreamError, PolicyError, parameter
+from drstream.errors import PolicyError, parameter
 from drstream.log import Log
 from drstream.models.binding import ModelInputs
 from drstream.policies.online import AnyCompiled, Fixed
@@ -90,11 +89,6 @@ class Keeper:
         """Take the state of a shard, perhaps at its end."""
         with self.kept.lock:
             self.kept.keep(f"shard {shard}", state, self.about)
-
-    def stopped(self) -> None:
-        """The run ends before its end."""
-        with suppress(DrstreamError, OSError):
-            self.kept.write()
 
 
 # What a replay is about

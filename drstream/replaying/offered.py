@@ -14,7 +14,7 @@ from drstream import sampling
 from drstream.buffers import read_only
 from drstream.kernels.replay_ragged import RaggedEvents
 from drstream.log import Batch, Block
-from drstream.log.offered import Dense
+from drstream.log.kinds.candidates.reading import Dense
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
 from drstream.replaying.chunks import NO_SETS, SPARSE_FEATURES, Chunk, Preparation, Spaces

@@ -14,8 +14,8 @@ from drstream import execution
 from drstream.errors import LogError, ModelError, PolicyError, parameter
 from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
-from drstream.log.batch import ROWS as BATCH_ROWS
-from drstream.log.candidates import Numbered
+from drstream.log.kinds.candidates.columns import Numbered
+from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_candidates
@@ -183,7 +183,7 @@ def make_plan(
         single = precision is None and reader.with_context and log.context_type.itemsize == 4
         sets = log.roles.eligible is not None
         tell = models.model is not None and models.model.spoilt_by_contexts and reader.plain_context
-        reader = replace(reader, checks_context=not tell)  # checks take 8 ns an event
+        reader = reader.unchecked() if tell else reader  # checks take 8 ns an event
         about["unchecked"] = reader if tell else None
         preparation = Preparation(**about, n_actions=log.n_actions, single=single, sets=sets)
     size = len(options.levels.targets) if options.levels.automatic else len(lanes) + 1
@@ -233,7 +233,7 @@ def smallest_propensity(log: Log, reader: Reader, models: BoundModels, workers: 
     """
     if models.logger is None and log.constant_propensity is not None:
         return log.constant_propensity
-    held = log._but(source=log.source.peek())  # keeps a stream that can be read only once for the replay
+    held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once for the replay
     reader = reader if log.on_bad_row == "skip" or models.logger else held.reader()
     smallest = 1.0
     for least in execution.run(_Smallest(reader, models), held, reader.columns, Workers(workers.threads)):

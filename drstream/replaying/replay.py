@@ -20,7 +20,6 @@ from drstream.errors import warn_user
 from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
-from drstream.log.wider import with_all_actions
 from drstream.models.binding import ModelInputs
 from drstream.policies.online import as_online
 from drstream.provenance import provenance
@@ -97,7 +96,6 @@ def replay(
     seed: int = ...,
     **options: Unpack[Keywords],
 ) -> Replay: ...
-@with_all_actions
 def replay(
     log: Any,
     policies: Any,

@@ -55,7 +55,7 @@ def run(plan: Plan, log: Log, workers: Workers, keeper: Keeper | None = None) ->
     with reporter(workers.progress, log.source_rows) as report, execution.one_blas_thread():
         found = _run(plan, log, workers, report, keeper)
         if keeper is not None and any(outcome.interrupted for outcome in found[0]):
-            keeper.stopped()
+            keeper.kept.stopped()
         return found
 
 

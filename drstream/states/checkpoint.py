@@ -73,10 +73,10 @@ class Checkpoint:
     def __init__(self, path: Any, every: Any, log: Log, kind: str, identity: Mapping[str, Any]) -> None:
         from drstream import __version__
 
-        marker = Marker(digests=True)
+        self.marker = Marker(digests=True)
         self.path, self.kind, self.every = os.fspath(path), kind, every
         self.identity = json.loads(json.dumps({"version": __version__, **identity}))
-        self.marks = [marker.mark(part) for part in log.parts(log.reader().columns)]
+        self.marks = [self.marker.mark(part) for part in log.parts(log.reader().columns)]
         self.passes: list[Kept] = []
         self.named: dict[str, Kept] = {}
         self.lock = threading.RLock()  # shards of a replay share it
@@ -98,16 +98,13 @@ class Checkpoint:
             self._refuse_other_log(there)
             if arrays:
                 raise ValueError(f"array {next(iter(arrays))!r}")
-        except DrstreamError:
-            raise
+            doubtful = sorted(set(map(str, doubts_of([identity, *(one.about for one in self.named.values())]))))
         except MADE_UP as error:
             raise self.damaged(error) from None
-        doubtful = doubts_of([identity, *(one.about for one in self.named.values())])
         if doubtful:
             warn_user(
-                f"the run goes on from {self.path}, and nobody can vouch that {', '.join(sorted(set(doubtful)))} is "
-                "still the same: give it a name that changes when it does, drs.policies.named('v1', ...), or delete "
-                "the checkpoint"
+                f"the run goes on from {self.path}, and nobody can vouch that {', '.join(doubtful)} is still the same: "
+                "give it a name that changes when it does, drs.policies.named('v1', ...), or delete the checkpoint"
             )
 
     def _refuse_other_run(self, there: Any, here: Any = None) -> None:
@@ -115,13 +112,10 @@ class Checkpoint:
         if found is None:
             return
         where, first, second = found
-        error = StateError(
+        raise StateError(
             f"{self.path} is a checkpoint of another run: {named(where)} is {shown(first)} there, and {shown(second)} "
             "now. Run it as before, or delete the checkpoint"
         )
-        if where[-1] == "number_of_actions" and isinstance(first, int) and isinstance(second, int) and first > second:
-            error.n_actions = first  # the earlier run may have started again with so many, which a policy knows
-        raise error
 
     def _refuse_other_log(self, there: Sequence[Mark]) -> None:
         """Raise an error unless parts are the same: all of them, or those before the end of the only pass."""
@@ -222,7 +216,7 @@ class Checkpoint:
             try:
                 files.save(self.path, self.kind, words, arrays)
             except StateError as error:
-                raise StateError(f"{error.message}. {self._left}".rstrip()) from None
+                raise StateError(f"{error.message}{self._left}") from None
         now = time.monotonic()
         self._last = now + max(0.0, (now - started) / COST - self.every)
 
@@ -238,11 +232,9 @@ class Checkpoint:
         elif sum(one.nbytes for one in (*self.passes[: now.key], kept)) <= LARGEST:
             self.passes[now.key :] = [kept]
 
-    def stopped(self, error: BaseException) -> None:
+    def stopped(self) -> None:
         """The run ends before its end."""
-        if getattr(error, "n_actions", 0):  # it starts again with so many actions, and other passes
-            self.remove()
-        elif (self.now is None or self.now.whole) and (self.passes or self.named or (self.now and self.now.parts)):
+        if (self.now is None or self.now.whole) and (self.passes or self.named or (self.now and self.now.parts)):
             with suppress(DrstreamError, OSError):
                 self.write()
 
@@ -262,7 +254,7 @@ class Checkpoint:
 
     @property
     def _left(self) -> str:
-        return f"An earlier checkpoint is whole: {self.advice}" if self.exists else ""
+        return f". An earlier checkpoint is whole: {self.advice}" if self.exists else ""
 
 
 def sum_parts(
@@ -318,7 +310,7 @@ def open_checkpoint(
     try:
         yield kept
     except BaseException as error:
-        kept.stopped(error)
+        kept.stopped()
         if isinstance(error, KeyboardInterrupt) and kept.exists:
             error.add_note(kept.advice)
         if not terminated:

@@ -51,8 +51,15 @@ class Marker:
     def __init__(self, *, digests: bool) -> None:
         self.digests = digests
         self._last = Mark("", None, 0, 0)
+        self._known: dict[tuple[int, int], Mark] = {}  # by first row and number of rows
 
     def mark(self, part: Part) -> Mark:
+        key = part.first_row, part.rows
+        if key not in self._known:
+            self._known[key] = self._mark(part)
+        return self._known[key]
+
+    def _mark(self, part: Part) -> Mark:
         place = part.place
         if not self.digests:
             return Mark(place.name, place.row_group, part.first_row, part.rows)

@@ -64,7 +64,7 @@ def test_csv_with_roles_and_packed_contexts(folder, tmp_path):
 
 def test_bad_rows(folder, tmp_path):
     out = tmp_path / "out.parquet"
-    fails("propensity must be in (0, 1]: got 0.0 at row 17 (row 17 of row group 0 of bad.parquet)", "convert",
+    fails("propensity is not in (0, 1]: got 0.0 at row 17 (row 17 of row group 0 of bad.parquet)", "convert",
           "bad.parquet", out, cwd=folder)  # fmt: skip
     done = drstream(
         "convert", "bad.parquet", out, "--on-bad-row", "skip", "--columns", "x1", "--codec", "zstd", cwd=folder

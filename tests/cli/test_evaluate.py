@@ -268,7 +268,7 @@ def test_progress_bar_on_a_terminal(folder):
         (("evaluate", "log.parquet", "--policy", "uniform", "--reward", "rewrad"), "did you mean 'reward'?"),
         (
             ("evaluate", "bad.parquet", "--policy", "uniform", "--output", "out.csv"),
-            "propensity must be in (0, 1]: got 0.0 at row 17",
+            "propensity is not in (0, 1]: got 0.0 at row 17",
         ),
         (
             ("evaluate", "named.parquet", "--policy", "uniform", "--actions", "ad,news"),

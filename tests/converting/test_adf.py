@@ -154,7 +154,7 @@ def test_an_event_without_candidates_among_others(path):
     line = json.loads(lines_of(FOUND[:1])[0])
     del line["c"]["_multi"], line["a"], line["p"]
     file = write(path.parent / "mixed.dsjson", [*lines_of(FOUND[:4]), json.dumps(line)])
-    with pytest.raises(drs.LogError, match=r"candidates are null: got null, at row 4 \(line 5 of"):
+    with pytest.raises(drs.LogError, match=r"candidates are null at row 4 \(line 5 of"):
         drs.evaluate(drs.read_dsjson(file), P.Uniform())
     skipped = drs.evaluate(drs.read_dsjson(file, on_bad_row="skip"), P.Uniform(), estimators="ips").skipped
     assert skipped == {"candidates are null": 1}
@@ -169,7 +169,7 @@ def test_propensities_that_are_missing_stop_only_who_needs_them(path):
     kinds = pa.array([[0] * size for size in pq.read_table(log.source.name)["items"].to_pandas().map(len)])
     with_kinds = drs.Log(pq.read_table(path.parent / "lacking.parquet").append_column("kind", kinds))
     assert drs.evaluate(log, P.Uniform(), estimators="ips").n == 5
-    with pytest.raises(drs.LogError, match=r"propensities are null: got None at row 4, column 'propensities'"):
+    with pytest.raises(drs.LogError, match=r"propensities are null at row 4, column 'propensities'"):
         drs.evaluate(with_kinds, P.Uniform(), estimators="mips", embedding="kind")
     with pytest.raises(drs.LogError, match="propensities are null"):
         drs.convert(file, path.parent / "never.parquet", propensities="propensities")

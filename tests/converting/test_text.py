@@ -204,7 +204,7 @@ def test_categories_are_text(tmp_path):
         (HEAD + "0,1,0.5,3\n0,1,0.5\n", "expected 4 fields, but got 3: 0,1,0.5, in "),
         (HEAD + '0,1,0.5,3\n0,1,0.5,"a\n0,1,0.5,3\n', "is never closed"),
         (HEAD + "0,1,0.5,3\n0,1,,3\n", "propensity is null at row 1 of "),
-        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity must be in (0, 1]: got 0.0 at row 1 of "),
+        (HEAD + "0,1,0.5,3\n1,1,0,3\n", "propensity is not in (0, 1]: got 0.0 at row 1 of "),
         (HEAD + "0,yes,0.5,3\n", "conversion error to double: invalid value 'yes', in "),
         (HEAD + "0,1,0.5,3\n-1,1,0.5,3\n", "runs from -1 to 0"),
         (HEAD, "holds no row"),

@@ -142,7 +142,7 @@ def test_bad_rows_are_named_or_counted(tmp_path, monkeypatch, block):
     assert done.first["no label"] == f"there is no label in '| only:1 features', at line 21 of {path}"
     for k in (7, 40):
         lines[k] = ""
-    with pytest.raises(drs.LogError, match=rf"propensity must be in \(0, 1\]: got 1.5 at row 30 \(line 34 of {path}\)"):
+    with pytest.raises(drs.LogError, match=rf"propensity is not in \(0, 1\]: got 1.5 at row 30 \(line 34 of {path}\)"):
         drs.evaluate(drs.read_vw(write(path, lines)), drs.policies.Uniform(), estimators=["ips"])
 
 

@@ -181,15 +181,15 @@ def test_the_role_is_shown_and_the_estimators_are_not_default(table):
 @pytest.mark.parametrize(
     ("value", "message", "reason"),
     [
-        ([0.25, 0.25, 0.5], "have another length: got .*0.5.* at row 7, column 'mu'; there are 4", "another length"),
-        (None, "propensities are null: got None at row 7", "null"),
+        ([0.25, 0.25, 0.5], "have another length: got .*0.5.* at row 7, column 'mu'. There are 4", "another length"),
+        (None, "propensities are null at row 7", "null"),
         ([0.25, None, 0.25, 0.25], "propensities are null: got .* at row 7", "null"),
         ([0.25, 0.25, 0.25, 0.5], "do not sum to 1: got .* at row 7", "do not sum to 1"),
         ([1.25, 0.25, -0.25, -0.25], "do not sum to 1: got .* at row 7", "do not sum to 1"),
         ([float("nan"), 0.25, 0.25, 0.5], "do not sum to 1: got .* at row 7", "do not sum to 1"),
         (
             [0.1, 0.1, 0.1, 0.7],
-            "propensity differs from .*, where that of the logged action is 0.* at row 7",
+            "propensity differs from .*, where 'propensity' holds 0.* at row 7",
             "differs",
         ),
     ],

@@ -1,7 +1,6 @@
 """Checkpoints: a pass that was stopped goes on to the same bits. Those of other runs, and damaged ones, are refused."""
 
 import os
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -236,27 +235,3 @@ def test_tables_go_on_and_streams_do_not(tmp_path, monkeypatch):
     stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
     with pytest.raises(drs.StateError, match="a record batch reader can be read only once"):
         drs.evaluate(drs.Log(stream, **CONTEXT, actions=4), TWO, checkpoint=path)
-
-
-def test_more_actions_than_the_log_shows(paths, tmp_path):
-    """The pass starts again with them, and its first checkpoint is not in the way."""
-    log, path = drs.Log(paths, **CONTEXT, filter="action != 2"), tmp_path / "run.ckpt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert drs.evaluate(log, lambda X: np.full((len(X), 4), 0.25), **EACH, checkpoint=path).n
-    assert not path.exists()
-
-
-def test_a_stopped_run_that_had_found_more_actions_goes_on(paths, tmp_path, monkeypatch):
-    """The run begins with the actions of the log once more, and its checkpoint has those that the policy knows."""
-    log, path = drs.Log(paths, **CONTEXT, filter="action != 2"), tmp_path / "run.ckpt"
-    own = P.named("v1", lambda X: np.full((len(X), 4), 0.25))
-    given = {"policies": own, "model": drs.models.Ridge(), "crossfit": 2}
-    wanted = contents(drs.evaluate(log, **given))
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "note", stop_after(2))
-        with pytest.raises(Stop):
-            drs.evaluate(log, **given, **EACH, checkpoint=path)
-    assert sorted(file.name for file in tmp_path.glob("run*")) == ["run.ckpt"]
-    assert contents(drs.evaluate(log, **given, **EACH, checkpoint=path)) == wanted
-    assert not list(tmp_path.glob("run*"))

@@ -69,7 +69,7 @@ class TestSeveralRewards:
         spend = table["spend"].to_numpy().copy()
         spend[7] = np.nan
         bad = table.set_column(table.schema.get_field_index("spend"), "spend", pa.array(spend))
-        with pytest.raises(drs.LogError, match=r"reward must be finite: got nan at row 7"):
+        with pytest.raises(drs.LogError, match=r"reward is not finite: got nan at row 7"):
             evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES)
         result = evaluate(drs.Log(bad, reward=["reward", "spend"]), POLICIES, on_bad_row="skip")
         assert result.n == result.rewards["spend"].n == ROWS - 1
@@ -146,7 +146,7 @@ class TestDownSampled:
         rates = table["rate"].to_numpy().copy()
         rates[4] = 0
         bad = table.set_column(table.schema.get_field_index("rate"), "rate", pa.array(rates))
-        with pytest.raises(drs.LogError, match=r"sample rate must be in \(0, 1\]: got 0.0 at row 4"):
+        with pytest.raises(drs.LogError, match=r"sample rate is not in \(0, 1\]: got 0.0 at row 4"):
             evaluate(drs.Log(bad, sample_rate="rate"), POLICIES)
         result = evaluate(drs.Log(bad, sample_rate="rate"), POLICIES, on_bad_row="skip")
         assert result.skipped == {"sample rate is not in (0, 1]": 1}

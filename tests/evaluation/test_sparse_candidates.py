@@ -244,15 +244,15 @@ def one_event(entries, kind=ENTRY):
 
 
 BAD = {
-    "a candidate's features are null": (lambda m: [None] * m, "has None"),
+    "a candidate's features are null": (lambda m: [None] * m, "got None in place 0"),
     "a candidate's features hold a null": (lambda m: [[{"index": None, "value": 1.0}]] * m, "'index': None"),
     "a candidate's features have an index that is not in 0..2": (
         lambda m: [[{"index": 3, "value": 1.0}]] * m,
         "'index': 3",
     ),
     "a candidate's features are not finite": (lambda m: [[{"index": 1, "value": np.inf}]] * m, "'value': inf"),
-    "candidates are null": (lambda m: None, "got null"),
-    "candidates have lists of different lengths": (lambda m: [[]] * (m + 1), "in 'at'"),
+    "candidates are null": (lambda m: None, "are null at row 2"),
+    "candidates have lists of different lengths": (lambda m: [[]] * (m + 1), "where 'at' holds"),
 }
 
 

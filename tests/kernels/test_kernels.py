@@ -49,19 +49,6 @@ def test_counts_of_rewards_and_actions():
     assert others.tolist() == [5]
 
 
-def test_first_bad_event():
-    action, reward, propensity = np.array([0, 1, 2], np.int32), np.zeros(3), np.full(3, 0.5)
-    assert checks.first_bad(action, 3, reward, propensity) == -1
-    assert checks.first_bad(action, 2, reward, propensity) == 2
-    assert checks.first_bad(action[:0], 0, reward, propensity) == -1
-    assert checks.first_bad(np.array([0, -1, 0], np.int32), 3, reward, propensity) == 1
-    for value in (np.nan, np.inf, -np.inf):
-        assert checks.first_bad(action, 3, np.array([0, value, 0]), propensity) == 1
-    for value in (np.nan, 0.0, -0.1, 1.0000001, np.inf):
-        assert checks.first_bad(action, 3, reward, np.array([0.5, 0.5, value])) == 2
-    assert checks.first_bad(action, 3, reward, np.array([1.0, 5e-324, 0.5])) == -1
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_first_not_finite(dtype):
     x = np.ones(100, dtype)

@@ -5,7 +5,7 @@ import pytest
 
 from drstream.kernels import observe as kernels
 from drstream.kernels.observe import ARGMAX, IDENTITY, LOGISTIC, NOTHING, SOFTMAX
-from drstream.log.eligible import bits_of
+from drstream.log.kinds.eligible.reading import bits_of
 from tests.helpers.eligible import random_mask
 from tests.helpers.passes import PLAIN, not_plain
 

@@ -322,15 +322,21 @@ def test_features_of_items_that_cannot_be_used():
 # Bad rows
 
 BAD = {
-    "candidates are null": ({"items": None}, "got null, at row 2, column 'items'"),
-    "there are no candidates": ({"items": [], "z": []}, "got an empty list"),
-    "candidates have lists of different lengths": ({"z": [[0.0] * DZ]}, "got 2 in 'items', 1 in 'z'"),
-    "a candidate has no id": ({"items": [None, "b"]}, "got null in place 0"),
-    "a candidate is there twice": ({"items": ["b", "b"]}, "got 'b' in 'b', 'b'"),
-    "a candidate has another number of features": ({"z": [[1, 2, 3], [1]]}, r"'b' has \[1.0\], where others have 3"),
-    "a candidate's features hold a null": ({"z": [[1, 2, 3], [1, None, 2]]}, r"candidate 'b' has \[1.0, None, 2.0\]"),
-    "a candidate's features are not finite": ({"z": [[1, 2, np.inf], [1, 1, 2]]}, r"'a' has \[1.0, 2.0, inf\]"),
-    "action is not among its candidates": ({"action": "c"}, "got 'c' where there are 'a', 'b'"),
+    "candidates are null": ({"items": None}, "candidates are null at row 2, column 'items'"),
+    "there are no candidates": ({"items": [], "z": []}, r"got \[\] at row 2"),
+    "candidates have lists of different lengths": (
+        {"z": [[0.0] * DZ]},
+        r"got \['a', 'b'\], where 'z' holds \[\[0.0, 0.0, 0.0\]\]",
+    ),
+    "a candidate has no id": ({"items": [None, "b"]}, "got None in place 0"),
+    "a candidate is there twice": ({"items": ["b", "b"]}, "got 'b' in place 1"),
+    "a candidate has another number of features": (
+        {"z": [[1, 2, 3], [1]]},
+        r"got \[1.0\] in place 1 .*Other candidates have 3",
+    ),
+    "a candidate's features hold a null": ({"z": [[1, 2, 3], [1, None, 2]]}, r"got \[1.0, None, 2.0\] in place 1"),
+    "a candidate's features are not finite": ({"z": [[1, 2, np.inf], [1, 1, 2]]}, r"got \[1.0, 2.0, inf\] in place 0"),
+    "action is not among its candidates": ({"action": "c"}, r"got 'c', where 'items' holds \['a', 'b'\], at row"),
     "action is null": ({"action": None}, "action is null at row 2"),
 }  # fmt: skip
 
@@ -368,7 +374,9 @@ def test_a_position_outside_of_the_list(position):
     table = one_bad({})
     table = table.set_column(2, "action", pa.array([0, 1, position, 1]))
     opened = {"propensity": None, "candidates": drs.Candidates("items", "z")}
-    with pytest.raises(drs.LogError, match=f"got {position} where there are 2 candidates, at row 2, column 'action'"):
+    with pytest.raises(
+        drs.LogError, match=rf"got {position}, where 'items' holds \['a', 'b'\], at row 2, column 'action'"
+    ):
         read(drs.Log(table, **opened))
     (batch,), skipped = read(drs.Log(table, on_bad_row="skip", **opened))
     assert skipped == {"action is not a position among its candidates": 1}
@@ -379,7 +387,9 @@ def test_an_item_that_the_table_lacks():
     items = drs.Items(pa.table({"item": ["a", "b"], "p": [1.0, 2.0]}))
     table = one_bad({"items": ["a", "x", "b"]})
     opened = {"propensity": None, "candidates": drs.Candidates("items", items)}
-    with pytest.raises(drs.LogError, match="a candidate is not among the items: got 'x', at row 2, column 'items'"):
+    with pytest.raises(
+        drs.LogError, match="a candidate is not among the items: got 'x' in place 1 at row 2, column 'items'"
+    ):
         read(drs.Log(table, **opened))
     (batch,), skipped = read(drs.Log(table, on_bad_row="skip", **opened))
     assert skipped == {"a candidate is not among the items": 1}
@@ -407,10 +417,10 @@ def test_structs_and_numbers_with_nulls():
 def test_an_action_whose_key_is_that_of_a_candidate_is_still_absent(monkeypatch):
     table = one_bad({"action": "c"})
     monkeypatch.setattr(
-        "drstream.log.offered.keys_of",
+        "drstream.log.kinds.candidates.reading.keys_of",
         lambda column: np.array([{"a": 1, "b": 2, "c": 2}[value] for value in column.to_pylist()], np.uint64),
     )
-    with pytest.raises(drs.LogError, match="got 'c' where there are 'a', 'b'"):
+    with pytest.raises(drs.LogError, match=r"got 'c', where 'items' holds \['a', 'b'\], at row"):
         read(drs.Log(table, propensity=None, candidates=drs.Candidates("items", "z")))
 
 
@@ -425,7 +435,7 @@ def test_positions_of_any_integer_type():
         )
         assert read(log)[0][0].action.tolist() == [0, 1, 1, 0]
     huge = table.set_column(2, "action", pa.array([0, 1, 2**64 - 1, 0], pa.uint64()))
-    with pytest.raises(drs.LogError, match=f"got {2**64 - 1} where there are 2 candidates, at row 2"):
+    with pytest.raises(drs.LogError, match=f"got {2**64 - 1}, where 'items' holds .*, at row 2"):
         read(drs.Log(huge, propensity=None, candidates=drs.Candidates("items", "z")))
 
 
@@ -466,7 +476,7 @@ def test_many_candidates_shuffled():
     log = drs.Log(table, propensity=None, candidates=drs.Candidates("items"))
     assert read(log)[0][0].action.tolist() == position
     sets[3][2400] = sets[3][17]
-    with pytest.raises(drs.LogError, match=f"a candidate is there twice: got {sets[3][17]} in .*, \\.\\.\\., at row 3"):
+    with pytest.raises(drs.LogError, match=f"a candidate is there twice: got {sets[3][17]} in place .* at row 3"):
         read(
             drs.Log(
                 pa.table({"items": sets, "action": action, "reward": [0.0] * 4}),

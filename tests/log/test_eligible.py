@@ -129,7 +129,9 @@ def test_uniform_propensities_are_those_of_the_set():
     (batch,) = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, None or {})]
     assert batch.propensity.tolist() == (1 / mask.sum(axis=1)).tolist()
     assert "propensity  1 / the size of the eligible set: uniform" in repr(log)
-    assert list(log.with_actions_up_to(8).labels) == list(range(8))  # propensities do not depend on the number
+    assert list(log.with_actions_of(drs.policies.Uniform(8)).labels) == list(
+        range(8)
+    )  # propensities do not depend on the number
 
 
 def test_blocks_and_copies_have_the_sets_of_their_events():
@@ -158,7 +160,7 @@ def test_a_log_without_sets_has_none():
     reader = log.reader(action=True)
     (batch,) = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, {})]
     block = next(batch.blocks(10))
-    assert (block.eligible, block.eligible_mask, block.eligible_bits.shape) == (None, None, (0, 10))
+    assert (block.eligible, block.eligible_mask, block.eligible_bits) == (None, None, None)
 
 
 def test_sets_of_parts_of_a_log(tmp_path):
@@ -187,7 +189,7 @@ def test_rows_come_out_as_they_were(tmp_path):
 
 BAD = {
     "null": (None, "eligible set is null", "eligible set is null at row 3, column 'items'"),
-    "empty": ([], "eligible set is empty", r"eligible set is empty: got \[\], where the action is 1, at row 3"),
+    "empty": ([], "eligible set is empty", r"eligible set is empty: got \[\], where 'action' holds 1, at row 3"),
     "null item": ([1, None], "eligible set holds a null", r"holds a null: got \[1, None\].* at row 3"),
     "unknown": (
         [1, 99],
@@ -202,12 +204,12 @@ BAD = {
     "twice": (
         [1, 0, 1, 2, 3, 4, 4],
         "eligible set holds an action twice",
-        r"an action twice: got \[1, 0, 1, 2, 3, 4, \.\.\.\].* at row 3",
+        r"an action twice: got \[1, 0, 1, 2, 3, 4, 4\].* at row 3",
     ),
     "without the action": (
         [0, 2],
         "action is not in its eligible set",
-        r"action is not in its eligible set: got \[0, 2\], where the action is 1, at row 3, column 'items'",
+        r"action is not in its eligible set: got \[0, 2\], where 'action' holds 1, at row 3, column 'items'",
     ),
 }
 
@@ -251,7 +253,7 @@ def test_propensities_of_all_actions_keep_to_the_sets():
     lists = [[0, 1], [1], [2, 0]]
     mu = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
     table = pa.table({"action": [0, 1, 2], "reward": [1.0] * 3, "propensity": [0.5] * 3, "items": lists, "mu": mu})
-    message = r"do not sum to 1 over the eligible set: got \[0.5, 0.5, 0.0\] at row 1, column 'mu'; there are 3 actions"
+    message = r"do not sum to 1 over the eligible set: got \[0.5, 0.5, 0.0\] at row 1, column 'mu'"
     with pytest.raises(LogError, match=message):
         everything(drs.Log(table, eligible="items", propensities="mu"), propensities=True)
     _, action, _, skipped = everything(

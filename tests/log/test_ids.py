@@ -196,19 +196,20 @@ class Learner:
 
 
 def test_functions_with_a_column_for_an_action_that_was_never_logged():
-    """Ids {0, 1, 3} and four columns: the actions are 0..3, as max + 1 says."""
-    log = drs.Log(table(np.resize([0, 1, 3], 30), pi=[[0.25] * 4] * 30, rhat=[[0.5] * 4] * 30))
-    uniform = ips(drs.Log(log.source, actions=4), drs.policies.Uniform())
+    """Ids {0, 1, 3} and four columns: an error says how to open the log."""
+    data = table(np.resize([0, 1, 3], 30), pi=[[0.25] * 4] * 30, rhat=[[0.5] * 4] * 30)
+    log, told = drs.Log(data), drs.Log(data, actions=4)
+    uniform = ips(told, drs.policies.Uniform())
     for policy in (lambda X: np.full((len(X), 4), 0.25), drs.policies.Column("pi")):
-        result = drs.evaluate(log, policy, estimators="ips")
-        assert (result.labels, result["ips"].value) == ([0, 1, 2, 3], uniform)
-        assert ips(log.source.table, policy) == uniform
-        assert drs.replay(log, policy, 3, q=0.5).labels == [0, 1, 2, 3]
-        drs.plan(log, policy)
+        for run in (drs.evaluate, drs.plan, lambda *given: drs.replay(*given, 3, q=0.5)):
+            with pytest.raises(drs.PolicyError, match="never logged, open the log with actions=4"):
+                run(log, policy)
+        assert ips(told, policy) == uniform
+        assert drs.replay(told, policy, 3, q=0.5).labels == [0, 1, 2, 3]
     for model in (drs.models.Column("rhat"), drs.models.from_function(lambda X: np.zeros((len(X), 4)))):
-        assert drs.evaluate(log, drs.policies.Uniform(), model).labels == [0, 1, 2, 3]
-    assert drs.replay(log, Learner(), 3, q=0.5).labels == [0, 1, 2, 3]
-    assert drs.evaluate(log, lambda X: np.full((len(X), 4), 0.25), on_bad_row="skip").labels == [0, 1, 2, 3]
+        with pytest.raises(drs.ModelError, match="never logged, open the log with actions=4"):
+            drs.evaluate(log, drs.policies.Uniform(), model)
+        assert drs.evaluate(told, drs.policies.Uniform(), model).labels == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("logged", [[0, 1, 2], [1, 2, 4], [10, 20, 30]])

@@ -102,7 +102,7 @@ def test_reader_too_large_cannot_be_read_from_its_middle(monkeypatch):
         ({"reward": [True, None, False, True]}, "reward is null"),
         ({"propensity": pa.array([0.5, 0.5, None, 0.5]).cast(pa.decimal128(3, 2))}, "propensity is null"),
         ({"x": [[1.0, 2.0], [1.0], [3.0, 4.0], [5.0, 6.0]]}, "context has another length"),
-        ({"x": [[1.0, 2.0], [1.0, None], [3.0, 4.0], [5.0, 6.0]]}, "context is not finite"),
+        ({"x": [[1.0, 2.0], [1.0, None], [3.0, 4.0], [5.0, 6.0]]}, "context holds a null"),
         ({"action": pa.DictionaryArray.from_arrays([0, 1, 2, 0], ["a", "b", None])}, "action is null"),
     ],
 )

@@ -86,7 +86,7 @@ def test_ridge_without_features():
 
 def test_ridge_skips_bad_rows_if_told(table):
     broken = table.set_column(1, "reward", pa.array([np.nan, *table["reward"].to_pylist()[1:]]))
-    with pytest.raises(drs.LogError, match="reward must be finite"):
+    with pytest.raises(drs.LogError, match="reward is not finite"):
         drs.models.Ridge().fit(drs.Log(broken))
     got = drs.models.Ridge().fit(drs.Log(broken, on_bad_row="skip"))
     np.testing.assert_allclose(got.coef_, drs.models.Ridge().fit(drs.Log(table.slice(1))).coef_, rtol=1e-9)

@@ -160,7 +160,7 @@ def test_bad_rows_are_skipped_and_counted(table, settings):
     r[0], r[1], X[1, 0] = np.nan, 7.0, np.inf
     broken = table.set_column(1, "reward", pa.array(r)).set_column(3, "x0", pa.array(X[:, 0]))
     model = from_sklearn(SGD_CLASSES, **settings)
-    with pytest.raises(drs.LogError, match="reward must be finite: got nan at row 0"):
+    with pytest.raises(drs.LogError, match="reward is not finite: got nan at row 0"):
         model.fit(drs.Log(broken))
     assert not model.fitted
     got = model.fit(drs.Log(broken, on_bad_row="skip"))

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import drstream as drs
 from drstream.kernels import dlm
-from drstream.log.eligible import bits_of
+from drstream.log.kinds.eligible.reading import bits_of
 from drstream.optimize import DirectLossMinimizer, FilterTree, OffsetTree, ProgressivePolicy, impute
 from tests.helpers import naive_replay, reference
 from tests.helpers.eligible import lists_of, random_mask

@@ -110,7 +110,7 @@ def test_rows_whose_candidates_are_bad_are_skipped_and_counted():
     columns = TABLE.to_pydict()
     columns["action"][3] = 99
     bad = open_log(pa.table(columns, schema=TABLE.schema))
-    with pytest.raises(drs.LogError, match=r"got 99 where there are \d candidates, at row 3"):
+    with pytest.raises(drs.LogError, match=r"got 99, where 'items' holds \[.*\], at row 3"):
         drs.replay(bad, P.EpsilonGreedy(), 5)
     run = drs.replay(bad, P.EpsilonGreedy(), 5, q=0.1, on_bad_row="skip")
     assert run.skipped == {"action is not a position among its candidates": 1}

@@ -342,7 +342,7 @@ def test_bad_rows_stop_the_run_or_are_skipped_and_counted():
     reward[123] = np.nan
     table = table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(reward))
     log = drs.Log(table, actions=3, context=["x0"])
-    with pytest.raises(drs.LogError, match="reward must be finite: got nan at row 123"):
+    with pytest.raises(drs.LogError, match="reward is not finite: got nan at row 123"):
         drs.replay(log, drs.policies.EpsilonGreedy(), 20, q=0.1)
     for threads in (1, 2):
         run = drs.replay(log, drs.policies.EpsilonGreedy(), 20, q=0.1, on_bad_row="skip", threads=threads)

@@ -88,6 +88,14 @@ def test_spark_gives_the_bits_of_one_thread(session, folder):
     assert numbers(found) == numbers(drs.evaluate(drs.Log(str(folder), **LOG), POLICIES, threads=1))
 
 
+def test_buckets_of_rows_merge_in_spark(session):
+    """Bootstrap intervals need no clusters: the bucket of an event comes from its row within its partition."""
+    tables, options = parts(), {"interval": "bootstrap"}
+    found = drs.spark.evaluate(frame(session, tables), POLICIES, log=LOG, **options)
+    assert numbers(found) == numbers(in_one(tables, **options))
+    assert found["taste", "ips"].method == "bootstrap"
+
+
 def test_partitions_may_be_empty_or_equal(session):
     table = parts()[0]
     tables = [table.slice(0, 1), table.slice(0, 1), table]

@@ -14,7 +14,7 @@ from drstream.kernels import account as kernels
 from drstream.kernels.moments import TILE
 from drstream.kernels.observe import note_events
 from drstream.log import Batch, Block
-from drstream.log.batch import ROWS
+from drstream.log.spec import ROWS
 from drstream.types import Floats
 
 NO_ACTIONS = np.empty(0, np.int32)

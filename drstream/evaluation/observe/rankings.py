@@ -12,7 +12,7 @@ from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.sums import Sums
 from drstream.kernels import rankings as kernels
 from drstream.log import Block
-from drstream.log.rankings import Lists
+from drstream.log.kinds.rankings.reading import Lists
 from drstream.models.positions import Positions
 from drstream.policies.rankings import Ranker, event_of
 from drstream.types import Floats

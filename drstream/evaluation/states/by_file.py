@@ -140,7 +140,7 @@ def sum_up(
 
     about  What the pass is about, as JSON.
     """
-    marker = Marker(digests=sums.keep)
+    marker = Marker(digests=sums.keep) if kept is None else kept.marker
 
     def run(done: int) -> Iterator[tuple[Mark, list[Sums]]]:
         seen: list[Mark] = []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.log.batch import Batch, Block, Context
-from drstream.log.candidates import Numbered
+from drstream.log.kinds.candidates.columns import Numbered
 from drstream.log.sparse import Csr
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +10,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream.errors import LogError, parameter
 from drstream.kernels import sets
-from drstream.log import labels as action_labels
+from drstream.log.bad_rows import refuse, whole
 from drstream.log.columns import has_nulls, nulls
+from drstream.log.fields import NO_ACTIONS, Field, rewards
+from drstream.log.kinds.single import reading as single
+from drstream.log.labels import encode
+from drstream.log.propensities import beside
 from drstream.log.ragged import Ragged, flat_lists
-from drstream.log.schema import is_label, is_list, is_string
+from drstream.log.spec import Needs, Spec
 from drstream.types import Bools, Floats, Ints
 
 WORD = 64  # actions whose bits fit into one word
-NULL_SET = "eligible set is null"
 REASONS = {
     sets.EMPTY: "eligible set is empty",
     sets.NULL: "eligible set holds a null",
@@ -99,73 +101,53 @@ def bits_of(mask: Bools) -> NDArray[np.uint32]:
     return np.ascontiguousarray(packed.view("<u4").T.astype(np.uint32))
 
 
-def check_eligible(schema: pa.Schema, name: str, action: str | None) -> None:
-    """Raise an error unless the column can hold sets of the labels of the action column."""
-    if action is None:
-        raise LogError(
-            f"{parameter('eligible', name)}: eligible sets are sets of actions, and the log was opened with "
-            f"{parameter('action', None)}. Name the column of actions with {parameter('action')}"
-        )
-    kind, logged = schema.field(name).type, schema.field(action).type
-    if not is_list(kind):
-        raise LogError(
-            f"eligible column {name!r} has type {kind}: it must hold lists of the actions that an event could choose "
-            f"from. Name another column with {parameter('eligible')}"
-        )
-    item = kind.value_type
-    if pa.types.is_boolean(item) and not pa.types.is_boolean(logged):
-        raise LogError(
-            f"eligible column {name!r} has type {kind}, a mask: it must hold lists of the actions that an event could "
-            f"choose from, with the labels of {action!r}, e.g. [2, 5] for the mask of the actions 2 and 5"
-        )
-    if not is_label(item) or is_string(plain(item)) != is_string(plain(logged)):
-        raise LogError(
-            f"eligible column {name!r} has type {kind}, and the action column {action!r} has type {logged}: both must "
-            "hold the same labels"
-        )
+@dataclass(frozen=True)
+class EligibleSet:
+    """The eligible set of an event, as a column of lists.
+
+    uniform  Whether the propensity of an event is 1 / the size of its set.
+    """
+
+    column: str
+    labels: Sequence[Any]
+    action: str | None  # the column of the logged actions, if they are read
+    uniform: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def read(self, batch: pa.RecordBatch, known: Mapping[str, Any]) -> dict[str, Any]:
+        lists = self._lists(whole(batch, self.column, "eligible set is null"))
+        wrong = np.empty(len(lists), np.uint8)
+        words = np.empty(len(lists) if len(self.labels) <= WORD else 0, np.uint64)
+        seen = np.full(len(self.labels), -1)
+        logged = known.get("action", NO_ACTIONS)
+        if sets.judge(lists.starts, lists.values, len(self.labels), logged, seen, wrong, words):
+            for code, reason in REASONS.items():
+                refuse(wrong == code, reason, self.column, *beside(self.action))
+        found = {"eligible": Sets(lists, self.labels, words)}
+        return found | ({"propensity": 1 / np.diff(lists.starts)} if self.uniform else {})
+
+    def _lists(self, column: pa.Array) -> Ragged:
+        """Return the sets. Items that are null, or no label, are outside of 0..K-1."""
+        starts, items = flat_lists(column)
+        if not has_nulls(items):
+            return Ragged(starts, encode(items, self.labels))
+        missing = nulls(items)
+        codes = np.full(len(items), sets.NULL_ACTION, np.int32)
+        codes[~missing] = encode(items.filter(pa.array(~missing)), self.labels)
+        return Ragged(starts, codes)
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def read_sets(column: pa.Array, labels: Any) -> Ragged:
-    """Return the sets of a column without nulls. Items that are null, or no label, are outside of 0..K-1."""
-    starts, items = flat_lists(column)
-    if not has_nulls(items):
-        return Ragged(starts, action_labels.encode(items, labels))
-    missing = nulls(items)
-    codes = np.full(len(items), sets.NULL_ACTION, np.int32)
-    codes[~missing] = action_labels.encode(items.filter(pa.array(~missing)), labels)
-    return Ragged(starts, codes)
-
-
-def judged(lists: Ragged, labels: Any, action: NDArray[np.int32]) -> tuple[Sets, NDArray[np.uint8] | None]:
-    """Return the sets, and what is wrong with each, as a key of REASONS or 0; None if all are good."""
-    wrong = np.empty(len(lists), np.uint8)
-    seen = np.full(len(labels), -1)
-    words = np.empty(len(lists) if len(labels) <= WORD else 0, np.uint64)
-    bad = sets.judge(lists.starts, lists.values, len(labels), action, seen, wrong, words)
-    return Sets(lists, labels, words), wrong if bad else None
-
-
-def bad_sets(column: pa.Array, labels: Any, action: NDArray[np.int32]) -> tuple[Ragged, list[tuple[str, Bools]]]:
-    """Return the sets, and each reason to leave events out, with those events. A set that is null is empty."""
-    null = nulls(column)
-    usable = ~null
-    found = read_sets(column.filter(pa.array(usable)), labels)
-    sizes = np.zeros(len(column), np.int64)
-    sizes[usable] = np.diff(found.starts)
-    lists = Ragged(np.concatenate([[0], np.cumsum(sizes)]), found.values)
-    wrong = judged(lists, labels, action)[1]
-    wrong = np.zeros(len(column), np.uint8) if wrong is None else np.where(null, 0, wrong)
-    return lists, [(NULL_SET, null), *((reason, wrong == code) for code, reason in REASONS.items())]
-
-
-def problem(column: pa.Array, wrong: NDArray[np.uint8]) -> tuple[int, str, str]:
-    """Return the first event with a bad set, the reason, and the set as words."""
-    i = int(np.argmax(wrong != 0))
-    return i, REASONS[int(wrong[i])], _shown(column[i].as_py())
+def fields(spec: Spec, needs: Needs) -> list[Field]:
+    """How to read the events of a log whose events have eligible sets."""
+    roles, found = spec.roles, list[Field]()
+    assert roles.eligible is not None
+    if needs.action or roles.uniform_over_sets:
+        action = roles.action if needs.action else None
+        found = [EligibleSet(roles.eligible, spec.labels, action, roles.uniform_over_sets)]
+    return [*rewards(spec), *single.action(spec, needs), *found, *single.of_all_actions(spec, needs)]
 
 
 def _shown(items: Sequence[Any]) -> str:

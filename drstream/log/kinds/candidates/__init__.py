@@ -1,0 +1,1 @@
+"""One candidate for each event, of a list of its own."""

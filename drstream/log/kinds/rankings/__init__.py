@@ -1,0 +1,1 @@
+"""A list of items for each event, which were shown together."""

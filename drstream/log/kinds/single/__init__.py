@@ -1,0 +1,1 @@
+"""One action for each event, of a set that all events share."""
