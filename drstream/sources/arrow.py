@@ -10,7 +10,8 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -67,6 +68,7 @@ class ArrowPart:
     columns: tuple[str, ...]
     fields: tuple[int, ...]  # of these columns in the file
     stretches: tuple[Stretch, ...]
+    held: Held = field(repr=False)
 
     @property
     def rows(self) -> int:
@@ -86,7 +88,7 @@ class ArrowPart:
     def _read(self, stretch: Stretch) -> pa.RecordBatch:
         where = f"rows {self.first_row:,} to {self.first_row + self.rows - 1:,} of {self.name}"
         try:
-            batch = held.read(stretch, self.fields)
+            batch = self.held.read(stretch, self.fields)
             return without_views(checked(batch, where).select(list(self.columns)))
         except DrstreamError:
             raise
@@ -95,26 +97,33 @@ class ArrowPart:
 
 
 class Held:
-    """Record batches of which one part has taken some rows, so that the next part need not read all rows again."""
+    """Record batches of which parts of a pass have taken some rows: those with the other rows need not read them again.
+
+    It ends with its pass. In a worker process, all parts share one.
+    """
 
     def __init__(self) -> None:
-        self.batches: OrderedDict[tuple[File, int, tuple[int, ...]], pa.RecordBatch] = OrderedDict()
+        self.batches: OrderedDict[Any, tuple[pa.RecordBatch, int]] = OrderedDict()  # with how many rows are taken
         self.lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_worker, ()
+
     def read(self, stretch: Stretch, fields: tuple[int, ...]) -> pa.RecordBatch:
-        if stretch.stop - stretch.start == stretch.rows:
+        size = stretch.stop - stretch.start
+        if size == stretch.rows:
             return self._of_batch(stretch, stretch.file.read(stretch.index, fields))
         key = stretch.file, stretch.index, fields
         with self.lock:
-            batch = self.batches.pop(key, None)
+            batch, taken = self.batches.pop(key, (None, 0))
             if batch is None:
                 batch = self._of_batch(stretch, stretch.file.read(stretch.index, fields))
-            if stretch.stop < stretch.rows:
-                self.batches[key] = batch
+            if taken + size < stretch.rows:
+                self.batches[key] = batch, taken + size
                 if len(self.batches) > MOST_HELD:
                     self.batches.popitem(last=False)
         stretch.file.check_state()
-        return batch.slice(stretch.start, stretch.stop - stretch.start)
+        return batch.slice(stretch.start, size)
 
     def _of_batch(self, stretch: Stretch, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.num_rows != stretch.rows:
@@ -122,7 +131,11 @@ class Held:
         return batch
 
 
-held = Held()
+_held = Held()
+
+
+def _of_worker() -> Held:
+    return _held
 
 
 class ArrowSource:
@@ -147,7 +160,7 @@ class ArrowSource:
     ) -> Iterator[ArrowPart]:
         names = tuple(columns)
         fields = tuple(sorted(self.stored.get_field_index(name) for name in names)) or (0,)
-        first_row, rows = 0, 0
+        first_row, rows, held = 0, 0, Held()
         stretches: list[Stretch] = []
         for file, lengths in self.files:
             for index, length in enumerate(lengths):
@@ -157,10 +170,10 @@ class ArrowSource:
                     stretches.append(Stretch(file, index, start, stop, length))
                     rows, start = rows + stop - start, stop
                     if rows == PIECE:
-                        yield ArrowPart(self.name, first_row, names, fields, tuple(stretches))
+                        yield ArrowPart(self.name, first_row, names, fields, tuple(stretches), held)
                         first_row, rows, stretches = first_row + PIECE, 0, []
         if rows:
-            yield ArrowPart(self.name, first_row, names, fields, tuple(stretches))
+            yield ArrowPart(self.name, first_row, names, fields, tuple(stretches), held)
 
 
 def open_arrow(paths: Sequence[str], name: str) -> Source:

@@ -70,14 +70,15 @@ def _data_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
         named = path.lower().endswith((*SUFFIXES, *suffixes))
         if named or _begins(path, PARQUET, ARROW):
             found.append(path)
-    own = {os.path.realpath(path) for path in found if not _through_link(path, folder)}
+    base, real = os.path.realpath(folder), {path: os.path.realpath(path) for path in found}
+    direct = {path for path in found if real[path] == os.path.join(base, path[len(folder) :].lstrip(os.sep))}
+    own = {real[path] for path in direct}
     seen: set[str] = set()
     kept = []
     for path in sorted(found):
-        real = os.path.realpath(path)
-        if real not in seen and (real not in own or not _through_link(path, folder)):
+        if real[path] not in seen and (real[path] not in own or path in direct):
             kept.append(path)
-            seen.add(real)
+            seen.add(real[path])
     return kept
 
 
@@ -99,12 +100,6 @@ def _walk(folder: str, above: set[str]) -> Iterator[str]:
                 yield from _walk(entry.path, above | {real})
         elif entry.is_file():
             yield entry.path
-
-
-def _through_link(path: str, folder: str) -> bool:
-    """Whether a path leads from the folder through a link."""
-    below = os.path.relpath(path, folder)
-    return os.path.realpath(path) != os.path.join(os.path.realpath(folder), below)
 
 
 def is_arrow(path: str) -> bool:

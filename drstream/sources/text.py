@@ -73,14 +73,21 @@ class TextSource:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     skip: bool = False
     constants: Callable[[str], dict[str, str]] = no_constants
-    rows: int | None = None  # known when all rows were read once
     dropped: dict[str, int] = field(default_factory=dict)  # lines that held no row in the last pass, by reason
     left_out: dict[str, str] = field(default_factory=dict)  # the first of them
 
     def __post_init__(self) -> None:
         self.keys = tuple(map(os.path.abspath, self.paths))
+        self._rows: int | None = None  # known when all were read once
         self._names: dict[str, list[str]] = {}  # of the columns in each file
         self.schema = self._schema()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows. Unless a pass has found it, this is a pass."""
+        if self._rows is None:
+            self._rows = sum(part.rows for part in self.parts(self.schema.names[:1]))
+        return self._rows
 
     def peek(self, rows: int | None = None) -> Source:
         return self
@@ -102,9 +109,9 @@ class TextSource:
         if not first_row:
             first = next((f", but e.g. {what}" for what in self.left_out.values()), "")
             raise LogError(f"{self.name} holds no row: there is nothing to read{first}")
-        if self.rows not in (None, first_row):
-            raise changed(self.name, f"it had {self.rows:,} rows, and has {first_row:,}")
-        self.rows = first_row
+        if self._rows not in (None, first_row):
+            raise changed(self.name, f"it had {self._rows:,} rows, and has {first_row:,}")
+        self._rows = first_row
 
     def _read(self, path: str, columns: list[str], row: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file, whose first is so many rows from the log's first."""

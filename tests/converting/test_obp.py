@@ -46,7 +46,7 @@ def write_folder(folder, table, items=None):
 def test_a_folder(tmp_path):
     table = small()
     log = drs.read_obp(write_folder(tmp_path / "obd" / "random" / "all", table, item_table()))
-    assert (list(log.labels), log.n_features) == ([0, 1, 2, 3, 4], 4 * 2 + 5)
+    assert (log.rows, list(log.labels), log.n_features) == (60, [0, 1, 2, 3, 4], 4 * 2 + 5)
     assert list(log.roles.context) == [*USERS, *(f"user-item_affinity_{k}" for k in range(5))]
     assert (log.roles.action, log.roles.reward, log.roles.propensity) == ("item_id", "click", "propensity_score")
     found = log.head(60)
@@ -79,7 +79,7 @@ def test_both_loggers(tmp_path):
         write_folder(tmp_path / "obd" / name / "all", small(seed=seed), item_table())
     log = drs.read_obp([tmp_path / "obd" / "random" / "all", tmp_path / "obd" / "bts" / "all"])
     assert log.head(120)["policy"].to_pylist() == ["random"] * 60 + ["bts"] * 60
-    assert drs.read_obp(tmp_path / "obd").to_arrow().num_rows == 120
+    assert drs.read_obp(tmp_path / "obd").rows == 120
     pa.csv.write_csv(item_table(4), tmp_path / "obd" / "bts" / "all" / "item_context.csv")
     with pytest.raises(drs.LogError, match="describe other items: read the files of one campaign"):
         drs.read_obp(tmp_path / "obd")

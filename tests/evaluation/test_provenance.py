@@ -85,9 +85,9 @@ def test_replays_and_their_tables(log):
 
 
 def test_an_audit_and_a_forecast(log):
-    audit = log.audit(event_id="x0")
+    audit = log.audit(event_id="action")
     check(audit.provenance, log, "audit")
-    assert audit.provenance["parameters"] == {"event_id": "x0"}
+    assert audit.provenance["parameters"] == {"event_id": "action"}
     assert json.loads(audit.to_json())["provenance"] == audit.provenance == of_table(audit.actions)
     forecast = drs.plan(log, drs.policies.Constant(1), sample=0.9, estimators=["ips"])
     check(forecast.provenance, log, "plan")

@@ -199,13 +199,10 @@ def test_a_worker_that_has_not_seen_the_task_is_sent_it():
     pool = Process()
     sender = sending.Sender(pool, abs, places=0)
 
-    def done(part, future):
-        return sender.received(part, future.result())
-
     first = sender.submit(-3).result()
     assert first == sending.LACKING
-    assert done(-3, sender.again(-3, first)) == 3
-    assert done(-4, sender.submit(-4)) == 4  # now it has the task
+    assert sender.again(-3, first).result() == 3
+    assert sender.submit(-4).result() == 4  # now it has the task
     assert [data is None for _, data, _ in pool.calls] == [True, False, True]
     for other in (len, max, min):  # more tasks than a worker keeps
         sending.Sender(pool, other, places=1).submit([1, 2])
