@@ -61,7 +61,7 @@ def test_a_model_is_fitted_and_meets_another_log(folder):
 def test_missing_values(folder):
     words = "evaluate", "nulls.parquet", "--policy", "uniform", "--model", "ridge", "--crossfit", "2", *CONTEXT
     fails("context is null at row 0", *words, cwd=folder)
-    fails("or say what missing values mean with --missing", *words, cwd=folder)
+    fails("Say what missing values mean with --missing", *words, cwd=folder)
     fails("it takes no NaN, and the log keeps missing values: --missing keep", *words, "--missing", "keep", cwd=folder)
     fails('--missing kep: it must be "error", "keep", or a number', *words, "--missing", "kep", cwd=folder)
     found = json.loads(done(*words, "--missing", "0", "--json", cwd=folder).stdout)

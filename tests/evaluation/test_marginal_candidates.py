@@ -237,9 +237,7 @@ ROW = next(k for k, s in enumerate(FOUND["sets"]) if k > 4 and len(s) > 2)
 )
 def test_bad_propensities_are_named_or_skipped_and_counted(reason, value):
     table, candidates = changed("mu", ROW, value)
-    with pytest.raises(
-        drs.LogError, match=f"{reason}.* at row {ROW}, column 'mu'"
-    ):
+    with pytest.raises(drs.LogError, match=f"{reason}.* at row {ROW}, column 'mu'"):
         run(table, candidates)
     found = run(table, candidates, on_bad_row="skip")
     assert found.skipped == {reason: 1}

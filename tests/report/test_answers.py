@@ -76,7 +76,7 @@ def test_a_stop_about_weights_that_the_headline_does_not_use_is_left_out():
     """In a log of rankings, the weights of whole lists are wild, and those of positions are not."""
     result = reports.rankings()
     for estimator in result.estimators:
-        about = answer.stops(result, "policy", estimator)
+        about = result.stops("policy", estimator)
         assert all(estimator in finding.message or " by " not in finding.message for finding in about)
 
 
