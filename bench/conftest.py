@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from bench.common import logs, racing
-from drstream.execution import usable_cores
+from drstream.running.execution import usable_cores
 
 PACKAGES = ("drstream", "numba", "numpy", "pyarrow", "polars", "duckdb", "scikit-learn", "vowpalwabbit", "coba")
 

@@ -46,7 +46,7 @@ _WHERE = {
     "DrstreamWarning": "drstream.errors",
     "State": "drstream.evaluation.states.state",
     "StateError": "drstream.errors",
-    "Processes": "drstream.processes",
+    "Processes": "drstream.running.processes",
     "WorkerError": "drstream.errors",
     "estimators": "drstream.evaluation.estimators",
     "models": "drstream.models",
@@ -131,11 +131,11 @@ if TYPE_CHECKING:
     from drstream.log import Candidates, Hashed, Items, Log, Sparse
     from drstream.planning.plan import plan
     from drstream.planning.result import Forecast
-    from drstream.processes import Processes
     from drstream.replaying.comparison import Replays
     from drstream.replaying.replay import replay
     from drstream.replaying.result import Replay
     from drstream.results import Estimate
+    from drstream.running.processes import Processes
     from drstream.sampling import uniforms
 
 

@@ -20,10 +20,10 @@ from drstream.errors import DrstreamError, LogError, ModelError, parameter
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.states.merging import merge_shares, partial
 from drstream.evaluation.states.state import State
-from drstream.execution import Workers
 from drstream.log import Log
 from drstream.models.gram import Gram
 from drstream.models.ridge import Ridge
+from drstream.running.execution import Workers
 from drstream.states import arrays
 
 __all__ = ["evaluate", "fit"]

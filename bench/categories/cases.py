@@ -14,9 +14,9 @@ from bench.categories.log import COLUMNS, FEW, MANY, TextFile
 from bench.common import racing
 from bench.common.baselines import SCAN
 from bench.common.selecting import main_names
-from drstream import execution
-from drstream.execution import Workers
 from drstream.log import Reader
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 
 BLOCK = 2048  # rows, as in `evaluate`

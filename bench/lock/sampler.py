@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from drstream.execution import usable_cores
+from drstream.running.execution import usable_cores
 
 PAUSE = 50  # steps of an empty loop between two samples
 

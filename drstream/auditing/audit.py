@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drstream import execution
 from drstream.auditing import checks
 from drstream.auditing.copies import context_keys, float_keys, hash_columns
 from drstream.auditing.eligible import Eligible
@@ -22,13 +21,14 @@ from drstream.auditing.tally import Inverses, Spot, Tally
 from drstream.auditing.times import SUMS, Clock, check_time, make_clock
 from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
-from drstream.execution import Workers
 from drstream.log import Batch, Log, Reader
 from drstream.log.columns import floats_or_nan, nulls
 from drstream.log.reader import Read
 from drstream.log.rows import check_key, keys_of
 from drstream.log.schema import require_column
 from drstream.provenance import provenance
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.sources.parquet import ParquetSource
 from drstream.types import Floats

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drstream import execution
 from drstream.auditing.audit import lenient
 from drstream.errors import printable
-from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.results import schema_name
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Ints
 from drstream.views import Described

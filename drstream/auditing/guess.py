@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.execution import one_blas_thread
 from drstream.log import Batch, Coded, Csr
 from drstream.log.kinds.eligible.reading import Sets
+from drstream.running.execution import one_blas_thread
 from drstream.types import Floats, Ints
 
 FIRST_EVENTS = 16_384  # the guess is learned from half of so many events

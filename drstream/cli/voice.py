@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from drstream import progress
 from drstream.kernels import _notice
+from drstream.running import progress
 
 
 class Voice:

@@ -38,7 +38,7 @@ def executor_of(workers: int | None, dask: str | None) -> Iterator[Any]:
     if workers is not None and dask is not None:
         raise DrstreamError("--workers starts processes here, and --dask takes those of a cluster: give one of them")
     if workers is not None:
-        from drstream.processes import Processes
+        from drstream.running.processes import Processes
 
         processes = Processes(workers)
         try:

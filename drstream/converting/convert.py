@@ -12,18 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream import execution
 from drstream.converting.columns import Layout, plan_layout
 from drstream.converting.readers import open_log
 from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
 from drstream.converting.writing import CODECS, opened_writer, row_bytes
 from drstream.errors import DrstreamError, LogError, because, parameter, suggest
-from drstream.execution import Workers
 from drstream.log import Log, Reader
 from drstream.log.chunks import exact
 from drstream.parameters import one_of, whole
-from drstream.progress import reporter
+from drstream.running import execution
+from drstream.running.execution import Workers
+from drstream.running.progress import reporter
 from drstream.sources.base import Part
 from drstream.states.files import atomic_path
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from drstream import execution
 from drstream.converting.lines import Left, Syntax, TextPart
 from drstream.errors import LogError
-from drstream.progress import reporter
+from drstream.running import execution
+from drstream.running.progress import reporter
 from drstream.sources.base import Part, Source
 from drstream.sources.names import arrow_says
 

@@ -14,13 +14,13 @@ from drstream.converting.features import BITS, INDICES, VALUES, check_bits
 from drstream.converting.inputs import FORMATS, open_text
 from drstream.converting.obp import AFFINITY, USER, describe_items, read_items
 from drstream.errors import DrstreamError, LogError, parameter, suggest
-from drstream.execution import Workers
 from drstream.log import Log, Sparse
 from drstream.log.categories import Hashed
 from drstream.log.kinds.candidates.columns import candidates_metadata
 from drstream.log.labels import MOST
 from drstream.log.schema import FIND, USUAL, is_label
 from drstream.log.sparse import sparse_metadata
+from drstream.running.execution import Workers
 from drstream.sources.text import TextSource
 
 Types = Mapping[str, str | pa.DataType] | None

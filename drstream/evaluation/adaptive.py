@@ -16,14 +16,14 @@ from functools import partial
 
 import numpy as np
 
-from drstream import execution
 from drstream.buffers import invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.evaluation.groupings import stretches_of
-from drstream.execution import Workers
 from drstream.kernels.observe import first_improper, inverse_overlap
 from drstream.log import Block, Log, Reader
 from drstream.policies.base import FixedPolicy
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from drstream import execution
 from drstream.errors import LogError
 from drstream.evaluation.conclude import conclude
 from drstream.evaluation.estimators import Estimator
@@ -23,11 +22,12 @@ from drstream.evaluation.states.by_file import ByFile, sum_up
 from drstream.evaluation.states.identity import keeping, state_of
 from drstream.evaluation.states.state import State
 from drstream.evaluation.sums import Sums
-from drstream.execution import Workers
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
 from drstream.provenance import provenance
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import about_fits

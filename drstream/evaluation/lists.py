@@ -14,12 +14,12 @@ from drstream.evaluation.rankings import (
 from drstream.evaluation.request import Request
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.terms import Job, Terms, WeightTerms
-from drstream.execution import Workers
 from drstream.log import Log
 from drstream.models.binding import BoundModels
 from drstream.models.positions import as_positions
 from drstream.policies.base import warn_if_learned_here
 from drstream.policies.rankings import bind_ranked
+from drstream.running.execution import Workers
 
 NONE = np.empty(0)
 TERMS = ("weight", "reward", "robust")  # in the order of their codes in kernels.rankings

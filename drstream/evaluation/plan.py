@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from drstream import execution
 from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.embedding import Categories, Embedding, embedding_of
@@ -23,12 +22,13 @@ from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.sums import Sums
 from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
-from drstream.execution import Workers, physical_memory
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, bind_models, others_of
 from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.running import execution
+from drstream.running.execution import Workers, physical_memory
 from drstream.sources.base import Part
 from drstream.types import Ints
 

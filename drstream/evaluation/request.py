@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream import execution
 from drstream.errors import DrstreamError, parameter, suggest
 from drstream.evaluation import estimators as registry
 from drstream.evaluation import grids
@@ -18,7 +17,6 @@ from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.rankings import KNOWN, AvailableLists, at_positions, has_position_terms, refuse_for_events
 from drstream.evaluation.settings import Settings
-from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, Reader
 from drstream.log.columns import lengths
@@ -27,6 +25,8 @@ from drstream.models.binding import ModelInputs, no_propensities
 from drstream.models.crossfit import is_forward, to_be_fitted
 from drstream.parameters import number, precision
 from drstream.policies.base import FixedPolicy, as_policies
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 
 Limits = dict[str, float | None]  # of weights: cap, floor, inflation and lambda_

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, parameter
 from drstream.evaluation.groupings import Key
-from drstream.execution import check_memory
 from drstream.log.schema import is_string, require_column
+from drstream.running.execution import check_memory
 
 MOST_VALUES = 10_000  # different segments in one pass
 MOST_WITH_GROUPS = 1_000  # if each has sums by bucket or stretch: 50 kB a segment, for one policy

@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream import execution
 from drstream.buffers import answer, store
 from drstream.errors import ModelError, NoEventsError
-from drstream.execution import Workers
 from drstream.frames import Feed, feature_names, feed_from, feed_of, named_columns, uses_context
 from drstream.log import Block, Log, Reader, as_log
 from drstream.models.base import CandidateModel, RewardModel
@@ -34,7 +32,9 @@ from drstream.models.prefit import (
 from drstream.models.sample import draw, tidy
 from drstream.models.trained import Trained, check_width
 from drstream.parameters import check_estimator, unfitted, whole
-from drstream.progress import reporter
+from drstream.running import execution
+from drstream.running.execution import Workers
+from drstream.running.progress import reporter
 from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from drstream.buffers import PIECE
 from drstream.errors import ModelError, parameter, phrase, warn_user
-from drstream.execution import Workers
 from drstream.kernels import ragged
 from drstream.kernels.observe import clamp
 from drstream.log import Block, Log
@@ -34,6 +33,7 @@ from drstream.models.propensity import Logger, as_logger
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
 from drstream.results import ModelSummary
+from drstream.running.execution import Workers
 from drstream.types import Floats
 
 EVALUATED = "evaluated on"  # use of a model, for messages

@@ -15,7 +15,6 @@ import numpy as np
 import scipy.linalg
 
 from drstream.errors import ModelError, NoEventsError, parameter
-from drstream.execution import Workers
 from drstream.kernels import ragged
 from drstream.log import Block, Log
 from drstream.log.kinds.candidates.columns import Numbered
@@ -24,6 +23,7 @@ from drstream.log.kinds.candidates.reading import Dense
 from drstream.log.rows import Folds
 from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
+from drstream.running.execution import Workers
 from drstream.shared import Shared
 from drstream.types import Floats
 

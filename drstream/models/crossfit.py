@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 
 from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, parameter, phrase, warn_user
-from drstream.execution import Workers
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import FoldedPolicy, folded
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
+from drstream.running.execution import Workers
 from drstream.types import Floats
 
 FORWARD, FIRST = "forward", 1000  # the first block of crossfit="forward" has FIRST rows, unless the caller says so

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from drstream import execution, sampling
+from drstream import sampling
 from drstream.buffers import Weights
 from drstream.errors import ModelError, NoEventsError
-from drstream.execution import Workers
 from drstream.kernels import logistic, sparse
 from drstream.kernels.scores import softmax
 from drstream.log import Batch, Block, Log, as_log
@@ -28,6 +27,8 @@ from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.models.trained import Trained, for_matrices
 from drstream.parameters import number
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.types import Floats, Ints
 
 SAMPLE_ROWS, SAMPLE_BYTES = 1 << 16, 1 << 27  # size of the sample that is solved first

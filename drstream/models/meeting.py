@@ -7,9 +7,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from drstream import execution
 from drstream.errors import parameter, warn_user
-from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.columns import nulls
 from drstream.log.encoding import ERROR, Category, Encoding, abridged
@@ -17,6 +15,8 @@ from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import SeenCandidates
 from drstream.models.trained import Trained
 from drstream.policies.base import FixedPolicy
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Floats
 

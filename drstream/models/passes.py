@@ -12,9 +12,9 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from drstream import execution
-from drstream.execution import Workers
 from drstream.log import Batch, Coded, Csr, Log, Reader
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.states.checkpoint import sum_parts
 

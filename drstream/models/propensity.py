@@ -11,7 +11,6 @@ import numpy as np
 
 from drstream.buffers import answer, invalid_probabilities, store
 from drstream.errors import ModelError, phrase
-from drstream.execution import Workers
 from drstream.frames import Feed, feed_from, named_columns, uses_context
 from drstream.kernels import ragged
 from drstream.kernels.observe import SOFTMAX, first_improper, logged_probability
@@ -28,6 +27,7 @@ from drstream.parameters import number, unfitted, whole
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.candidates import Scored
 from drstream.policies.fixed import Softmax
+from drstream.running.execution import Workers
 from drstream.shared import Shared
 from drstream.types import Floats
 

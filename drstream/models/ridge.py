@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.linalg
 
-from drstream import execution
 from drstream.errors import ModelError, parameter, suggest
-from drstream.execution import Workers
 from drstream.kernels import sparse
 from drstream.kernels.observe import logged_probability
 from drstream.log import Block, Log, Reader, as_log
@@ -30,6 +28,8 @@ from drstream.models.trained import for_matrices
 from drstream.parameters import number
 from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.fixed import Uniform
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.states.checkpoint import sum_parts
 from drstream.types import Floats

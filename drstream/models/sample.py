@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drstream import execution, sampling
-from drstream.execution import Workers
+from drstream import sampling
 from drstream.frames import record_batch
 from drstream.log import Block, Log, Reader
 from drstream.log.chunks import joined
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 

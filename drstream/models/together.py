@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from drstream import execution
 from drstream.log import Batch, Block
 from drstream.models.passes import Passes
+from drstream.running import execution
 
 Result = TypeVar("Result")
 SIDE_BYTES = 1 << 30  # most that the arrays of all fits that run side by side may take, if that is more than one fit

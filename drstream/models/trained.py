@@ -12,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
-from drstream.execution import Workers
 from drstream.log import Log, as_log
 from drstream.log.encoding import Encoding
 from drstream.log.kinds.candidates.columns import Numbered, describe_features
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.labels import describe_labels
 from drstream.log.rows import Blocks, Folds, Origin
+from drstream.running.execution import Workers
 from drstream.states.arrays import check_array
 from drstream.states.checkpoint import EVERY, open_checkpoint
 from drstream.states.identity import Digest, about_columns, about_labels

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 from drstream.errors import PolicyError
-from drstream.execution import Workers
 from drstream.log import Log
 from drstream.log.rows import Origin
 from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
 from drstream.optimize.losses import Losses
 from drstream.policies.base import FixedPolicy
+from drstream.running.execution import Workers
 from drstream.states.checkpoint import EVERY
 
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream import execution
 from drstream.errors import NoEventsError
 from drstream.log import Batch
 from drstream.models.logistic_fit import NEVER
 from drstream.models.passes import Passes
 from drstream.moments import Layout
 from drstream.optimize.losses import Completion, Losses
+from drstream.running import execution
 from drstream.types import Bools, Floats, Ints
 
 BLOCK_BYTES = 1 << 19  # of the scores and features of a block, to stay in cache

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from drstream import execution
 from drstream.buffers import Rule, Weights
 from drstream.errors import PolicyError
-from drstream.execution import Workers
 from drstream.kernels import dlm
 from drstream.log import Batch, Block, Csr, Log
 from drstream.models.meeting import by_name
@@ -24,6 +22,8 @@ from drstream.optimize.starts import warm_start
 from drstream.parameters import number, one_of, whole
 from drstream.policies.base import FixedPolicy
 from drstream.policies.fixed import Linear
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.types import Floats
 
 TOGETHER = 1 << 21  # maximum number of weights in runs that go side by side

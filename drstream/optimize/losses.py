@@ -15,10 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from drstream import execution
 from drstream.buffers import check_predictions
 from drstream.errors import DrstreamError, LogError, because, parameter, phrase, suggest
-from drstream.execution import Workers
 from drstream.kernels.dlm import exclude
 from drstream.log import Block, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
@@ -28,6 +26,8 @@ from drstream.models.calibration import Calibration
 from drstream.models.crossfit import is_forward
 from drstream.provenance import provenance
 from drstream.results import stamped
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.states.checkpoint import EVERY, Checkpoint, open_checkpoint
 from drstream.states.files import atomic_path

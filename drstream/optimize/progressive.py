@@ -14,7 +14,6 @@ import numpy as np
 
 from drstream.buffers import PIECE, check_shape
 from drstream.errors import PolicyError, suggest
-from drstream.execution import Workers
 from drstream.kernels import mixture
 from drstream.kernels.replay import Rows
 from drstream.log import Log, as_log
@@ -29,6 +28,7 @@ from drstream.policies.online import Compiled, Fixed, as_online
 from drstream.policies.sets import given_mask, sets_for, wants_sets
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.replay import record
+from drstream.running.execution import Workers
 from drstream.states.arrays import check_array
 from drstream.states.checkpoint import EVERY
 from drstream.types import Bools, Floats

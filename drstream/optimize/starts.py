@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from drstream import execution
 from drstream.buffers import Weights
 from drstream.kernels import sparse
 from drstream.kernels.scores import add_column
@@ -18,6 +17,7 @@ from drstream.models.linear import LinearModel
 from drstream.models.passes import Passes
 from drstream.optimize.data import BLOCK_BYTES, Data, Sums
 from drstream.optimize.losses import Completion
+from drstream.running import execution
 from drstream.types import Floats
 
 Fill = Callable[[Block, Floats], None]

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.errors import LogError, PolicyError, parameter
-from drstream.execution import Workers
 from drstream.log import Block, Log, Reader, as_log
 from drstream.log.rows import Origin
 from drstream.models.sample import Events, More, draw, tidy
@@ -18,6 +17,7 @@ from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
 from drstream.parameters import check_estimator, scikit_learn, whole
 from drstream.policies.sets import given_mask
+from drstream.running.execution import Workers
 from drstream.storage import untrusted
 from drstream.types import Bools, Floats, Ints
 

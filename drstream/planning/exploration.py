@@ -20,13 +20,13 @@ from functools import partial
 
 import numpy as np
 
-from drstream import execution
 from drstream.evaluation.estimators import ALL, PREDICTED, Estimator
 from drstream.evaluation.observe import observer_of
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.statistics import Statistics
-from drstream.execution import Workers
 from drstream.log import Block, Log
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Floats
 

@@ -11,7 +11,6 @@ from drstream.errors import DrstreamError, LogError, PolicyError, parameter
 from drstream.evaluation import estimators as registry
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.result import Evaluation
-from drstream.execution import Workers
 from drstream.findings import STOP
 from drstream.intervals import z_score
 from drstream.log import as_log
@@ -27,6 +26,7 @@ from drstream.policies.online import Fixed, as_online
 from drstream.provenance import provenance
 from drstream.replaying.options import LONGEST, Levels, ReplayOptions, listed
 from drstream.results import Note
+from drstream.running.execution import Workers
 
 HORIZON = 1000  # at which policies that learn are simulated if no horizon is given
 FEW_EVENTS = 1000  # of a sample, below which rare events are likely to be missing

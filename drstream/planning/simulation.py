@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream import execution, sampling
-from drstream.execution import Workers
+from drstream import sampling
 from drstream.intervals import t_score, z_score
 from drstream.models.binding import ModelInputs
 from drstream.planning.result import Simulation
@@ -27,6 +26,8 @@ from drstream.replaying.lanes import Lane
 from drstream.replaying.needed import FAILURE, events_needed, longest_horizon, replicates_expected
 from drstream.replaying.options import ReplayOptions
 from drstream.replaying.plan import PILOT_SHARE, Plan, make_plan
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.types import Floats
 
 PRECISE = 0.02  # standard error of the events of a replicate, relative to their mean, at which a lane may stop

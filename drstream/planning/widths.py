@@ -12,7 +12,6 @@ from drstream.evaluation.evaluate import evaluate
 from drstream.evaluation.plan import count_loggers, make_plan
 from drstream.evaluation.request import Request
 from drstream.evaluation.result import Evaluation
-from drstream.execution import Workers
 from drstream.intervals import methods
 from drstream.models.binding import ModelInputs
 from drstream.planning.exploration import UNKNOWN, Explored, explore, for_pass, influences
@@ -20,6 +19,7 @@ from drstream.planning.result import Width
 from drstream.planning.sample import Sample
 from drstream.policies.base import FixedPolicy
 from drstream.results import Estimate
+from drstream.running.execution import Workers
 
 MOST_ERROR = 0.2  # relative standard error of a width, above which it is not told: some six events decide on it
 BY_ROOT = ("normal", "t")  # their width falls with the square root of the number of events

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from drstream import execution
 from drstream.errors import LogError, ModelError, PolicyError, parameter
-from drstream.execution import Workers
 from drstream.log import Block, Log, Reader
 from drstream.log.kinds.candidates.columns import Numbered
 from drstream.log.spec import ROWS as BATCH_ROWS
@@ -26,6 +24,8 @@ from drstream.replaying.chunks import SPARSE_FEATURES, Chunk, Preparation, Space
 from drstream.replaying.lanes import Lane
 from drstream.replaying.offered import OfferedPreparation
 from drstream.replaying.options import LaneOptions, ReplayOptions
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 
 PILOT_SHARE = 10  # the pilot takes at most this part of a shard's rows

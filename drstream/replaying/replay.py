@@ -17,7 +17,6 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import warn_user
-from drstream.execution import Workers
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
 from drstream.models.binding import ModelInputs
@@ -32,6 +31,7 @@ from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan, make_plan
 from drstream.replaying.result import Replay
 from drstream.replaying.snapshots import Recorded
+from drstream.running.execution import Workers
 from drstream.states.checkpoint import EVERY, Checkpoint, open_checkpoint
 from drstream.states.identity import about_fits
 

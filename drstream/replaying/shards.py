@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from drstream import execution
 from drstream.errors import LogError, parameter
-from drstream.execution import Workers
 from drstream.log import Log
 from drstream.models.calibration import Calibration
-from drstream.progress import reporter
 from drstream.replaying.chunks import Chunk, Spaces
 from drstream.replaying.crossing import IN_FLIGHT, Crossing, Traces
 from drstream.replaying.keeping import Keeper, state_of
 from drstream.replaying.lanes import NO_TRACE, Lane
 from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
+from drstream.running import execution
+from drstream.running.execution import Workers
+from drstream.running.progress import reporter
 from drstream.sources.base import Part
 from drstream.states.checkpoint import Kept
 from drstream.types import Floats

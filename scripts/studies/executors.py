@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import drstream as drs
-from drstream.processes import Processes
-from drstream.sending import Sender
+from drstream.running.processes import Processes
+from drstream.running.sending import Sender
 from scripts.studies.results import Found
 from scripts.studies.trials import ROOT, Setting, made
 

@@ -18,8 +18,8 @@ import drstream as drs
 from drstream.evaluation.estimators import ALL
 from drstream.evaluation.plan import CANDIDATES, make_plan
 from drstream.evaluation.request import Request
-from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
+from drstream.running.execution import Workers
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, FORMS, D, events, log_of, table_of

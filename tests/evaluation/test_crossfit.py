@@ -13,9 +13,9 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.tree import DecisionTreeRegressor
 
 import drstream as drs
-from drstream import execution
-from drstream.execution import Workers
 from drstream.models.binding import ModelInputs, bind_models
+from drstream.running import execution
+from drstream.running.execution import Workers
 from tests.helpers import naive_replay, reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays, world

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.linear_model import Ridge as SklearnRidge
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.log.rows import Blocks
+from drstream.running.execution import Workers
 from tests.helpers import naive_replay, reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, K, M, agree, evaluate, open_log, values
 from tests.helpers.logs import arrays, log_of

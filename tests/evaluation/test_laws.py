@@ -15,10 +15,10 @@ from drstream.evaluation.estimators import ALL
 from drstream.evaluation.evaluate import consume
 from drstream.evaluation.plan import count_loggers, make_plan
 from drstream.evaluation.request import Request
-from drstream.execution import Workers
 from drstream.models.binding import ModelInputs
 from drstream.moments import Layout
 from drstream.policies.base import as_policies
+from drstream.running.execution import Workers
 from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import BALANCED, BY_TIME, limits
 from tests.helpers.logs import world
@@ -195,7 +195,7 @@ def test_passes_may_overlap(parquet, model):
     """BLAS is held to one thread until the last of them ends, and is free again then."""
     from threadpoolctl import threadpool_info
 
-    from drstream.execution import one_blas_thread
+    from drstream.running.execution import one_blas_thread
 
     def threads():
         return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}

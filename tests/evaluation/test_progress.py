@@ -10,7 +10,7 @@ import types
 import pytest
 
 import drstream as drs
-from drstream import progress
+from drstream.running import progress
 from tests.helpers.logs import world
 
 

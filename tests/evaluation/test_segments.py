@@ -137,7 +137,7 @@ def test_columns_that_cannot_be_segments(table, by, message):
 
 
 def test_segments_that_do_not_fit_into_memory_are_refused_before_they_take_it(table, monkeypatch):
-    from drstream import execution
+    from drstream.running import execution
 
     monkeypatch.setattr(execution, "physical_memory", lambda: 50_000.0)
     log = drs.Log(table)

@@ -306,7 +306,7 @@ def test_k_beyond_two_to_the_16(monkeypatch):
 
 
 def test_memory_that_is_not_there_is_an_error(monkeypatch):
-    from drstream import execution
+    from drstream.running import execution
 
     log = drs.Log(table(np.arange(100)))
     monkeypatch.setattr(execution, "physical_memory", lambda: 1e3)

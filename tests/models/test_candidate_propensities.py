@@ -11,9 +11,9 @@ import pytest
 import scipy.optimize
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.log import Block
 from drstream.models import choice_fit
+from drstream.running.execution import Workers
 from tests.helpers import naive_candidates as naive
 from tests.helpers import reference
 from tests.helpers.candidate_logs import DZ, NAMES, D, events, log_of, table_of

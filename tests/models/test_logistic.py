@@ -9,9 +9,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.models import logistic_fit as regression
 from drstream.models import passes
+from drstream.running.execution import Workers
 from tests.helpers.crossed import meeting
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of

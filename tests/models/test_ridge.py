@@ -12,8 +12,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from threadpoolctl import threadpool_limits
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.models import passes, ridge
+from drstream.running.execution import Workers
 from tests.helpers import reference
 from tests.helpers.crossed import meeting
 from tests.helpers.cut import cut_log

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import drstream as drs
-from drstream import execution
 from drstream.errors import ModelError
-from drstream.execution import Workers
 from drstream.log import Reader
 from drstream.log.rows import Folds
 from drstream.models import logistic_fit, passes, ridge, together
 from drstream.models.trained import Trained
+from drstream.running import execution
+from drstream.running.execution import Workers
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import log_of
 from tests.helpers.passes import PLAIN, not_plain

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.optimize import DirectLossMinimizer, Losses, impute
+from drstream.running.execution import Workers
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN

@@ -32,7 +32,7 @@ def test_compiling_is_said_once_and_not_when_kernels_are_there(tmp_path):
     program = """
 import numpy as np
 from drstream.kernels import _notice, crossing, order
-from drstream.progress import reporter
+from drstream.running.progress import reporter
 for kernel in (1, 2):
     with reporter(False, None):
         order.gather(np.zeros(3), np.zeros(1, np.int64), np.zeros(1))

@@ -46,12 +46,12 @@ def room(module):
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
 BASICS = {"errors", "types", "findings", "inheritance", "views"}
 LOG = {*BASICS, "parameters", "sampling", "kernels", "sources"}
-TOOLS = {*LOG, "log", "progress", "execution", "intervals", "moments", "results", "states", "storage", "provenance"}
+TOOLS = {*LOG, "log", "running", "intervals", "moments", "results", "states", "storage", "provenance"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
 MAY_IMPORT = {
-    "cli": {*USES, "processes", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
+    "cli": {*USES, "running", "evaluation", "replaying", "planning", "optimize", "auditing", "converting", "synth"},
     "report": {"errors", "findings", "results", "states", "evaluation", "replaying", "planning", "auditing"},
     "planning": {*USES, "evaluation", "replaying"},
     "spark": {*USES, "evaluation"},
@@ -66,9 +66,7 @@ MAY_IMPORT = {
     "shared": {*LOG, "log", "buffers"},
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
-    "execution": {*LOG, "log", "progress", "sending"},
-    "sending": {*BASICS, "processes", "sources"},
-    "processes": {*BASICS, "parameters"},
+    "running": {*LOG, "log"},
     "storage": {*BASICS, "log", "states"},
     "states": {"errors", "log", "parameters", "provenance", "sources"},
     "provenance": {"errors", "log", "sources"},
@@ -78,7 +76,6 @@ MAY_IMPORT = {
     "intervals": {*BASICS, "parameters"},
     "results": BASICS,
     "sampling": {"types", "kernels"},
-    "progress": {"errors", "kernels"},  # kernels/_notice.py says that it compiles, and no more
     "parameters": {"errors"},
     "inheritance": set(),
     "kernels": set(),

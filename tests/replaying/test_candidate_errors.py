@@ -98,7 +98,7 @@ def test_policies_of_candidates_are_refused_on_other_logs(policy, message):
 
 
 def test_what_takes_too_much_memory_is_refused_before_the_pass(log, monkeypatch):
-    from drstream import execution
+    from drstream.running import execution
 
     monkeypatch.setattr(execution, "physical_memory", lambda: 10_000.0)
     assert drs.replay(log, P.LinUCB(), 5, q=0.1).complete

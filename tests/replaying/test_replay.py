@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import drstream as drs
-from drstream.execution import Workers
 from drstream.models.binding import BoundModels
 from drstream.replaying import lanes
 from drstream.replaying import plan as planning
+from drstream.running.execution import Workers
 from tests.helpers import naive_replay
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream import sending
-from drstream.execution import Workers
-from drstream.processes import Processes
+from drstream.running import sending
+from drstream.running.execution import Workers
+from drstream.running.processes import Processes
 from tests.helpers.logs import world
 
 WORLD = world(kinds=None)
@@ -231,7 +231,7 @@ def test_no_process_is_left_behind_if_its_parent_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time\n"
-        "from drstream.processes import Processes\n"
+        "from drstream.running.processes import Processes\n"
         "if __name__ == '__main__':\n"
         "    pool = Processes(1)\n"
         "    print(pool.submit(os.getpid).result(), flush=True)\n"
@@ -254,7 +254,10 @@ def test_a_script_without_the_usual_guard_is_told_so(tmp_path):
     import sys
 
     script = tmp_path / "script.py"
-    script.write_text("from drstream.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n")
+    words = "from drstream.running.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n"
+    script.write_text(words)
+        "from drstream.running.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n"
+    )
     found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert 'put what the script does under if __name__ == "__main__":' in found.stderr

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.execution import Workers
+from drstream.running.execution import Workers
 from drstream.sources import remote
 from drstream.sources.open import open_source
 from tests.helpers.faulty import Faulty
@@ -161,7 +161,7 @@ def test_an_unknown_scheme_is_a_clear_error(monkeypatch):
 
 def test_workers_do_not_read_ahead_here(folder, here, monkeypatch):
     """An executor's workers read their own parts."""
-    from drstream import execution
+    from drstream.running import execution
 
     monkeypatch.setattr(execution, "read_ahead", lambda *_: pytest.fail("read here"))
     log = drs.Log(f"made-up://{folder}", context="x?")

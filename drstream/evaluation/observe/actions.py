@@ -15,12 +15,12 @@ from drstream.evaluation.observe.categories import OfActions
 from drstream.evaluation.observe.linear import Linear, n_predictions
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
-from drstream.execution import raise_if_stopped
 from drstream.kernels import observe as kernels
 from drstream.log import Batch, Block
 from drstream.log.encoding import Coded
 from drstream.models.base import RewardModel
 from drstream.models.calibration import Calibration
+from drstream.running.execution import raise_if_stopped
 from drstream.types import Floats
 
 NO_LIMITS = np.array([-np.inf, np.inf])

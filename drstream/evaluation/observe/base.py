@@ -9,12 +9,12 @@ from drstream.evaluation.bounds import refuse_outside
 from drstream.evaluation.groupings import Groups, index_of
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
-from drstream.execution import raise_if_stopped
 from drstream.kernels import account as kernels
 from drstream.kernels.moments import TILE
 from drstream.kernels.observe import note_events
 from drstream.log import Batch, Block
 from drstream.log.spec import ROWS
+from drstream.running.execution import raise_if_stopped
 from drstream.types import Floats
 
 NO_ACTIONS = np.empty(0, np.int32)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from drstream import execution
 from drstream.evaluation.form import Form
 from drstream.evaluation.states.packing import Packed, check_keys, pack, pack_tables, stack, unpack, unstack
 from drstream.evaluation.sums import Sums
-from drstream.execution import Workers
 from drstream.log import Log
+from drstream.running import execution
+from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.states import marks
 from drstream.states.checkpoint import EVALUATION, Checkpoint, sum_parts

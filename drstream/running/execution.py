@@ -21,8 +21,8 @@ from threadpoolctl import ThreadpoolController
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
 from drstream.parameters import whole
-from drstream.progress import reporter
-from drstream.sending import Sender, is_lost, lost, places_of
+from drstream.running.progress import reporter
+from drstream.running.sending import Sender, is_lost, lost, places_of
 from drstream.sources.base import Part
 from drstream.sources.remote import is_far, read_ahead
 

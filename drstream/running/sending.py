@@ -15,7 +15,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from typing import Any
 
 from drstream.errors import DrstreamError, WorkerError, parameter
-from drstream.processes import Processes
+from drstream.running.processes import Processes
 
 HELD = 2  # tasks that a worker keeps: that of the pass, and one of another pass at the same time
 LACKING = "drstream: this worker has not seen the task"

@@ -1,0 +1,1 @@
+"""How work is run: threads, executors, worker processes, and what they show."""
