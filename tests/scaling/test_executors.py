@@ -256,8 +256,6 @@ def test_a_script_without_the_usual_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     words = "from drstream.running.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n"
     script.write_text(words)
-        "from drstream.running.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n"
-    )
     found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert 'put what the script does under if __name__ == "__main__":' in found.stderr
