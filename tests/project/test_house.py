@@ -241,7 +241,7 @@ def test_few_modules_stand_at_the_top():
 
 
 def test_rooms_do_not_grow():
-    """Where a room needs more lines, something else should go, or the number here rises, with a reason in the commit."""
+    """Where a room needs more lines, others should go, or its number rises, with a reason in the commit."""
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert rooms == set(LINES)
     for name in rooms:
