@@ -1,4 +1,4 @@
-"""The checks of a result: facts about each policy, and the findings that follow. Each check is one entry of `ALL`.
+"""The checks of a result: the findings that follow from facts about each policy. Each check is one entry of `ALL`.
 
 A finding says what is seen, what it means, and what to do. Thresholds are constants of this module; docs/coverage.md
 shows what intervals do on both sides of them.

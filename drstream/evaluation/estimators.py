@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 AUTO = "auto"  # a limit that is chosen from a grid
 PREDICTED = "predicted"
 WITH_WEIGHT = ("weight", "reward", "centred", "residual", "robust", "share")
-KERNELS = {"importance": 0, "capped": 3, "shrunk": 1, "switched": 1}  # number of parameters, in the order of codes
+KERNELS = {"importance": 0, "capped": 3, "shrunk": 1, "switched": 1}  # number of parameters; to add one, see `Weight`
 CARRIERS = frozenset({"reward", "centred", "residual", "robust"})  # terms that have w r in them
 WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 
@@ -51,7 +51,8 @@ WITH_MODEL = frozenset({PREDICTED, "residual", "robust"})
 class Weight:
     """A way to weigh events, from ν(a_k|x_k) and p_k.
 
-    kernel      A function (pi, p, *parameters, out) that fills `out`, or a name in `KERNELS`.
+    kernel      A function (pi, p, *parameters, out) that fills `out`, or a name in `KERNELS`. A new name is an entry
+                there and in `OPS` of program.py, and an instruction of kernels/account.py.
     parameters  The parameters of `evaluate` that the kernel takes, each with the value that changes nothing. The caller
                 of `evaluate` must give at least one of them.
     fixed       Values of the parameters, if the caller does not give them: the points of a grid.

@@ -1,4 +1,4 @@
-"""The one pass for fixed policies: log -> blocks -> probabilities and predicted rewards -> terms -> state -> result."""
+"""The one pass for fixed policies: log -> batches -> observations -> terms -> sums -> result."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from drstream.evaluation.job import Job
 from drstream.evaluation.plan import OfLists, Plan, bounds_of, groups_of, is_paired
 from drstream.evaluation.rankings import (
     BY_POSITION,
@@ -13,7 +14,7 @@ from drstream.evaluation.rankings import (
 )
 from drstream.evaluation.request import Request
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.terms import Job, Terms, WeightTerms
+from drstream.evaluation.terms import Terms, WeightTerms
 from drstream.log import Log
 from drstream.models.binding import BoundModels
 from drstream.models.positions import as_positions

@@ -1,4 +1,4 @@
-"""How many weights are how large: counts by octave, from one power of two to the next."""
+"""Bins of weights by size, from one power of two to the next: their edges, and rows of a table."""
 
 from __future__ import annotations
 

@@ -16,12 +16,13 @@ from drstream.evaluation.embedding import Categories, Embedding, embedding_of
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.form import Form
 from drstream.evaluation.header import Header
+from drstream.evaluation.job import Bounds, Job
 from drstream.evaluation.program import Program, make_program
 from drstream.evaluation.request import Request
-from drstream.evaluation.scoring import Stack
 from drstream.evaluation.segments import check_columns
+from drstream.evaluation.stacking import Stack
 from drstream.evaluation.sums import Sums
-from drstream.evaluation.terms import Bounds, Job, Terms, WeightTerms
+from drstream.evaluation.terms import Terms, WeightTerms
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.spec import ROWS as BATCH_ROWS

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from drstream.evaluation.job import Job
 from drstream.evaluation.rankings import ListWeight
-from drstream.evaluation.terms import Job, WeightTerms
+from drstream.evaluation.terms import WeightTerms
 from drstream.kernels import account as kernels
 from drstream.moments import Layout
 

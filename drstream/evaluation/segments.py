@@ -1,4 +1,4 @@
-"""Which segment each event belongs to: the values of some columns."""
+"""Segments: which columns make them, how many there may be, and one that pools the rare ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass leaves behind: sums over all events, and the statistics that estimates and intervals are made of."""
+"""Means, co-moments and counts of a pass, and the statistics of which estimates and intervals are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals by the delta method: value ± a multiple of the standard error."""
+"""The methods "normal" and "t": value ± a multiple of the standard error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What Algorithm 1 of the paper (section 5.3) computes for one event, and what it adds up until the next acceptance.
 
-`Terms` are of one event. A `Tally` has the sums over events that `replay.LANE` keeps. A loop may load it, add the terms
+`Terms` are of one event. A `Tally` has the sums over events that `lanes.LANE` keeps. A loop may load it, add the terms
 of many events and store it, so that the sums stay in registers. Comments such as "(4)" number lines of Algorithm 1.
 """
 

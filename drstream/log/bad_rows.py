@@ -1,6 +1,6 @@
 """Rows that cannot be used. A check is written once, where a field is read: it says which rows are bad, and why.
 
-Whoever reads decides what that means: an error at the first such row, or a count.
+`Reader` decides what that means: an error at the first such row, or a count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From record batches to read-only NumPy views of checked events, in batches of 65,536 rows.
+"""From record batches to read-only NumPy views of checked events, in batches of `Spec.batch_rows` rows.
 
 These are counted from a part's first row, however the source was cut. So every bit of a result stays the same.
 """

@@ -1,6 +1,6 @@
 """How a batch becomes observations: rows of numbers by name, which `kernels/account.py` sums up.
 
-A worker has one observer for each part: `actions`, which has compiled code for what is `linear`, `candidates` or
+A worker has one observer for each part: `actions` (with `linear`, which is compiled, and `categories`), `candidates` or
 `rankings`.
 """
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
 from drstream.evaluation.plan import Plan, tile_of
-from drstream.evaluation.scoring import Stack
+from drstream.evaluation.stacking import Stack
 from drstream.evaluation.sums import Sums
 from drstream.kernels import observe as kernels
 from drstream.kernels import order

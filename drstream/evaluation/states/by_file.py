@@ -1,4 +1,4 @@
-"""The sums of a pass by file: first those of each file, and then those of all files, in order.
+"""Merges the sums of parts, for each pass: first those of each file, and then those of all files, in order.
 
 So a file has sums of its own, whatever other files a pass reads. States of single files, merged later, have the bits of
 one pass over all of these files.
