@@ -1,4 +1,4 @@
-"""Which groups events belong to: segments, loggers, stretches of time, buckets of clusters or rows, and pairs of these."""
+"""Which groups events belong to: segments, loggers, stretches of time, buckets of clusters or rows, and pairs."""
 
 from __future__ import annotations
 

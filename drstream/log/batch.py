@@ -1,4 +1,4 @@
-"""Events as read-only NumPy views: batches of a fixed number of rows of a part, and blocks of them that fit into cache."""
+"""Events as read-only NumPy views: batches of so many rows of a part, and blocks of them that fit into cache."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a source of rows, its parts and their places are; and the checks that all sources share.
 
-A part is the unit of parallel work and of merging. It is a row group of a Parquet file, or a piece of at most 131,072 rows.
+A part is the unit of parallel work and of merging: a row group of a Parquet file, or a piece of at most 131,072 rows.
 To add a source, write a `Source` with its parts; `open.py` decides which object becomes which source.
 Nothing here knows what a log is: a source has columns, rows and types.
 """
