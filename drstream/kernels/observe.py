@@ -316,19 +316,19 @@ def expect(pi, rhat, out):
         _expect(pi, 0, rhat, 0, pi.shape[0], first, min(first + TILE, out.shape[0]), out[first:])
 
 
-@uncounted
+@unordered_helper
 def _take(column, order, first, x, m):
-    """x <- the numbers of m events. Returns whether all are finite."""
-    bad = 0
+    """x <- the numbers of m events. Returns whether all are finite: x - x is NaN otherwise, and the sum vectorises."""
+    poison = x.dtype.type(0)
     if order.shape[0] > 0:
         for i in range(m):
             x[i] = column[order[first + i]]
-            bad |= not abs(x[i]) < np.inf
+            poison += x[i] - x[i]
     else:
         for i in range(m):
             x[i] = column[first + i]
-            bad |= not abs(x[i]) < np.inf
-    return bad == 0
+            poison += x[i] - x[i]
+    return poison == 0
 
 
 @uncounted

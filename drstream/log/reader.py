@@ -30,7 +30,7 @@ from drstream.log.kinds.candidates.reading import Offers
 from drstream.log.loggers import Loggers
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles
-from drstream.log.spec import Needs, Spec
+from drstream.log.spec import ROWS, Needs, Spec
 from drstream.sources.base import Part
 from drstream.sources.names import arrow_says
 from drstream.types import Ints
@@ -255,7 +255,7 @@ class Reader:
         """
         spec, row = self.spec, part.first_row
         numbered = spec.filter is not None or spec.splits or self.start  # else rows are consecutive
-        for batch in part.batches(spec.batch_rows):
+        for batch in part.batches(spec.batch_rows if spec.batch_rows < ROWS else None):
             if spec.stop is not None and row + batch.num_rows > spec.stop:
                 batch = batch.slice(0, max(0, spec.stop - row))
             first, row = row, row + batch.num_rows
