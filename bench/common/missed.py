@@ -24,6 +24,8 @@ def of(label: str, info: Info, found: Found) -> str:
         line = f"{info['ratio']:.3g} of {info['required']:.3g}, {1 - info['ratio'] / info['required']:.0%} too little."
     elif "ns" in info:
         line = f"{info['ns']:.3g} ns, {info['ns'] / info['required']:.3g} times what is allowed."
+    elif info["kind"] == "compiling":
+        line = f"{info['growth']:.3g} plain kernels, {info['growth'] / info['required']:.3g} times what is allowed."
     else:
         line = "see its section."
     reason = REASONS.get(info["name"])
@@ -37,18 +39,6 @@ def steps(found: Found, task: object, log: LogFile) -> tuple[float, dict[str, fl
     """Nanoseconds for each event on one thread: of all, and of each step."""
     info = found[str(profile.Case(task, log))]
     return info["whole"], info["steps"]
-
-
-def mapped(info: Info, found: Found) -> str:
-    whole, wide = steps(found, evaluation.FOUR, WIDE)
-    _, own = steps(found, evaluation.FOUR, MAPPED_LIST)
-    decoding = wide[DECODING]
-    return (
-        f"On one thread, wide snappy takes {whole:.0f} ns an event, {decoding:.0f} of them for decoding. An Arrow file "
-        f"needs {own[DECODING] + own[VIEWS]:.0f} ns to be read instead. From scores to sums, it is "
-        f"{wide[EVENTS]:.0f} ns for columns, and {own[EVENTS]:.0f} ns for lists, which are transposed. A file that "
-        f"took no time to read would be {whole / (whole - decoding):.2f} times as fast."
-    )
 
 
 def against_an_engine(info: Info, found: Found) -> str:
@@ -116,7 +106,6 @@ def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
 
 
 REASONS: dict[str, Reason] = {
-    **_names([str(c) for c in evaluation.CASES if c.baseline == evaluation.ON_WIDE], mapped),
     **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
