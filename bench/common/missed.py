@@ -10,6 +10,7 @@ from bench.eligible import cases as eligible
 from bench.evaluation import cases as evaluation
 from bench.lock import cases as lock
 from bench.models import cases as models
+from bench.others import cases as others
 from bench.profile import cases as profile
 from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
 from bench.replaying import cases as replaying
@@ -39,6 +40,19 @@ def steps(found: Found, task: object, log: LogFile) -> tuple[float, dict[str, fl
     """Nanoseconds for each event on one thread: of all, and of each step."""
     info = found[str(profile.Case(task, log))]
     return info["whole"], info["steps"]
+
+
+def beside_a_scan(info: Info, found: Found) -> str:
+    whole, reading = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
+    return (
+        f"On two threads, the scan takes {reading:.1f} ns an event, and drstream {whole:.1f}. The difference is ten "
+        "scores and ten predictions, exponentials, weights, terms, and sums with their buckets."
+    )
+
+
+def beside_others(info: Info, found: Found) -> str:
+    whole, other = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
+    return f"It takes {whole:.1f} ns an event, and the other side {other:.1f}, both on two threads."
 
 
 def against_an_engine(info: Info, found: Found) -> str:
@@ -106,6 +120,8 @@ def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
 
 
 REASONS: dict[str, Reason] = {
+    **_names([*others.SUMMARIES], beside_a_scan),
+    **_names([str(c) for c in others.CASES], beside_others),
     **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
