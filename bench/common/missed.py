@@ -12,7 +12,7 @@ from bench.lock import cases as lock
 from bench.models import cases as models
 from bench.others import cases as others
 from bench.profile import cases as profile
-from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
+from bench.profile.steps import CHUNKS, DECODING, LOOP, VIEWS
 from bench.replaying import cases as replaying
 
 Found = dict[str, Info]  # by name of the row
@@ -53,15 +53,6 @@ def beside_a_scan(info: Info, found: Found) -> str:
 def beside_others(info: Info, found: Found) -> str:
     whole, other = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
     return f"It takes {whole:.1f} ns an event, and the other side {other:.1f}, both on two threads."
-
-
-def against_an_engine(info: Info, found: Found) -> str:
-    whole, parts = steps(found, evaluation.FOUR, WIDE)
-    needed = 1e9 / (info["required"] * info["baseline_events_per_second"])
-    return (
-        f"Two threads would have to take {needed:.0f} ns an event. One thread takes {whole:.0f}: "
-        f"{parts[DECODING]:.0f} for decoding, and {parts[EVENTS]:.0f} from scores to sums."
-    )
 
 
 def policies(info: Info, found: Found) -> str:
@@ -122,7 +113,6 @@ def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
 REASONS: dict[str, Reason] = {
     **_names([*others.SUMMARIES], beside_a_scan),
     **_names([str(c) for c in others.CASES], beside_others),
-    **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.HAND], against_a_loop),
