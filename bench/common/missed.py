@@ -52,7 +52,7 @@ def beside_a_scan(info: Info, found: Found) -> str:
 
 def beside_others(info: Info, found: Found) -> str:
     whole, other = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
-    return f"It takes {whole:.1f} ns an event, and the other side {other:.1f}, both on two threads."
+    return f"It takes {whole:.1f} ns an event, and the other side {other:.1f}."
 
 
 def policies(info: Info, found: Found) -> str:
@@ -99,10 +99,9 @@ def in_folds(info: Info, found: Found) -> str:
 
 def held(info: Info, found: Found) -> str:
     parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
-    groups = -(-info["rows"] // WIDE.row_group_rows)
     return (
-        f"By step, with the fixed cost of a call: {parts} ns. There are {groups} row groups, and each has a compiled "
-        "call, with Python code before and after it."
+        f"By step, with the fixed cost of a call: {parts} ns. Each batch of a row group has a compiled call, with "
+        "Python code before and after it."
     )
 
 
@@ -113,6 +112,7 @@ def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
 REASONS: dict[str, Reason] = {
     **_names([*others.SUMMARIES], beside_a_scan),
     **_names([str(c) for c in others.CASES], beside_others),
+    **_names([str(c) for c in evaluation.CASES if c.task is not evaluation.MANY], beside_others),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.HAND], against_a_loop),
