@@ -1,52 +1,38 @@
-"""The short table of the README: how fast the same job is elsewhere, also where that is faster."""
+"""The short table of the README: main rows on files of other writers, a first result, and what else costs a user."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bench.common import history
-from bench.common.markdown import Info, against, millions, table
+from bench.common import history, main_table
+from bench.common.markdown import Info, table
+from bench.lock import cases as lock_cases
+from bench.lock import report as lock_report
+from bench.others import cases as other_cases
+from bench.others import report as other_report
+from bench.others.files import ROWS
+from bench.process import cases as process_cases
+from bench.process import report as process_report
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN = "<!-- scripts/bench writes this table -->\n\n"
 END = "\n\n<!-- the end of the table -->"
-FOUR = "dm, ips, snips, dr of a softmax policy, wide snappy, against {}"
-COLUMN = "ips, snips of a column, wide snappy, against {}"
-ROWS = {  # what the README calls a benchmark
-    FOUR.format("pyarrow scan, one row group per thread"): "four estimators, softmax policy, ridge model",
-    FOUR.format("Polars by hand"): "the same",
-    FOUR.format("DuckDB by hand, columns"): "the same",
-    FOUR.format("Open Bandit Pipeline in memory"): "the same",
-    COLUMN.format("DuckDB"): "IPS and SNIPS of a column",
-    COLUMN.format("Polars"): "the same",
-    "replay of an ε-greedy learner, list mapped, against Vowpal Wabbit's explore_eval": "replay of ε-greedy",
-}
-
-
-HEAD = ("job", "drstream, events/s", "beside", "events/s", "ratio")
-
-
-def rows(results: history.Run) -> list[list[str]]:
-    found: dict[str, Info] = {b["extra_info"].get("name", ""): b["extra_info"] for b in results["benchmarks"]}
-    return [
-        [
-            words,
-            millions(info["events_per_second"]),
-            against(info),
-            millions(info["baseline_events_per_second"]),
-            f"{info['ratio']:.2f}" if info["ratio"] < 10 else f"{info['ratio']:.0f}",
-        ]
-        for name, words in ROWS.items()
-        if (info := found.get(name)) is not None
-    ]
+TOPICS: main_table.Topics = [
+    (process_cases, process_report),
+    (other_cases, other_report),
+    (lock_cases, lock_report),
+]
 
 
 def front(results: history.Run) -> str:
     """The table and a line about the machine."""
+    found: dict[str, Info] = {b["extra_info"]["name"]: b["extra_info"] for b in results["benchmarks"]}
+    rows = main_table.rows(found, TOPICS, results["machine_info"]["full_size"])
     made = (
-        f"{results['datetime'][:10]}, {history.machine(results)}; K = 10 actions, d = 20 features, 5 M rows of Parquet."
+        f"{results['datetime'][:10]}, {history.machine(results)}; K = 10 actions, d = 20 features, {ROWS / 1e6:g} M "
+        "rows a file. A ratio is of events per second, with those of the slowest and the fastest pair of runs."
     )
-    return f"{table(HEAD, rows(results))}\n\n{made}"
+    return f"{table(main_table.HEAD, rows)}\n\n{made}"
 
 
 def write(results: history.Run, readme: Path = README) -> None:

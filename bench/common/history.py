@@ -47,6 +47,7 @@ def merged(runs: list[Run]) -> Run:
         about = f"{run['datetime'][:10]}, commit {commit(run)}{elsewhere}"
         earlier.setdefault(about, set()).update(benchmark["fullname"].partition("::")[0] for benchmark in more)
     lines = [f"- measured earlier ({about}): {', '.join(sorted(files))}" for about, files in earlier.items()]
+    lines += [line for run in others for line in run.get("earlier", [])]
     if lines:
         latest["earlier"] = [*latest.get("earlier", []), *lines]
     return latest

@@ -10,8 +10,9 @@ from bench.eligible import cases as eligible
 from bench.evaluation import cases as evaluation
 from bench.lock import cases as lock
 from bench.models import cases as models
+from bench.others import cases as others
 from bench.profile import cases as profile
-from bench.profile.steps import CHUNKS, DECODING, EVENTS, LOOP, VIEWS
+from bench.profile.steps import CHUNKS, DECODING, LOOP, VIEWS
 from bench.replaying import cases as replaying
 
 Found = dict[str, Info]  # by name of the row
@@ -24,6 +25,8 @@ def of(label: str, info: Info, found: Found) -> str:
         line = f"{info['ratio']:.3g} of {info['required']:.3g}, {1 - info['ratio'] / info['required']:.0%} too little."
     elif "ns" in info:
         line = f"{info['ns']:.3g} ns, {info['ns'] / info['required']:.3g} times what is allowed."
+    elif info["kind"] == "compiling":
+        line = f"{info['growth']:.3g} plain kernels, {info['growth'] / info['required']:.3g} times what is allowed."
     else:
         line = "see its section."
     reason = REASONS.get(info["name"])
@@ -39,25 +42,17 @@ def steps(found: Found, task: object, log: LogFile) -> tuple[float, dict[str, fl
     return info["whole"], info["steps"]
 
 
-def mapped(info: Info, found: Found) -> str:
-    whole, wide = steps(found, evaluation.FOUR, WIDE)
-    _, own = steps(found, evaluation.FOUR, MAPPED_LIST)
-    decoding = wide[DECODING]
+def beside_a_scan(info: Info, found: Found) -> str:
+    whole, reading = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
     return (
-        f"On one thread, wide snappy takes {whole:.0f} ns an event, {decoding:.0f} of them for decoding. An Arrow file "
-        f"needs {own[DECODING] + own[VIEWS]:.0f} ns to be read instead. From scores to sums, it is "
-        f"{wide[EVENTS]:.0f} ns for columns, and {own[EVENTS]:.0f} ns for lists, which are transposed. A file that "
-        f"took no time to read would be {whole / (whole - decoding):.2f} times as fast."
+        f"On two threads, the scan takes {reading:.1f} ns an event, and drstream {whole:.1f}. The difference is ten "
+        "scores and ten predictions, exponentials, weights, terms, and sums with their buckets."
     )
 
 
-def against_an_engine(info: Info, found: Found) -> str:
-    whole, parts = steps(found, evaluation.FOUR, WIDE)
-    needed = 1e9 / (info["required"] * info["baseline_events_per_second"])
-    return (
-        f"Two threads would have to take {needed:.0f} ns an event. One thread takes {whole:.0f}: "
-        f"{parts[DECODING]:.0f} for decoding, and {parts[EVENTS]:.0f} from scores to sums."
-    )
+def beside_others(info: Info, found: Found) -> str:
+    whole, other = (1e9 / info[name] for name in ("events_per_second", "baseline_events_per_second"))
+    return f"It takes {whole:.1f} ns an event, and the other side {other:.1f}."
 
 
 def policies(info: Info, found: Found) -> str:
@@ -104,10 +99,9 @@ def in_folds(info: Info, found: Found) -> str:
 
 def held(info: Info, found: Found) -> str:
     parts = ", ".join(f"{step} {ns:.1f}" for step, ns in info["steps"].items() if ns > 0)
-    groups = -(-info["rows"] // WIDE.row_group_rows)
     return (
-        f"By step, with the fixed cost of a call: {parts} ns. There are {groups} row groups, and each has a compiled "
-        "call, with Python code before and after it."
+        f"By step, with the fixed cost of a call: {parts} ns. Each batch of a row group has a compiled call, with "
+        "Python code before and after it."
     )
 
 
@@ -116,8 +110,9 @@ def _names(where: list[str], reason: Reason) -> dict[str, Reason]:
 
 
 REASONS: dict[str, Reason] = {
-    **_names([str(c) for c in evaluation.CASES if c.baseline == evaluation.ON_WIDE], mapped),
-    **_names([str(c) for c in evaluation.CASES if c.baseline in evaluation.BY_HAND], against_an_engine),
+    **_names([*others.SUMMARIES], beside_a_scan),
+    **_names([str(c) for c in others.CASES], beside_others),
+    **_names([str(c) for c in evaluation.CASES if c.task is not evaluation.MANY], beside_others),
     **_names([str(c) for c in evaluation.CASES if c.task is evaluation.MANY], policies),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.VOWPAL], against_vowpal),
     **_names([str(c) for c in replaying.CASES if c.baseline == replaying.HAND], against_a_loop),

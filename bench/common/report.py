@@ -30,6 +30,8 @@ from bench.models import cases as model_cases
 from bench.models import report as model_report
 from bench.optimize import cases as optimize_cases
 from bench.optimize import report as optimize_report
+from bench.others import cases as other_cases
+from bench.others import report as other_report
 from bench.process import cases as process_cases
 from bench.process import report as process_report
 from bench.profile import cases as profile_cases
@@ -48,6 +50,7 @@ from scripts.studies.results import FOLDER, Found
 
 RESULTS = FOLDER / "benchmarks.json"
 TOPICS = [  # in the order of the page
+    (other_cases, other_report),
     (evaluation_cases, evaluation_report),
     (replay_cases, replay_report),
     (model_cases, model_report),
@@ -76,7 +79,7 @@ def main() -> None:
 
 
 def kept(results: history.Run) -> Found:
-    """The main rows, the rows beside others, all rows that miss a requirement, and a fresh process."""
+    """The main rows, all rows that miss a requirement, and a fresh process."""
     machine = results["machine_info"]
     shown = {info["name"]: info for infos in by_kind(results).values() for info in infos}
     rows = main_table.rows(shown, TOPICS, machine["full_size"])
@@ -87,7 +90,6 @@ def kept(results: history.Run) -> Found:
         "main rows that meet their requirement": f"{sum(row[-1] == 'yes' for row in rows)}",
     }
     found.table("Main rows", main_table.HEAD, rows)
-    found.table("Beside others", front.HEAD, front.rows(results))
     missed = [info for info in shown.values() if info.get("required") is not None and info["passed"] is not True]
     cells = [[info["name"], f"{_figure(info):.3g}", f"{info['required']:.3g}"] for info in missed]
     found.table("Requirements that are missed", ["what", "figure", "required"], cells)
@@ -101,7 +103,7 @@ def kept(results: history.Run) -> Found:
 
 
 def _figure(info: Info) -> float:
-    return next(info[name] for name in ("ratio", "ns", "seconds", "growth", "share") if name in info)
+    return next(info[name] for name in ("ratio", "ns", "growth", "seconds", "share") if name in info)
 
 
 def page(results: history.Run) -> str:

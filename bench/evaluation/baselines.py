@@ -39,11 +39,11 @@ from bench.common.worker import Worker
 from bench.evaluation import by_hand, cases, open_bandit
 
 
-def scan_row_groups(log: logs.LogFile, workers: int = racing.THREADS) -> int:
+def scan_row_groups(log: Any, workers: int = racing.THREADS) -> int:
     """Reads as drstream does. It holds less memory than `scan` and so depends less on how warm the heap is."""
 
     def rows(group: int) -> int:
-        with pq.ParquetFile(log.path, memory_map=True) as file:
+        with pq.ParquetFile(log.path) as file:
             batches = file.iter_batches(32_768, row_groups=[group], columns=log.columns, use_threads=False)
             return sum(batch.num_rows for batch in batches)
 
@@ -91,7 +91,6 @@ BASELINES: dict[str, Callable[[logs.LogFile], Any]] = {
     cases.POLARS: query_polars,
     cases.ONE_POLICY: lambda log: cases.ONE.run(log.path),
     cases.PLAIN: lambda log: cases.FOUR.run(log.path),
-    cases.ON_WIDE: lambda log: cases.FOUR.run(replace(logs.WIDE, rows=log.rows).path),
     cases.ONE_THREAD: lambda log: replace(cases.FOUR, threads=1).run(log.path),
     cases.POLARS_HAND: by_hand.polars,
     cases.DUCKDB_COLUMNS: by_hand.duck_columns,
@@ -108,10 +107,6 @@ def prepare(case: cases.Case, folder: Path, stack: ExitStack) -> Callable[[], An
         np.savez(folder / "events.npz", **open_bandit_events(head(case.log, case.baseline_rows)))
         worker = Worker(open_bandit.command(folder / "events.npz"), dict(os.environ))
         return stack.enter_context(worker).run
-    if case.baseline == cases.UNCHECKED:
-        pytest.skip("one compiled call sums up what findings need, too: it cannot be left out")
-    if case.baseline == cases.ON_WIDE:
-        replace(logs.WIDE, rows=case.log.rows).make()
     run = BASELINES[case.baseline]
     return lambda: run(case.log)
 
@@ -154,7 +149,7 @@ def check_parity(case: cases.Case, baseline: Callable[[], Any]) -> None:
         agree(estimates(case.task.run(first, **exactly())), plain_result)
     if case.baseline in (SCAN, cases.ROW_GROUPS):
         assert baseline() == result.n
-    elif case.baseline in (cases.ON_WIDE, cases.ONE_THREAD):
+    elif case.baseline == cases.ONE_THREAD:
         assert baseline().n == result.n
 
 

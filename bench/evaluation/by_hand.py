@@ -164,7 +164,7 @@ def numpy(log: logs.LogFile) -> Estimates:
 
     def sums(group: int) -> np.ndarray:
         found = np.zeros(9)
-        with pq.ParquetFile(log.path, memory_map=True) as file:
+        with pq.ParquetFile(log.path) as file:
             for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=log.columns, use_threads=False):
                 action, reward, propensity, *x = (column.to_numpy() for column in batch.columns)
                 for start in range(0, len(batch), BLOCK):

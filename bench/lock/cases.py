@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.common.logs import MAPPED_LIST, WIDE, LogFile
+from bench.common.logs import WIDE, LogFile
 from bench.common.selecting import main_names
 from bench.evaluation import cases as evaluation
 
@@ -38,7 +38,6 @@ class Case:
 
 CASES = [
     Case(evaluation.FOUR, WIDE, HELD, main="the interpreter's lock, four estimators"),
-    Case(evaluation.FOUR, MAPPED_LIST, HELD),
     Case(evaluation.COLUMN, WIDE),
     Case(evaluation.MANY, WIDE),
 ]

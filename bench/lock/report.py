@@ -14,10 +14,9 @@ LOCK = (
     "numbers of events, is the time for each event. What is left is the cost of each call, however many events there "
     "are: opening the log, the plan, and the result. Figures are medians of 15 pairs of runs. Before each case, the "
     "same samples must find a loop in Python above 98% and a sleep below 1%. The last columns are 15 more runs, in "
-    "which samples are counted by step; the rest has the cost of the call in it. For each row group, Python makes one "
-    "compiled call and merges one state. So the time for each event is that of a row group, divided by its rows, and "
-    "files with fewer rows in each have more of it. Runs without a figure for each call counted its cost as one of "
-    "events."
+    "which samples are counted by step; the rest has the cost of the call in it. For each batch of rows, Python makes "
+    "arrays of its columns and one compiled call. Files with few rows in a row group have more batches. Runs without a "
+    "figure for each call counted its cost as one of events."
 )
 STEPS = {DECODING: "files and pages", CALL: CALL, EVENTS: "around it", cases.REST: cases.REST}
 

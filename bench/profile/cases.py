@@ -29,7 +29,6 @@ class Case:
 CASES = [
     Case(evaluation.FOUR, WIDE),
     Case(evaluation.FOUR, LIST),
-    Case(evaluation.FOUR, MAPPED_LIST),
     Case(evaluation.COLUMN, WIDE),
     Case(replaying.GREEDY, MAPPED_LIST),
     Case(replaying.GREEDY, WIDE),

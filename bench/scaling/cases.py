@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.common.logs import MAPPED, ROWS, LogFile
+from bench.common.logs import ROWS, LogFile
 from bench.common.racing import THREADS
 
 ROUNDS = 3
@@ -64,7 +64,7 @@ def codecs() -> list[Point]:
 
 
 def layouts() -> list[Point]:
-    forms = (("wide", "snappy"), ("list", "snappy"), ("wide", MAPPED), ("list", MAPPED))
+    forms = (("wide", "snappy"), ("list", "snappy"))
     logs = (replace(BASE, layout=layout, codec=codec) for layout, codec in forms)
     return [Point("layout", str(log), log) for log in logs]
 
