@@ -27,7 +27,7 @@ class LogFile:
     """A synthetic log. scripts/make_log writes it when a benchmark first needs it."""
 
     layout: str
-    codec: str  # of Parquet; MAPPED: uncompressed Arrow IPC, which a reader maps into memory and does not decode
+    codec: str  # of Parquet; MAPPED: uncompressed Arrow IPC, which a loop by hand maps into memory
     rows: int = ROWS
     actions: int = ACTIONS
     features: int = FEATURES

@@ -49,9 +49,7 @@ MAPPED_SETS = LogFile("wide", MAPPED, FEW, 50, eligible=SHARE)
 PARQUET_SETS = LogFile("wide", "snappy", FEW, 50, eligible=SHARE)
 MANY_SETS = LogFile("wide", MAPPED, FEW // 4, 200, eligible=SHARE)
 CASES = [
-    Case(
-        MAPPED_SETS, WITHOUT, required=1 / 1.5, main="eligible sets, mapped, against none"
-    ),  # at most 1.5 times as long
+    Case(MAPPED_SETS, WITHOUT, required=1 / 1.5, main="eligible sets, against none"),  # at most 1.5 times as long
     Case(PARQUET_SETS, WITHOUT),
     Case(PARQUET_SETS, SCAN, required=0.5),
     Case(MANY_SETS, WITHOUT),

@@ -7,8 +7,7 @@ from bench.common.markdown import Info, millions, spread, table, verdict
 ELIGIBLE = (
     "Each event could choose about half of the K actions, another set each time. A softmax policy and a ridge model "
     "are evaluated over the sets, in turns with the same file read without them. To decode 25 items an event takes "
-    "Parquet longer than 20 columns of contexts; a mapped Arrow file, as `drstream convert` writes it, needs no "
-    "decoding."
+    "Parquet longer than 20 columns of contexts; an Arrow file, as `drstream convert` writes it, needs no decoding."
 )
 
 
