@@ -11,12 +11,20 @@ from numpy.typing import NDArray
 
 from drstream.types import Bools, Floats, Ints
 
+STORED: dict[int, np.dtype[Any]] = {  # types that NumPy has, too
+    pa.float32().id: np.dtype(np.float32),
+    pa.float64().id: np.dtype(np.float64),
+}
+
 
 def numbers(column: pa.Array) -> NDArray[Any]:
     """Return float32 and float64 as views. Smaller types become float32, which holds them exactly, others float64."""
     kind = column.type
-    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return column.to_numpy(zero_copy_only=True)
+    stored = STORED.get(kind.id)
+    if stored is not None and len(column):  # takes the interpreter's lock for a shorter time than to_numpy
+        found = np.frombuffer(column.buffers()[1], stored, len(column), column.offset * stored.itemsize)
+        found.flags.writeable = False
+        return found
     return column.cast(pa.float32() if _fits_single(kind) else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 

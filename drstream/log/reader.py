@@ -54,8 +54,15 @@ class Read:
     """What was read of a batch: events, which of its rows these are, and the rows that cannot be used."""
 
     events: Batch | None  # None if there are none
-    kept: Ints
+    good: Ints | None  # None: all rows
     bad: list[Bad]
+
+    @property
+    def kept(self) -> Ints:
+        """The rows that are events."""
+        if self.good is None:
+            return np.arange(0 if self.events is None else len(self.events))
+        return self.good
 
 
 @dataclass(frozen=True)
@@ -197,7 +204,7 @@ class Reader:
             yield from self.chosen(part)
             return
         for batch, found in self.read(part):
-            if len(found.kept):
+            if found.events is not None:
                 yield batch.take(pa.array(found.kept)) if found.bad else batch
 
     def read(self, part: Part, skipped: Counter[str] | None = None) -> Iterator[tuple[pa.RecordBatch, Read]]:
@@ -210,7 +217,8 @@ class Reader:
 
     def _read(self, batch: pa.RecordBatch, rows: Ints | int, part: Part) -> Read:
         """Read a batch. If a field has bad rows, they are left out, and all fields are read again."""
-        kept, found = np.arange(batch.num_rows), list[Bad]()
+        kept: Ints | None = None
+        found: list[Bad] = []
         while batch.num_rows:
             try:
                 return Read(self._events(batch, rows, part), kept, found)
@@ -221,7 +229,7 @@ class Reader:
                 found.append(Bad(bad.reason, int(bad.rows.sum()), first, bad.value(batch)))
                 good = ~bad.rows
                 rows = (np.arange(rows, rows + len(good)) if isinstance(rows, int) else rows)[good]
-                batch, kept = batch.filter(pa.array(good)), kept[good]
+                batch, kept = batch.filter(pa.array(good)), (np.flatnonzero(good) if kept is None else kept[good])
         return Read(None, kept, found)
 
     def _error(self, bad: BadRowsError, batch: pa.RecordBatch, rows: Ints | int, part: Part) -> LogError:
