@@ -157,6 +157,26 @@ class TestDownSampled:
             drs.replay(drs.Log(self.sampled(3), sample_rate="rate"), drs.policies.EpsilonGreedy(), horizon=10)
 
 
+class Shifted(drs.models.Ridge):
+    """It predicts otherwise than its weights say, so it is asked in Python."""
+
+    def fill(self, block, out):
+        super().fill(block, out)
+        out += 0.25
+
+
+def test_a_model_in_python_beside_a_compiled_one(table):
+    """With folds, a model in Python needs events in the order of folds, and a compiled one does not."""
+    models = {"reward": drs.models.Ridge(), "spend": Shifted()}
+    both = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, models, crossfit=3)
+    for name, model in models.items():
+        alone = drs.evaluate(drs.Log(table, reward=name), POLICIES, model, crossfit=3)
+        for policy in POLICIES:
+            for estimator in ("dr", "dm", "ips"):
+                one, two = both.rewards[name][policy, estimator], alone[policy, estimator]
+                assert one.value == pytest.approx(two.value, rel=1e-12)
+
+
 def test_models_of_different_rewards_may_know_different_actions():
     """Actions mean the same labels for all rewards, whichever model brings them."""
     rng = np.random.default_rng(0)
