@@ -192,7 +192,7 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Sums]:
     scratch: dict[Any, Any] = {}  # of all batches: fresh memory for each would cost 1 ns an event
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
-        for observer in observers:  # one that asks in Python needs the order of folds, and suits the others
+        for observer in observers:  # one that asks in Python is faster in the order of folds, which suits the others
             batch = observer.in_order(batch)
         batch.scratch = scratch
         groups = groups_of(form, batch, logger)

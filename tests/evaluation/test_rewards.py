@@ -166,7 +166,7 @@ class Shifted(drs.models.Ridge):
 
 
 def test_a_model_in_python_beside_a_compiled_one(table):
-    """With folds, a model in Python needs events in the order of folds, and a compiled one does not."""
+    """With folds, events are put in the order of folds for the model in Python, and both are right."""
     models = {"reward": drs.models.Ridge(), "spend": Shifted()}
     both = drs.evaluate(drs.Log(table, reward=["reward", "spend"]), POLICIES, models, crossfit=3)
     for name, model in models.items():
