@@ -217,7 +217,7 @@ class Problem:
     def _share(self, count: Ints) -> float:
         """Return the share of events that the sample has; 1 if the log is hardly longer than the sample."""
         size = 1 if self.log.is_sparse else self.log.n_features + 1
-        share = float(min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * size)) / max(count.sum(), 1))
+        share = float(min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * size)) / max(int(count.sum()), 1))
         return share if share < 0.5 else 1.0
 
     def _sample(self, share: float, fold: int) -> Passes:
@@ -302,7 +302,7 @@ class Census:
 
     def of(self, folds: Ints) -> tuple[Ints, Rewards]:
         count = self.count[folds].sum(axis=0)
-        mean = float(self.rewards[folds].sum()) / max(count.sum(), 1)
+        mean = float(self.rewards[folds].sum()) / max(int(count.sum()), 1)
         return count, Rewards(float(self.low[folds].min()), float(self.high[folds].max()), mean)
 
 

@@ -183,7 +183,7 @@ class Ridge(LinearModel):
 
     def _finish(self, log: Log, gram: Gram, rewards: tuple[float, float], skipped: Counter[str]) -> Self:
         d = gram.mean.shape[1] - 1
-        self.remember(log, gram.count.sum(), rewards, skipped)
+        self.remember(log, int(gram.count.sum()), rewards, skipped)
         self.coef_ = np.zeros((len(gram.count), d))
         known = np.flatnonzero(gram.weight).tolist()
         products = [gram.products(g) if self.fit_intercept else gram.about_zero(g) for g in known]
