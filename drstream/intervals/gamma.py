@@ -90,7 +90,9 @@ def _slopes(sides: Sequence[Side], units: Statistic) -> list[float]:
     rest = units.gradient - sum(_factor(side, units) * side.clicks for side in sides if side.clicks is not None)
     weights = [side.weight for side in sides if side.weight is not None]
     covariance = units.comoment[np.ix_(weights, weights)]
-    found = dict(zip(weights, np.linalg.pinv(covariance) @ (units.comoment @ rest)[weights], strict=True))
+    known = np.isfinite(covariance).all()  # squares of weights of 1e155 and more are infinite
+    inverse = np.linalg.pinv(covariance) if known else np.full_like(covariance, np.nan)
+    found = dict(zip(weights, inverse @ (units.comoment @ rest)[weights], strict=True))
     return [0.0 if side.weight is None else float(found[side.weight]) for side in sides]
 
 

@@ -137,7 +137,7 @@ def test_a_result_pickles(parquet):
     copy = pickle.loads(pickle.dumps(result))
     assert bits(copy) == bits(result)
     assert repr(copy) == repr(result)
-    assert copy.findings == result.findings
+    assert repr(copy.findings) == repr(result.findings)  # values may be NaN
 
 
 def test_asking_for_more_does_not_change_what_was_asked_for(parquet):
