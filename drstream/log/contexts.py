@@ -141,11 +141,6 @@ class Contexts:
         return np.dtype(np.float32 if single else np.float64)
 
     @property
-    def context_types(self) -> frozenset[np.dtype[Any]]:
-        """The types of the columns of dense contexts that are read as they are; none if there are categories."""
-        return frozenset() if self.roles.sparse is not None or self.roles.coded else self._number_types
-
-    @property
     def _number_types(self) -> frozenset[np.dtype[Any]]:
         kinds = [self.source.schema.field(name).type for name in self._number_columns]
         return frozenset(number_type([kind.value_type if is_list(kind) else kind]) for kind in kinds)
