@@ -6,38 +6,24 @@ Needs pyspark, on the driver, and drstream on the workers. Nothing here imports 
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from drstream import errors
-from drstream.errors import DrstreamError, LogError, ModelError, parameter
+from drstream.errors import DrstreamError, LogError, parameter
 from drstream.evaluation.result import Evaluation
 from drstream.evaluation.states.merging import merge_shares, partial
 from drstream.evaluation.states.state import State
 from drstream.log import Log
-from drstream.models.gram import Gram
-from drstream.models.ridge import Ridge
-from drstream.running.execution import Workers
-from drstream.states import arrays
 
-__all__ = ["evaluate", "fit"]
+__all__ = ["evaluate"]
 
 HEAD = 100  # rows that the driver looks at before a job
-RIDGE = "sums of a ridge regression"
-NOT_HERE = (
-    "state",
-    "checkpoint",
-    "executor",
-    "threads",
-    "progress",
-)  # Spark decides, or there is no file to go on with
-Model = TypeVar("Model", bound=Ridge)
+NOT_HERE = ("state", "checkpoint", "executor", "threads", "progress")  # Spark decides, or no file is there
+MADE = pa.schema({"number": pa.int32(), "data": pa.binary(), "kind": pa.string(), "message": pa.string()})
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -74,72 +60,11 @@ def _state(batches: Batches, policies: Any, model: Any, estimators: Any, how: di
     return partial(batches, policies, model, estimators, **how, threads=1).to_bytes()
 
 
-def fit(dataframe: Any, model: Model, *, log: Mapping[str, Any] | None = None) -> Model:
-    """Fit a model to the rows of a Spark data frame, and return it. It is a `drs.models.Ridge` on numeric contexts.
-
-    Such a fit takes one pass, and sums of partitions can be merged. Other models read the log many times: write the
-    data frame to Parquet, and fit them there.
-    """
-    if not isinstance(model, Ridge):
-        raise ModelError(
-            f"spark.fit: {type(model).__name__} needs several passes, or all rows in one place. Only Ridge is fitted "
-            "from sums of partitions. Write the data frame to Parquet, and fit the model there, perhaps on a sample"
-        )
-    first = _first_rows(dataframe)
-    given = _with_actions(dataframe, first, log)
-    opened = Log(first, **given)
-    roles = opened.roles
-    for name, present in (
-        ("sparse contexts", opened.is_sparse),
-        ("candidates", opened.has_candidates),
-        ("rankings", bool(roles.ranking)),
-        ("categories", bool(roles.categories)),
-    ):
-        if present:
-            raise ModelError(f"spark.fit: it does not know {name}. Write the data frame to Parquet, and fit there")
-    total, rewards, skipped = None, [np.inf, -np.inf], Counter[str]()
-    for data in _map(dataframe, functools.partial(_sums, model=model, log=given)):
-        words, found = arrays.load(data, RIDGE)
-        gram = Gram(opened.n_actions, opened.n_features + 1)
-        total = total or Gram(opened.n_actions, opened.n_features + 1)
-        for name, values in gram.arrays.items():
-            values[...] = found[name]
-        total.merge(gram)
-        skipped.update(words["skipped"])
-        low, high = found["rewards"].tolist()
-        rewards = [min(rewards[0], low), max(rewards[1], high)]
-    if total is None or not total.count.any():
-        raise LogError("spark.fit: the data frame has no event to fit on")
-    model._finish(opened, total, (rewards[0], rewards[1]), skipped)
-    return model
-
-
-def _sums(batches: Batches, model: Ridge, log: dict[str, Any]) -> bytes | None:
-    reader = _reader(batches)
-    if reader is None:
-        return None
-    gram, rewards, skipped = model._gather(Log(reader, **log), None, Workers(1))
-    return arrays.to_bytes(RIDGE, {"skipped": dict(skipped)}, {**gram.arrays, "rewards": np.array(rewards)})
-
-
-def _reader(batches: Batches) -> pa.RecordBatchReader | None:
-    rows = (batch for batch in batches if batch.num_rows)
-    first = next(rows, None)
-    if first is None:
-        return None
-    return pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], rows))
-
-
 def _map(dataframe: Any, work: Callable[[Batches], bytes | None]) -> list[bytes]:
     """Return what `work` makes of each partition, in the order of the partitions.
 
     An error of drstream's comes back as its message. Spark does not try again, because it would be the same.
     """
-    if not hasattr(dataframe, "mapInArrow"):
-        raise LogError(
-            f"a {type(dataframe).__name__} is not a Spark data frame: pass a pyspark.sql.DataFrame (pip install "
-            "'drstream[spark]'), or call drs.evaluate"
-        )
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -153,13 +78,8 @@ def _map(dataframe: Any, work: Callable[[Batches], bytes | None]) -> list[bytes]
         except DrstreamError as error:
             kind, message = type(error).__name__, str(error)
         number = TaskContext.get().partitionId()
-        columns = [
-            pa.array([number], pa.int32()),
-            pa.array([data], pa.binary()),
-            pa.array([kind], pa.string()),
-            pa.array([message], pa.string()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, names=["number", "data", "kind", "message"])
+        row = {"number": number, "data": data, "kind": kind, "message": message}
+        yield pa.RecordBatch.from_pylist([row], MADE)
 
     rows = dataframe.mapInArrow(mapped, "number int, data binary, kind string, message string").collect()
     rows = sorted(rows, key=operator.itemgetter(0))
@@ -172,7 +92,10 @@ def _map(dataframe: Any, work: Callable[[Batches], bytes | None]) -> list[bytes]
 def _first_rows(dataframe: Any) -> pa.Table:
     """Return a few rows of a data frame."""
     if not hasattr(dataframe, "mapInArrow"):
-        _map(dataframe, _table)  # raises the error
+        raise LogError(
+            f"a {type(dataframe).__name__} is not a Spark data frame: pass a pyspark.sql.DataFrame (pip install "
+            "'drstream[spark]'), or call drs.evaluate"
+        )
     found = [pa.ipc.open_stream(data).read_all() for data in _map(dataframe.limit(HEAD), _table)]
     if not found:
         raise LogError("the data frame has no rows")
@@ -180,13 +103,12 @@ def _first_rows(dataframe: Any) -> pa.Table:
 
 
 def _table(batches: Batches) -> bytes | None:
-    reader = _reader(batches)
-    if reader is None:
+    rows = [batch for batch in batches if batch.num_rows]
+    if not rows:
         return None
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, reader.schema) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows[0].schema) as writer:
+        writer.write_table(pa.Table.from_batches(rows))
     return bytes(sink.getvalue())
 
 

@@ -116,22 +116,19 @@ class FailsOnce:
         return np.full((len(X), 4), 0.25)
 
 
+def test_a_model_that_was_fitted_elsewhere_travels_to_the_partitions(session):
+    tables = parts()
+    model = drs.models.Ridge().fit(drs.Log(pa.concat_tables(tables), **LOG))
+    found = drs.spark.evaluate(frame(session, tables), POLICIES, model, estimators=["dr"], log=LOG)
+    assert numbers(found) == numbers(in_one(tables, model=model, estimators=["dr"]))
+
+
 def test_spark_does_a_failed_task_again(session):
     tables = parts()
     policies = {"q": drs.policies.named("quarter", FailsOnce())}
     found = drs.spark.evaluate(frame(session, tables), policies, log={**LOG, "actions": 4})
     wanted = drs.evaluate(drs.Log(pa.concat_tables(tables), **LOG), {"q": drs.policies.Uniform()})
     assert found["ips"].value == pytest.approx(wanted["ips"].value, rel=1e-12)
-
-
-def test_a_ridge_regression_is_fitted_from_sums_of_partitions(session):
-    tables = parts()
-    found = drs.spark.fit(frame(session, tables), drs.models.Ridge(), log=LOG)
-    wanted = drs.models.Ridge().fit(drs.Log(pa.concat_tables(tables), **LOG))
-    assert found.n_events_ == FILES * EACH
-    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-10)
-    np.testing.assert_allclose(found.intercept_, wanted.intercept_, rtol=1e-10)
-    assert drs.spark.evaluate(frame(session, tables), POLICIES, found, log=LOG)["one", "dr"].value
 
 
 def test_errors_come_back_in_plain_words(session):
@@ -143,8 +140,6 @@ def test_errors_come_back_in_plain_words(session):
         drs.spark.evaluate(frame(session, [table, bad]), POLICIES, log=LOG)
     with pytest.raises(drs.DrstreamError, match="leave out threads="):
         drs.spark.evaluate(frame(session, [table]), POLICIES, threads=2)
-    with pytest.raises(drs.ModelError, match="Logistic needs several passes"):
-        drs.spark.fit(frame(session, [table]), drs.models.Logistic())
     with pytest.raises(drs.LogError, match="has no rows"):
         drs.spark.evaluate(frame(session, [table]).filter("reward > 1e9"), POLICIES, log=LOG)
 
@@ -152,8 +147,6 @@ def test_errors_come_back_in_plain_words(session):
 def test_only_a_data_frame_of_spark_is_taken():
     with pytest.raises(drs.LogError, match="a Table is not a Spark data frame"):
         drs.spark.evaluate(parts()[0], POLICIES)
-    with pytest.raises(drs.ModelError, match="Logistic needs several passes"):
-        drs.spark.fit(parts()[0], drs.models.Logistic())
 
 
 def test_drstream_imports_neither_spark_nor_dask():
