@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from drstream.errors import DrstreamError
+from drstream.findings import LOOK, Finding
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,23 @@ class Estimate:
 
 
 class Note(str):
-    """A sentence that the reader of a result should know. Its `kind` is for code."""
+    """A sentence that the reader of a result should know. Its `kind` and `level`, as of a finding, are for code."""
 
     kind: str
+    level: str
 
-    def __new__(cls, text: str, kind: str = "") -> Self:
+    def __new__(cls, text: str, kind: str = "", level: str = LOOK) -> Self:
         note = super().__new__(cls, text)
-        note.kind = kind
+        note.kind, note.level = kind, level
         return note
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return str(self), self.kind
+    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
+        return str(self), self.kind, self.level
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """The note of a finding."""
+        return cls(finding.message, finding.check, finding.level)
 
 
 def stamped(table: pa.Table, provenance: dict[str, Any], **more: Any) -> pa.Table:

@@ -22,6 +22,7 @@ from drstream.evaluation.states.by_file import ByFile, sum_up
 from drstream.evaluation.states.identity import keeping, state_of
 from drstream.evaluation.states.state import State
 from drstream.evaluation.sums import Sums
+from drstream.findings import CATEGORIES, distinct, gathered
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
@@ -144,13 +145,14 @@ def evaluate(
         log = log.with_actions_of(*users)
     make = make_list_plan if log.roles.ranking else make_plan
     kind, about_run = "checkpoint of an evaluation", partial(about_fits, log, request.inputs.values())
-    with open_checkpoint(checkpoint, checkpoint_every, log, kind, about_run) as kept:
+    with gathered() as doubts, open_checkpoint(checkpoint, checkpoint_every, log, kind, about_run) as kept:
         plans = [
             make(request, of_reward.about_zero() if keep else of_reward, replace(workers, checkpoint=kept))
             for of_reward in map(log.for_reward, log.roles.rewards)
         ]
         request.settings.check_propensities(estimated=plans[0].job.models.estimated)
         headers = [plan.header for plan in plans]
+        findings = [one for one in distinct(doubts) if one.check != CATEGORIES]  # headers have their counts
         reader = count_loggers(_reader(plans, log), log, workers)
         sums, about = ByFile(lambda: [plan.create() for plan in plans], keep), {}
         if keep or kept is not None:
@@ -159,14 +161,16 @@ def evaluate(
         sums = sum_up(partial(consume, plans, reader), log, reader.columns, workers, sums, kept, about)
         totals = sums.close()
         if keep:
-            last.take(sums)
+            last.take(sums, findings)
         if isinstance(state, State):
             vars(state).update(vars(last))
         if not totals[0].count:
             left = f", after {totals[0].skipped.total()} rows were skipped" if totals[0].skipped else ""
             raise LogError(f"the log is empty{left}: there is no event to evaluate on")
         made_from = provenance(evaluate, given, log, totals[0].count)
-        found = {one.reward: conclude(one, total, made_from) for one, total in zip(headers, totals, strict=True)}
+        found = {
+            one.reward: conclude(one, total, made_from, findings) for one, total in zip(headers, totals, strict=True)
+        }
         if keep and not isinstance(state, State):
             last.save(state)
         if kept is not None:

@@ -18,7 +18,7 @@ from drstream.evaluation.terms import Terms, WeightTerms
 from drstream.log import Log
 from drstream.models.binding import BoundModels
 from drstream.models.positions import as_positions
-from drstream.policies.base import warn_if_learned_here
+from drstream.policies.base import doubt_if_learned_here
 from drstream.policies.rankings import bind_ranked
 from drstream.running.execution import Workers
 
@@ -31,7 +31,7 @@ def make_list_plan(request: Request, log: Log, workers: Workers) -> Plan:
     chosen, policies, model = request.estimators, request.policies, request.inputs[log.roles.reward].model
     check_columns(log.source.schema, request.by)
     for name, policy in policies.items():
-        warn_if_learned_here(policy, name, log)
+        doubt_if_learned_here(policy, name, log)
     bound = [bind_ranked(policy, name, log) for name, policy in policies.items()]
     given = as_positions(model)
     needed = given is not None and any(e.needs_model for e in chosen)

@@ -27,7 +27,7 @@ from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, bind_models, others_of
-from drstream.policies.base import FixedPolicy, warn_if_learned_here
+from drstream.policies.base import FixedPolicy, doubt_if_learned_here
 from drstream.running import execution
 from drstream.running.execution import Workers, physical_memory
 from drstream.sources.base import Part
@@ -182,7 +182,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     if known := request.users(log):
         log = log.with_actions_of(*known)
     for name, policy in policies.items():
-        warn_if_learned_here(policy, name, log)
+        doubt_if_learned_here(policy, name, log)
     bound = [policy.bind_to(log, name) for name, policy in policies.items()]
     by_category = any(e.weight is not None and e.weight.marginal for e in chosen)
     if inputs.model is not None or by_category:

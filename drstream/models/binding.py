@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from drstream.buffers import PIECE
-from drstream.errors import ModelError, parameter, phrase, warn_user
+from drstream.errors import ModelError, parameter, phrase
+from drstream.findings import LOOK, doubt
 from drstream.kernels import ragged
 from drstream.kernels.observe import clamp
 from drstream.log import Block, Log
@@ -37,6 +38,7 @@ from drstream.running.execution import Workers
 from drstream.types import Floats
 
 EVALUATED = "evaluated on"  # use of a model, for messages
+KNOWS = "fitted here"  # the check whether a model knows the events that it is used on
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ def bind_models(log: Log, inputs: ModelInputs, workers: Workers, use: str = EVAL
         if to_be_fitted(second):
             second = CrossFitted(fit(second, log, folds, workers))  # type: ignore[arg-type]
     for role, user in (("reward model", model), ("propensity model", policy), ("second reward model", second)):
-        _warn_if_it_knows(getattr(user, "fitted_on", None), log, role, use)
+        _doubt_if_it_knows(getattr(user, "fitted_on", None), log, role, use)
     for user in (model, second):
         if isinstance(user, Trained):
             user.require_fit()
@@ -257,16 +259,17 @@ _WHY = {
 }
 
 
-def _warn_if_it_knows(origin: Origin | None, log: Log, role: str, use: str) -> None:
+def _doubt_if_it_knows(origin: Origin | None, log: Log, role: str, use: str) -> None:
     if origin is None or not origin.shares_rows_with(log.origin):
         return
     why = _WHY[role]
     by_fold = f"with {parameter('crossfit', 5)}" if use == EVALUATED else "to have it cross-fitted"
     split = phrase("train, test = log.split(0.5)", "drstream fit --share 0.5")
-    warn_user(
+    text = (
         f"the {role} was fitted on events that it is now {use}, which {why}: pass an unfitted one {by_fold}, or fit "
         f"it on other events, e.g. {split}"
     )
+    doubt(LOOK, KNOWS, None, text)
 
 
 def no_propensities() -> str:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, parameter, phrase, warn_user
+from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, parameter, phrase
+from drstream.findings import LOOK, doubt
 from drstream.log import Block, Log
 from drstream.log.rows import Blocks, Folds
 from drstream.models.base import CandidateModel, RewardModel
@@ -81,7 +82,7 @@ def fit_folds(model: Any, log: Log, folds: Folds, workers: Workers) -> list[Any]
         except NoEventsError:
             why = "it is too small" if folds.cluster is None else f"column {folds.cluster!r} has one value only"
             raise LogError(f"all rows of the log fall into one fold, and the others have none: {why}") from None
-        _warn_of_empty_folds(models, folds)
+        _doubt_empty_folds(models, folds)
         return models
     return [copy.deepcopy(model).fit(log.part_of(folds.all_but(fold))) for fold in range(folds.count)]
 
@@ -132,15 +133,16 @@ def check_to_be_fitted(*models: Any) -> None:
     )
 
 
-def _warn_of_empty_folds(models: list[Trained], folds: Folds) -> None:
+def _doubt_empty_folds(models: list[Trained], folds: Folds) -> None:
     events = sum(model.n_events_ for model in models) // (folds.count - 1)  # each event is in all fits but one
     empty = sum(model.n_events_ == events for model in models)
     if empty:
         what = "rows" if folds.cluster is None else f"values in column {folds.cluster!r}"
-        warn_user(
-            f"{parameter('crossfit', folds.count)}: {empty} of the folds are empty, as there are few {what}: "
+        text = (
+            f"{empty} of the folds are empty, as there are few {what} for {parameter('crossfit', folds.count)}: "
             "predictions of the others extrapolate. Take fewer folds, or another cluster"
         )
+        doubt(LOOK, "folds", None, text)
 
 
 class CrossFitted(RewardModel):

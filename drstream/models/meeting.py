@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from drstream.errors import parameter, warn_user
+from drstream.errors import parameter
+from drstream.findings import CATEGORIES, LOOK, doubt
 from drstream.log import Block, Log, Reader
 from drstream.log.columns import nulls
 from drstream.log.encoding import ERROR, Category, Encoding, abridged
@@ -31,7 +32,7 @@ def by_name(bind: Bind) -> Bind:
         encoding = own_encoding(self, log)
         if encoding is None:
             return bind(self, log, *name)
-        others = _warn_of_others(self, log, encoding)
+        others = _doubt_others(self, log, encoding)
         bound = bind(self, log.seen_by(encoding), *name)
         if isinstance(bound, CandidateModel):
             return SeenCandidates(bound, encoding, others)
@@ -143,8 +144,8 @@ def _example(log: Log, name: str) -> str:
 # Categories that it does not know
 
 
-def _warn_of_others(fitted: Trained, log: Log, encoding: Encoding) -> dict[str, int]:
-    """Count the events with categories that were not there when it was fitted, by column, and warn of them."""
+def _doubt_others(fitted: Trained, log: Log, encoding: Encoding) -> dict[str, int]:
+    """Count the events with categories that were not there when it was fitted, by column, and say so."""
     if not _unknown(log, encoding):
         return {}
     held = log.copy(source=log.source.peek())  # keeps a stream that can be read only once
@@ -153,10 +154,11 @@ def _warn_of_others(fitted: Trained, log: Log, encoding: Encoding) -> dict[str, 
     for found in execution.run(partial(_others, reader, encoding), held, reader.columns, Workers.of(None, None, False)):
         counts += found
     for name, count in counts.items():
-        warn_user(
+        text = (
             f"{count:,} events have a category in {name!r} that the {fitted.role} does not know, as it was fitted "
             f"without it: they count as other, none of {abridged(_feature_names(encoding, name))}"
         )
+        doubt(LOOK, CATEGORIES, None, text)
     return dict(counts)
 
 

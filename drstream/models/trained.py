@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable, warn_user
+from drstream.errors import DrstreamError, ModelError, NoEventsError, parameter, printable
+from drstream.findings import LOOK, doubt
 from drstream.log import Log, as_log
 from drstream.log.encoding import Encoding
 from drstream.log.kinds.candidates.columns import Numbered, describe_features
@@ -245,10 +246,11 @@ class Trained(Described):
         if not self.columns:  # else they are found by name
             self._check_contexts(log)
         if self.role == "reward model" and self.reward_ != _reward_of(log):
-            warn_user(
+            text = (
                 f"the reward model was fitted on the reward {self.reward_!r}; the log's is {_reward_of(log)!r}: is "
                 "it the same quantity?"
             )
+            doubt(LOOK, "reward", None, text)
         if self.pairs_ is not None:
             self._check_items(self.pairs_, log)
         elif len(self.labels_) == log.n_actions and list(self.labels_) != list(log.labels):

@@ -11,7 +11,7 @@ from drstream.errors import DrstreamError, LogError, PolicyError, parameter
 from drstream.evaluation import estimators as registry
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.result import Evaluation
-from drstream.findings import STOP
+from drstream.findings import STOP, Finding, distinct, gathered
 from drstream.intervals import z_score
 from drstream.log import as_log
 from drstream.models.binding import ModelInputs
@@ -126,15 +126,19 @@ def plan(
         }
         how |= {"confidence": confidence, "reward_range": reward_range, "max_weight_bound": max_weight_bound}
         without = replace(inputs, cluster=None)
-        widths, result = forecast_widths(taken, fixed, without, workers, how)
+        with gathered() as doubts:
+            widths, result = forecast_widths(taken, fixed, without, workers, how)
         events = round(result.n * taken.rows / taken.whole_rows)
         if cluster is not None:
             widths = [_unknown(width) for width in widths]
-        notes += _about_widths(result, widths, cluster)
+        notes += [*map(Note.of, distinct(doubts)), *_about_widths(result, doubts, widths, cluster)]
     if replayed:
-        runs, counted = simulate(
-            taken, replayed, inputs.needed(model=True, propensity=True), options, workers, confidence
-        )
+        with gathered() as doubts:
+            runs, counted = simulate(
+                taken, replayed, inputs.needed(model=True, propensity=True), options, workers, confidence
+            )
+        told = {str(note) for note in notes}
+        notes += [Note.of(one) for one in distinct(doubts) if one.message not in told]
         events = events or counted
         notes += _about_replays(runs, horizon, counted)
     if to_be_fitted(model) or to_be_fitted(propensity):
@@ -173,8 +177,12 @@ def _unknown(width: Width) -> Width:
     return replace(width, **nothing, method="")  # type: ignore[arg-type]
 
 
-def _about_widths(result: Evaluation, widths: Sequence[Width], cluster: str | None) -> list[Note]:
-    notes = [Note(str(finding), finding.check) for finding in result.findings if finding.level == STOP]
+def _about_widths(
+    result: Evaluation, doubts: Sequence[Finding], widths: Sequence[Width], cluster: str | None
+) -> list[Note]:
+    told = {doubt.message for doubt in doubts}
+    stops = [finding for finding in result.findings if finding.level == STOP and finding.message not in told]
+    notes = [Note(str(finding), finding.check, finding.level) for finding in stops]
     if cluster is not None:
         text = (
             f"{parameter('cluster', cluster)}: a sample of rows does not tell how much events of a cluster depend on "

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.buffers import Rule, by_position, call_flat, fill_from
-from drstream.errors import PolicyError, parameter, phrase, warn_user
+from drstream.errors import PolicyError, parameter, phrase
+from drstream.findings import STOP, doubt
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX
 from drstream.log import Block, Log
@@ -202,14 +203,17 @@ def named(identity: str, policy: Any) -> FixedPolicy:
     return found
 
 
-def warn_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
-    """Warn if a policy was learned from events of this log, on which it looks better than it is."""
+def doubt_if_learned_here(policy: FixedPolicy, name: str, log: Log) -> None:
+    """Say so if a policy was learned from events of this log, on which it looks better than it is."""
     for origin, how in zip(policy.learned_on, ("learned from", *["learned with a model of"] * 2), strict=False):
         if origin.shares_rows_with(log.origin):
             split = phrase("train, test = log.split(0.7)", f"drstream {policy.command} --share 0.7")
-            warn_user(
+            doubt(
+                STOP,
+                "learned here",
+                name,
                 f"policy {name!r} was {how} events that it is now evaluated on, which flatters it: learn on one part "
-                f"and evaluate on the other, {split}"
+                f"and evaluate on the other, {split}",
             )
             return
 

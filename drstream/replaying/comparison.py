@@ -144,7 +144,7 @@ class Replays(Reported):
         for note, runs in said.items():
             names = "; ".join(r.policy if len(self.levels) == 1 else f"{r.policy}, {r.level}" for r in runs)
             alike = len(runs) == len(self.runs) or not runs[0].complete  # a failure names its policy
-            found.append(note if alike else Note(f"{names}: {note}", note.kind))
+            found.append(note if alike else Note(f"{names}: {note}", note.kind, note.level))
         return found
 
     def curves(self) -> pa.Table:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from drstream.errors import NotEnoughEventsError
+from drstream.findings import STOP, Finding
 from drstream.replaying.options import LaneOptions
 from drstream.replaying.outcome import Outcome
 from drstream.results import Note
@@ -18,8 +19,10 @@ CUT_OFF = 1 / 3  # share of the replicates that were begun and not completed, ab
 class Run(Protocol):
     """What notes look at in a result of replay."""
 
+    policy: str
     method: str
     horizon: int
+    doubts: Sequence[Finding]
     bias: float | str | None
     events: int
     cut_off: int
@@ -45,7 +48,8 @@ class Run(Protocol):
 
 def notes_on(run: Run) -> list[Note]:
     """Warnings and remarks about a result. Each note has a kind."""
-    found = [] if run.complete else [Note(str(run.failure), "incomplete")]
+    found = [] if run.complete else [Note(str(run.failure), "incomplete", STOP)]
+    found += [Note.of(doubt) for doubt in run.doubts if doubt.policy in (None, run.policy)]
     for check in (
         _interrupted,
         _spread,

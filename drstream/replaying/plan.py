@@ -15,7 +15,7 @@ from drstream.log import Block, Log, Reader
 from drstream.log.kinds.candidates.columns import Numbered
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
-from drstream.policies.base import warn_if_learned_here
+from drstream.policies.base import doubt_if_learned_here
 from drstream.policies.online import AnyCompiled, Fixed, as_online, check_for_candidates
 from drstream.policies.shared import SharedForm
 from drstream.replaying import lanes as plain
@@ -197,7 +197,7 @@ def make_plan(
 def _bind(policy: Any, name: str, log: Log) -> Any:
     """Check that the policy fits the log, and bind it."""
     if isinstance(policy, Fixed):
-        warn_if_learned_here(policy.policy, name, log)
+        doubt_if_learned_here(policy.policy, name, log)
         bound = Fixed(policy.policy.bind_to(log, name))
         if bound.policy.only_logged:
             raise PolicyError(

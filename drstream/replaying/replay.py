@@ -17,6 +17,7 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import warn_user
+from drstream.findings import distinct, gathered
 from drstream.intervals import z_score
 from drstream.log import Log, as_log
 from drstream.models.binding import ModelInputs
@@ -186,7 +187,8 @@ def replay(
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     inputs = inputs.needed(model=method != "rs", propensity=True)
     kept = checkpoint, checkpoint_every
-    outcomes, sums, plan, file = _run(log, named, inputs, options, workers, kept, debug, precision)
+    with gathered() as doubts:
+        outcomes, sums, plan, file = _run(log, named, inputs, options, workers, kept, debug, precision)
     models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
     runs = [
         Replay(lane, outcome, labels, models, dict(sums.skipped), confidence, shards, plan.precision)
@@ -208,7 +210,7 @@ def replay(
         warn_user(f"interrupted: {file.advice}")
     made_from = provenance(replay, given, log, max(run.events for run in runs))
     for run in runs:
-        run.provenance = made_from
+        run.provenance, run.doubts = made_from, distinct(doubts)
     return Replays(runs) if several else runs[0]
 
 
@@ -267,11 +269,13 @@ def record(
 
     The executor, if any, only fits models.
     """
-    found = _run(log, {"policy": policy}, inputs, options, workers, checkpoint)
+    with gathered() as doubts:
+        found = _run(log, {"policy": policy}, inputs, options, workers, checkpoint)
     (outcome,), sums, plan, file = found
     lane = replace(plan.lane_options[0], horizon=1) if to_the_end else plan.lane_options[0]  # for the message
     models = plan.preparation.models.summary(sums.calibration)
     run = Replay(lane, outcome, plan.reader.labels, models, dict(sums.skipped), 0.95, 1, plan.precision)
+    run.doubts = distinct(doubts)
     if run.interrupted:
         raise _interrupted(f"before the replay had ended: {run.how_far}", file)
     if outcome.recorded is None or (not to_the_end and not run.complete):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import NotEnoughEventsError, printable
+from drstream.findings import Finding
 from drstream.intervals import student, t_score
 from drstream.replaying.grid import Choice, Shared, Tried, choose, learned_range
 from drstream.replaying.needed import FAILURE, events_needed, with_pilot
@@ -84,6 +85,7 @@ class Replay(WithModels, Reported):
         self.interrupted = outcome.interrupted
         self._options, self._outcome = options, outcome
         self.provenance: dict[str, Any] = {}
+        self.doubts: Sequence[Finding] = ()  # that were made before the first event
         self._tried: list[Replay] = [self]
         self._choice: Choice | None = None
 

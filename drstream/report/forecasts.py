@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from drstream.findings import LOOK, Finding
+from drstream.findings import Finding, sentence
 from drstream.planning.result import Forecast
 from drstream.report.answer import TOLD, UNKNOWN, Answer, cannot_tell, named
 from drstream.report.contents import LackingError, Pictures, Report, Section, existing
@@ -20,7 +20,7 @@ def report(forecast: Forecast) -> Report:
         if shown := existing(PICTURES, name, forecast):
             sections.append(Section(name, title, shown))
     figures = [("Events", count(forecast.events)), ("Events in the sample", count(forecast.sample_events))]
-    findings = [Finding(LOOK, note.kind, None, math.nan, f"{note[:1].upper()}{note[1:]}") for note in forecast.notes]
+    findings = [Finding(note.level, note.kind, None, math.nan, sentence(note)) for note in forecast.notes]
     subject = str(forecast.provenance.get("log", "")) or "log"
     made = made_of(forecast.provenance)
     return Report("Plan", subject, figures, {"": answer(forecast)}, findings, sections, made)

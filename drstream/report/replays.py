@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.findings import LOOK, STOP, Finding
+from drstream.findings import Finding, sentence
 from drstream.replaying.comparison import Replays
 from drstream.replaying.result import Replay
 from drstream.report.answer import BETTER, TOLD, UNKNOWN, UNSURE, Answer, cannot_tell, first_sentence, named, start
@@ -22,7 +22,6 @@ from drstream.results import Note
 
 POINTS = 60  # of a curve
 MOST_CURVES = 6  # in one picture
-INCOMPLETE = "incomplete"  # the kind of a note that there is no result
 
 
 def report(result: Replay | Replays) -> Report:
@@ -45,9 +44,7 @@ def _runs(result: Replay | Replays) -> list[Replay]:
 
 
 def _finding(note: Note) -> Finding:
-    text = f"{note[:1].upper()}{note[1:]}"
-    text = text if text.endswith((".", "?")) else f"{text}."
-    return Finding(STOP if note.kind == INCOMPLETE else LOOK, note.kind, None, math.nan, text)
+    return Finding(note.level, note.kind, None, math.nan, sentence(note))
 
 
 def _figures(runs: Sequence[Replay]) -> list[tuple[str, str]]:

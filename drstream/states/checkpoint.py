@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from drstream.errors import DrstreamError, StateError, parameter, warn_user
+from drstream.errors import DrstreamError, StateError, parameter
+from drstream.findings import LOOK, SAME, doubt
 from drstream.log import Log
 from drstream.parameters import number
 from drstream.states import arrays as files
@@ -102,10 +103,11 @@ class Checkpoint:
         except MADE_UP as error:
             raise self.damaged(error) from None
         if doubtful:
-            warn_user(
+            text = (
                 f"the run goes on from {self.path}, and nobody can vouch that {', '.join(doubtful)} is still the same: "
                 "give it a name that changes when it does, drs.policies.named('v1', ...), or delete the checkpoint"
             )
+            doubt(LOOK, SAME, None, text)
 
     def _refuse_other_run(self, there: Any, here: Any = None) -> None:
         found = difference(there, self.identity if here is None else here)

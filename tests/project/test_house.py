@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "frames": {*BASICS, "log"},
     "running": {*LOG, "log"},
     "storage": {*BASICS, "log", "states"},
-    "states": {"errors", "log", "parameters", "provenance", "sources"},
+    "states": {"errors", "findings", "log", "parameters", "provenance", "sources"},
     "provenance": {"errors", "log", "sources"},
     "log": LOG,
     "sources": {"errors"},
@@ -80,7 +80,7 @@ MAY_IMPORT = {
     "inheritance": set(),
     "kernels": set(),
     "errors": set(),
-    "findings": set(),
+    "findings": {"errors"},
     "types": set(),
     "views": set(),
 }
@@ -174,6 +174,14 @@ def test_few_files_import_numba():
         if any(name.split(".")[0] in ("numba", "llvmlite") for name in imported(path))
     }
     assert found == {"kernels/_jit.py", "kernels/_machine.py", "kernels/_types.py"}
+
+
+def test_a_warning_is_a_finding():
+    """`doubt` makes both. An interrupted replay has a note of its own."""
+    found = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "warn_user(" in path.read_text()}
+    assert found == {"errors.py", "findings.py", "replaying/replay.py"}
+    found = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "warnings.warn(" in path.read_text()}
+    assert found == {"errors.py"}
 
 
 def test_kernels_are_one_folder():

@@ -21,12 +21,10 @@ from drstream.evaluation.states.header import header_from_dict
 from drstream.evaluation.states.identity import doubts, refuse_difference
 from drstream.evaluation.states.state import Others, State
 from drstream.evaluation.sums import Sums
-from drstream.findings import LOOK, Finding
+from drstream.findings import LOOK, SAME, Finding, distinct
 from drstream.log import Log
 from drstream.states.checkpoint import MADE_UP
 from drstream.states.marks import Mark
-
-IDENTITY = "identity"  # the check whether policies and models were the same
 
 
 def merge(states: Any) -> Evaluation:
@@ -76,7 +74,8 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
     if not totals:
         raise LogError(f"there is no event in {len(found)} states")
     made_from = _provenance(used, totals[0].count)
-    findings = _doubts(first) if len(used) > 1 else []
+    findings = distinct(finding for state in used for finding in state.doubts)
+    findings += _doubts(first) if len(used) > 1 else []
     results = {
         header.reward: conclude(header, total, made_from, findings)
         for header, total in zip(headers, totals, strict=True)
@@ -210,5 +209,5 @@ def _doubts(state: State) -> list[Finding]:
             "knows its name and code, but not what it reads or calls. Give it a name that changes when it does: "
             "drs.policies.named('v1', ...)."
         )
-        found.append(Finding(LOOK, IDENTITY, policy, math.nan, text))
+        found.append(Finding(LOOK, SAME, policy, math.nan, text))
     return found

@@ -13,6 +13,7 @@ from drstream.evaluation.states.by_file import ByFile, Unit, pack_units, unpack_
 from drstream.evaluation.states.header import header_from_dict
 from drstream.evaluation.states.packing import Packed, unpack, unpack_tables
 from drstream.evaluation.sums import Sums
+from drstream.findings import Finding
 from drstream.states import arrays, tree
 from drstream.states.arrays import Arrays
 from drstream.states.checkpoint import MADE_UP
@@ -31,6 +32,7 @@ class State:
     rows      Number of rows in it, also of those that were not used.
     units     The sums of each file.
     buckets   Sums by bucket of all files, by reward.
+    doubts    Findings that were made before the pass.
     name      The file, for messages.
     """
 
@@ -41,11 +43,12 @@ class State:
     version: str = ""
     units: list[Unit] = field(default_factory=list)
     buckets: list[Packed] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
     name: str = "a state"
 
-    def take(self, sums: ByFile) -> None:
-        """Take the sums of a complete pass."""
-        self.units, self.buckets = sums.units, sums.buckets()
+    def take(self, sums: ByFile, doubts: Sequence[Finding]) -> None:
+        """Take the sums of a complete pass, and the findings that were made before it."""
+        self.units, self.buckets, self.doubts = sums.units, sums.buckets(), list(doubts)
 
     @property
     def headers(self) -> list[Header]:
@@ -84,6 +87,7 @@ class State:
     def _packed(self) -> tuple[dict[str, Any], Arrays]:
         found = Arrays()
         words = {name: getattr(self, name) for name in ("version", "identity", "log", "rows", "others")}
+        words["doubts"] = [finding.to_dict() for finding in self.doubts]
         sums = {"units": pack_units(self.units), "buckets": self.buckets}
         return {**words, "sums": tree.pack(sums, found)}, found
 
@@ -109,6 +113,7 @@ class State:
     def _restore(self, words: dict[str, Any], found: Arrays) -> None:
         self.identity, self.log, self.rows = words["identity"], words["log"], words["rows"]
         self.others, self.version = words["others"], words["version"]
+        self.doubts = [Finding.from_dict(one) for one in words["doubts"]]
         sums = tree.unpack(words["sums"], found)
         if found:
             raise ValueError(f"array {next(iter(found))!r}")
