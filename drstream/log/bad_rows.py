@@ -111,7 +111,21 @@ def refuse_improper(values: Floats, role: str, *columns: str, starts: Ints | Non
     """Raise an error unless all numbers, or items of lists, are in (0, 1]."""
     if values.min(initial=1.0) > 0 and values.max(initial=1.0) <= 1:  # neither is true if one is NaN
         return
-    bad, reason = ~((values > 0) & (values <= 1)), f"{role} is not in (0, 1]"
+    bad, reason, hint = ~((values > 0) & (values <= 1)), f"{role} is not in (0, 1]", likely_cause(values)
     if starts is None:
-        raise BadRowsError(reason, columns, bad)
-    refuse_items(bad, starts, reason, *columns)
+        raise BadRowsError(reason, columns, bad, hint=hint)
+    refuse_items(bad, starts, reason, *columns, hint=hint)
+
+
+def likely_cause(values: Floats) -> str:
+    """Return what numbers that should be probabilities may be, and what to do; nothing if most are all right."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return ""
+    if (known <= 0).all() and known.min() < 0:
+        return "All are negative, as logarithms are: store their exponentials, e.g. numpy.exp(p). "
+    if known.min() >= 0 and 1 < known.max() <= 100 and (known > 1).mean() > 0.5:
+        return "Most are between 1 and 100: of percentages, store p / 100; of inverse propensities, 1 / p. "
+    if known.min() >= 1:
+        return "All are 1 or more, as inverse propensities are: store 1 / p. "
+    return ""

@@ -35,6 +35,14 @@ class Facts:
         """Return the first rows of these columns; None if there are none."""
         return self.of(("first rows", tuple(columns)), lambda: self._first(columns))
 
+    def more(self, columns: Sequence[str], rows: int) -> pa.RecordBatch | None:
+        """Return more of the first rows, of several parts if the first has fewer; None if there are none."""
+        return self.of(("more rows", tuple(columns), rows), lambda: self._more(columns, rows))
+
+    def _more(self, columns: Sequence[str], rows: int) -> pa.RecordBatch | None:
+        parts = self.source.peek(rows).parts(columns)
+        return next(exact((batch for part in parts for batch in part.batches(rows)), rows), None)
+
     def _first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         for part in self.source.peek(FIRST_ROWS).parts(columns):
             for batch in exact(part.batches(FIRST_ROWS), FIRST_ROWS):

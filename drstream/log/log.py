@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter, printable
+from drstream.findings import Finding
 from drstream.log import labels as action_labels
 from drstream.log.categories import Hashed
+from drstream.log.doubts import doubts
 from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.facts import Facts
 from drstream.log.filters import parse_filter
+from drstream.log.ids import IdColumn, find_ids
 from drstream.log.kinds.candidates.columns import (
     Candidates,
     candidate_columns,
@@ -35,6 +38,7 @@ from drstream.log.kinds.rankings.reading import totals
 from drstream.log.labels import describe_labels
 from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
 from drstream.log.offering import Offering
+from drstream.log.outcomes import without_outcomes
 from drstream.log.propensities import width
 from drstream.log.reader import Reader
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
@@ -158,6 +162,7 @@ class Log(Offering, Described):
             if roles.ranking:
                 raise refusal(roles, f"{parameter('eligible')} is about events with one action: leave it out")
             check_eligible(schema, eligible, roles.action)
+        roles = without_outcomes(self.facts, roles)
         if roles.sparse is not None and check_missing(missing) != ERROR:
             raise LogError(
                 f"{parameter('missing', missing)}: a sparse context lists what is there, so nothing is missing"
@@ -304,6 +309,17 @@ class Log(Offering, Described):
     def labels_are_given(self) -> bool:
         """Whether actions= gave the labels; otherwise they were found in the log."""
         return bool(self.spec.labels)
+
+    @property
+    def doubts(self) -> list[Finding]:
+        """What the first rows give reason to doubt, e.g. a context that looks like an outcome; `audit` looks at all."""
+        known = self._has_labels and (self.labels_are_given or self.facts.known(self._labels_key))
+        return doubts(self.facts, self.roles, self.labels if known else None, self.labels_are_given)
+
+    def ids(self) -> list[IdColumn]:
+        """Return columns without a role whose ids repeat in the first rows, as a user's do: they may be a cluster."""
+        used = {*self.roles.context, *self.roles.others, *(split.cluster for split in self.spec.splits)}
+        return find_ids(self.facts, [name for name in self.source.schema.names if name not in used])
 
     def audit(
         self,
@@ -579,9 +595,11 @@ class Log(Offering, Described):
         ]
         if self.has_candidates:
             lines.insert(2, f"  candidates  {self._shown_candidates()}")
-        if roles.left_out:
-            names = ", ".join(roles.left_out)
-            lines.insert(2, f"  left out    {names}: like ids, times or other roles. Name them to use them as contexts")
+        outcomes = [outcome.column for outcome in roles.outcomes]
+        like = {"ids, times or other roles": [name for name in roles.left_out if name not in outcomes]}
+        for what, names in {**like, "outcomes": outcomes}.items():
+            if names:
+                lines.insert(2, f"  left out    {', '.join(names)}: like {what}. Name them to use them as contexts")
         if roles.ranking:
             lines[-2] += ", by position" if roles.reward in roles.lists else ", of the whole list"
             lines[-1] += shown_propensities(roles)

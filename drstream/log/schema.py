@@ -16,7 +16,7 @@ import pyarrow as pa
 from drstream.errors import LogError, parameter, phrase, suggest
 from drstream.log.categories import Hashed, choose_categories, is_category, separate
 from drstream.log.sparse import Sparse, check_sparse, stored_sparse
-from drstream.log.starred import STAR, excluded, is_glob, looks_like
+from drstream.log.starred import STAR, Suspect, excluded, is_glob, looks_like
 from drstream.sources.base import is_list as is_list
 
 
@@ -58,7 +58,8 @@ class Roles:
     propensities: tuple[str, ...] = ()  # of all actions: one column of lists, or a column for each action
     constant: float | str | None = None  # the propensity of every row, or UNIFORM for 1/K, instead of a column
     left_out: tuple[str, ...] = ()  # columns that context="*" did not take
-    starred: bool = False  # whether context="*" chose columns
+    starred: tuple[str, ...] = ()  # columns of the context that "*" chose
+    outcomes: tuple[Suspect, ...] = ()  # of the columns that were left out, those that look like outcomes
     categories: tuple[str, ...] = ()  # columns of the context that are one-hot encoded
     hashed: tuple[Hashed, ...] = ()  # and those that are hashed
     logger: str | None = None  # which policy logged a row, in a log of several
@@ -231,13 +232,14 @@ def _assign(
         _check(schema, sample_rate, "sample_rate", is_number, "numbers")
         taken.add(sample_rate)
     left_out: tuple[str, ...] = ()
+    starred: tuple[str, ...] = ()
     if isinstance(context, Sparse):
         for name in context.columns:
             require_column(schema, name, "context")
         check_sparse(schema, context)
         contexts = context.columns
     else:
-        contexts, left_out = _find_context(schema, context, taken, excluded(schema, exclude))
+        contexts, left_out, starred = _find_context(schema, context, taken, excluded(schema, exclude))
     for role, name in found.items():
         if name in contexts:
             raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
@@ -256,7 +258,6 @@ def _assign(
                 "or categories"
             )
         _check(schema, name, "context", _is_context, "numbers, booleans, strings, or a dictionary of categories")
-    starred = context is not FIND and STAR in ([context] if isinstance(context, str) else context)
     rows = {"sample_rate": sample_rate, "left_out": left_out, "lists": lists}
     return Roles(contexts, listed, *places, negated, starred=starred, **rows)  # type: ignore[arg-type]
 
@@ -342,20 +343,21 @@ def _find(schema: pa.Schema, role: str, wanted: str | Find) -> str:
 
 def _find_context(
     schema: pa.Schema, wanted: str | Sequence[str] | Find, taken: set[str], without: set[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of the context, and those that "*" left out."""
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of the context, those that "*" left out, and those that it chose."""
     if wanted is FIND:
         free = [name for name in schema.names if name not in taken | without]
         for name in USUAL_LISTS:
             if name in free and is_list(schema.field(name).type):
-                return (name,), ()
-        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and is_number(schema.field(n).type)), ()
+                return (name,), (), ()
+        return tuple(n for n in free if USUAL_FEATURES.fullmatch(n) and is_number(schema.field(n).type)), (), ()
     patterns = [wanted] if isinstance(wanted, str) else list(wanted)
     named = {p for p in patterns if p in schema.names or not is_glob(p)}
     if both := named & without:
         raise LogError(f"column {min(both)!r} is named with {parameter('context')} and with {parameter('exclude')}")
     names: list[str] = []
     left_out: list[str] = []
+    starred: list[str] = []
     for pattern in patterns:
         if pattern in named:
             require_column(schema, pattern, "context")
@@ -367,10 +369,11 @@ def _find_context(
                 unlike = {n for n in matches if n not in named and looks_like(schema.field(n), OTHER_ROLES)}
                 left_out = [n for n in matches if n in unlike]
                 matches = [n for n in matches if n not in unlike]
+                starred = [n for n in matches if n not in named]
             if not matches and not left_out:
                 raise LogError(f"no column matches {pattern!r} for the context: {suggest(pattern, schema.names)}")
         names += [n for n in matches if n not in names]
-    return tuple(names), tuple(n for n in left_out if n not in names)
+    return tuple(names), tuple(n for n in left_out if n not in names), tuple(starred)
 
 
 def constant_propensity(schema: pa.Schema, propensity: Any) -> float | str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,6 +18,14 @@ IDS = re.compile(
 )
 CAMEL_IDS = re.compile(r".*[a-z0-9](Id|ID|Uid|UID|Uuid|UUID|Guid|GUID)")
 TIMES = re.compile(r"(.*[_\-. ])?(timestamp|datetime|ts|epoch)|time|date|.*_at")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A column that looks like an outcome, and why."""
+
+    column: str
+    why: str
 
 
 def is_glob(pattern: str) -> bool:

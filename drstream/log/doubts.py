@@ -1,0 +1,189 @@
+"""What the first rows of a log, and its labels, give reason to doubt: findings that an evaluation shows, too."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drstream.findings import LOOK, STOP, Finding
+from drstream.log.columns import floats_or_nan
+from drstream.log.facts import Facts
+from drstream.log.outcomes import LOOKED_AT, VALUES, can_look, find_outcomes
+from drstream.log.schema import Roles, is_number
+from drstream.log.starred import Suspect
+from drstream.types import Floats
+
+# Numbers that stand for something else, mostly for a missing value; among rewards, -99 may be a refund
+SENTINELS = np.array([-99, -999, -9999, -99999, -999999, -(2.0**31), 9999, 99999, 999999, 2.0**31 - 1])
+OF_REWARDS = SENTINELS[1:]
+CODE_NAMES = re.compile(
+    r"(.*[_\-. ])?(code|zip|zip_?code|postcode|postal_?code|category|type|kind|class|country|region|city|state|"
+    r"channel|brand|device|browser|os|gender|sex|language)"
+)
+FEWEST_CODES, MOST_CODES = 3, 50
+APART = 20  # times as far apart as they are many: numbers that are codes,
+ROUND = 5  # unless they are as far apart as prices, e.g. 999, 1999, 2999
+SHOWN = 6
+
+
+def doubts(facts: Facts, roles: Roles, labels: Sequence[Any] | None, labels_given: bool) -> list[Finding]:
+    """Return what there is to doubt. The labels are None if they are not known yet."""
+    found = [of_outcomes(facts, roles), *_of_numbers(facts, roles)]
+    found += [of_labels(labels, roles) if labels is not None and not labels_given else None]
+    return [finding for finding in found if finding is not None]
+
+
+# Outcomes
+
+
+def of_outcomes(facts: Facts, roles: Roles, more: Sequence[Suspect] = ()) -> Finding | None:
+    """Outcomes among the contexts, also those that an audit has found, and outcomes that were left out."""
+    found = find_outcomes(facts, roles, roles.context)
+    if found.differing:
+        return _say(
+            LOOK,
+            "outcomes",
+            len(found.differing),
+            f"{_names(found.differing)} differ by action, although propensities do not depend on contexts.",
+            "Propensities are wrong, or one draw of an action served several events, or these are outcomes.",
+            "Compare how actions were drawn with the propensities; rows of one draw are a cluster=.",
+        )
+    inside = {outcome.column: outcome.why for outcome in (*found.outcomes, *more)}
+    outside = {outcome.column: outcome.why for outcome in roles.outcomes}
+    if not inside and not outside:
+        return None
+    sentences = []
+    if outside:
+        sentences.append(f'context="*" has left out what looks like an outcome: {_reasons(outside)}.')
+    if inside:
+        sentences.append(f"The context holds what looks like an outcome: {_reasons(inside)}.")
+    what = "A model that knows what came after the action explains its effect away, and DM and DR are wrong."
+    cure = "Leave such columns out of the context." if inside else "Name them if they were known before the action."
+    return _say(LOOK, "outcomes", len(inside) + len(outside), *sentences, what, cure)
+
+
+def _reasons(found: dict[str, str]) -> str:
+    return "; ".join(f"{column!r} ({why})" for column, why in found.items())
+
+
+# Numbers
+
+
+def _of_numbers(facts: Facts, roles: Roles) -> list[Finding | None]:
+    """Codes and sentinels among the first numbers of rewards and contexts."""
+    rewards = [name for name in roles.rewards if name not in roles.lists]
+    context = [n for n in roles.context if n not in roles.coded] if can_look(roles) else []
+    return facts.of(("numbers", *rewards, *context), lambda: _look(facts, rewards, context))
+
+
+def _look(facts: Facts, rewards: Sequence[str], context: Sequence[str]) -> list[Finding | None]:
+    schema = facts.source.schema
+    names = [name for name in (*rewards, *context) if is_number(schema.field(name).type)]
+    batch = facts.more(names, max(1024, min(LOOKED_AT, VALUES // len(names)))) if names else None
+    if batch is None:
+        return []
+    values = {name: floats_or_nan(batch.column(name)) for name in names}
+    return [of_sentinels(_sentinels(values, rewards), rewards), _codes(values, context)]
+
+
+def _sentinels(values: dict[str, Floats], rewards: Sequence[str]) -> dict[str, tuple[float, int]]:
+    found = {}
+    for name, x in values.items():
+        counts = [int((x == v).sum()) for v in SENTINELS]
+        mirrored = [int((x == -v).sum()) for v in SENTINELS]
+        rest = x[np.isfinite(x) & ~np.isin(x, SENTINELS)]
+        if len(rest) and (one := sentinel(counts, mirrored, rest.min(), rest.max(), name in rewards)) is not None:
+            found[name] = one
+    return found
+
+
+def sentinel(
+    counts: Sequence[int], mirrored: Sequence[int], low: float, high: float, is_reward: bool
+) -> tuple[float, int] | None:
+    """Return a number that stands for something else, and how often, given the range of all other numbers.
+
+    It repeats, and lies alone: below numbers that are never negative, or farther away than these are spread.
+    """
+    for value, count, other in zip(SENTINELS, counts, mirrored, strict=True):
+        if count < 2 or other or (is_reward and value not in OF_REWARDS):
+            continue
+        far = max(low - value, value - high) >= max(high - low, 1.0)
+        if low <= value <= high or not (far or value < 0 <= low):
+            continue
+        return float(value), int(count)
+    return None
+
+
+def of_sentinels(found: dict[str, tuple[float, int]], rewards: Sequence[str]) -> Finding | None:
+    if not found:
+        return None
+    each = "; ".join(f"{name!r} is {value:.10g} in {count:,} rows" for name, (value, count) in found.items())
+    worst = any(name in rewards for name in found)
+    return _say(
+        STOP if worst else LOOK,
+        "sentinels",
+        len(found),
+        f"A number that may stand for a missing value is used as a number: {each}.",
+        "Leave such rows out with a filter." if worst else "Put nulls in their place, and open the log with missing=.",
+    )
+
+
+def _codes(values: dict[str, Floats], context: Sequence[str]) -> Finding | None:
+    found = [name for name in context if looks_like_codes(name, values[name])]
+    if not found:
+        return None
+    return _say(
+        LOOK,
+        "codes",
+        len(found),
+        f"{_names(found)} look{'s' * (len(found) == 1)} like codes of categories that are used as numbers.",
+        "A linear model then takes a larger code for more of something.",
+        f"Open the log with categorical={found!r}.",
+    )
+
+
+def looks_like_codes(name: str, x: Floats) -> bool:
+    """Whether numbers are a few integers, each frequent, in a column with such a name, or far apart."""
+    x = x[np.isfinite(x)]
+    if not len(x) or (x != np.floor(x)).any() or np.abs(x).max() > 2**53:
+        return False
+    different, counts = np.unique(x, return_counts=True)
+    if not FEWEST_CODES <= len(different) <= MOST_CODES:
+        return False
+    if CODE_NAMES.fullmatch(name.lower()):
+        return True
+    steps = np.diff(different).astype(np.int64)
+    frequent = (counts >= 5).mean() >= 0.9 and different[0] >= 10
+    return bool(frequent and math.gcd(*steps.tolist()) < ROUND and steps.sum() >= APART * len(different))
+
+
+# Labels
+
+
+def of_labels(labels: Sequence[Any], roles: Roles) -> Finding | None:
+    """Labels that are integers as text, and stand in the order of text."""
+    if len(labels) < 2 or not all(isinstance(x, str) and re.fullmatch(r"-?\d{1,15}", x) for x in labels[:1000]):
+        return None
+    if len(labels) > 1000 or sorted(labels, key=int) == list(labels):
+        return None
+    shown = ", ".join(repr(label) for label in labels[:SHOWN]) + (", ..." if len(labels) > SHOWN else "")
+    return _say(
+        LOOK,
+        "label_order",
+        len(labels),
+        f"The labels of column {roles.action!r} are integers as text, and stand in the order of text: {shown}.",
+        "A policy function that returns probabilities in the order of the numbers is evaluated wrongly.",
+        'Give the order, e.g. actions=["1", "2", ...], or store the labels as integers.',
+    )
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in columns[:SHOWN]) + (", ..." if len(columns) > SHOWN else "")
+
+
+def _say(level: str, check: str, value: float, *sentences: str) -> Finding:
+    return Finding(level, check, None, float(value), " ".join(sentences))
