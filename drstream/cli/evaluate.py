@@ -102,14 +102,13 @@ def evaluate(
     cap: Annotated[
         str | None,
         typer.Option(
-            help="For the capped estimators: lower larger weights to this value. 'auto' chooses by bias and variance."
+            help="For the capped estimators: lower larger weights to this value. 'auto' chooses from a grid."
         ),
     ] = None,
     floor: Annotated[
         str | None,
         typer.Option(
-            help="For the capped estimators: raise smaller propensities to this value. 'auto' chooses by bias and "
-            "variance."
+            help="For the capped estimators: raise smaller propensities to this value. 'auto' chooses from a grid."
         ),
     ] = None,
     lambda_: Annotated[

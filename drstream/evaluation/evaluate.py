@@ -90,9 +90,9 @@ def evaluate(
                 was fitted on.
     cap, floor, inflation
                 Limits of the capped estimators: w = min(cap, ν / max(floor, inflation * p)). "auto", for the cap or for
-                the floor, tries a grid of limits in one pass and chooses by the measured bias and variance.
-    lambda_     Limit of the estimators that shrink or drop large weights. "auto" tries a grid of limits in one pass,
-                also for the capped estimators, and chooses by SLOPE; `result.grid` has all of them.
+                the floor, tries a grid of limits in one pass and chooses by SLOPE; `result.grid` has all of them.
+    lambda_     Limit of the estimators that shrink or drop large weights. "auto" chooses in the same way, also the cap
+                of the capped estimators.
     embedding   Categories of the actions: a mapping of labels to categories, or the column with the category of the
                 logged action. In a log of candidates: a mapping of ids to categories, a column with lists of
                 categories, or a column of the table of items. Estimators that weigh by category (mips, snmips, offcem)

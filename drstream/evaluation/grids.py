@@ -1,12 +1,8 @@
 """Estimators whose limit is chosen from a grid in the same pass.
 
-A lower limit of the weights means less variance, and more bias. There are two rules:
-
-lambda_="auto"            SLOPE (Su, Srinath, Krishnamurthy 2020) goes from no limit to lower and lower ones, as long as
-                          the estimates agree with all earlier ones within their widths, and takes the last.
-cap="auto", floor="auto"  The smallest risk, bias² + variance, both measured. The bias of a limit is the mean of
-                          (w - w₀)(r - r̂). It is taken as large as it may be: its distance from 0, plus its standard
-                          error. Without this, noise that a limit happens to remove would count as a gain.
+A lower limit of the weights means less variance, and more bias. SLOPE (Su, Srinath, Krishnamurthy 2020) goes from no
+limit to lower and lower ones, as long as the estimates agree with all earlier ones within their widths, and takes the
+last.
 
 A choice from the data leaves a bias that no width shows. So the interval of the chosen estimate is that of the estimate
 without a limit, extended to the chosen value.
@@ -20,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drstream.evaluation.estimators import CAPPED, IMPORTANCE, SHRUNK, SWITCHED, Estimator, form_of
-from drstream.evaluation.explanation import cut_bias
 from drstream.evaluation.statistics import Statistics
 from drstream.intervals.statistic import Statistic
 from drstream.results import Estimate
@@ -29,7 +24,6 @@ LAMBDA, CAP, FLOOR = "lambda_", "cap", "floor"  # parameters that can be "auto"
 LIMITS = (math.inf, *(2.0**k for k in range(10, -1, -1)))  # of weights
 FLOORS = (0.0, *(2.0**-k for k in range(10, 0, -1)))  # of propensities
 SLACK = math.sqrt(6) - 1  # SLOPE's constant
-CAREFUL = 1.0  # standard errors that are added to a measured bias
 
 
 @dataclass(frozen=True)
@@ -40,11 +34,6 @@ class Grid:
     limits: tuple[float, ...]  # in the units of the parameter: a weight, for shrinkage its square, or a propensity
     forms: tuple[Estimator, ...]
     parameter: str  # that is "auto"
-
-    @property
-    def measures_bias(self) -> bool:
-        """Whether the limit is chosen by the measured bias and variance, and not by SLOPE."""
-        return self.parameter != LAMBDA
 
 
 def has_limit(estimator: Estimator, parameter: str) -> bool:
@@ -86,40 +75,16 @@ def expand(chosen: Sequence[Estimator], parameter: str | None) -> list[Estimator
 def choose(grid: Grid, sums: Statistics, j: int, stderr: Callable[[Statistic], float], score: float) -> int:
     """Return the place in the grid of the limit that suits policy j. Widths are `score` standard errors."""
     statistics = [sums.value(j, form) for form in grid.forms]
-    stderrs = list(map(stderr, statistics))
-    if grid.measures_bias:
-        return least_risk([risk(cut_bias(sums, j, form), s) for form, s in zip(grid.forms, stderrs, strict=True)])
-    return slope([s.value for s in statistics], [score * s for s in stderrs])
+    return slope([s.value for s in statistics], [score * stderr(s) for s in statistics])
 
 
-def rows(grid: Grid, sums: Statistics, j: int, estimates: Sequence[Estimate], chosen: int) -> list[dict[str, Any]]:
-    """Return one row for each limit of policy j, with its estimate; for a cap or a floor also with bias and risk."""
-    found = []
-    for i, (limit, form, e) in enumerate(zip(grid.limits, grid.forms, estimates, strict=True)):
-        row = {grid.parameter.rstrip("_"): limit, "value": e.value, "stderr": e.stderr, "low": e.low, "high": e.high}
-        if grid.measures_bias:
-            bias = cut_bias(sums, j, form)
-            row |= {"bias": bias[0], "bias_stderr": bias[1], "risk": risk(bias, e.stderr)}
-        found.append({**row, "chosen": i == chosen})
-    return found
-
-
-def risk(bias: tuple[float, float], stderr: float) -> float:
-    """Return bias² + variance of an estimate; the bias, with its standard error, is as large as it may be.
-
-    >>> risk((0.0, 0.0), 3.0), risk((-1.0, 3.0), 3.0)
-    (9.0, 25.0)
-    """
-    return (abs(bias[0]) + CAREFUL * bias[1]) ** 2 + stderr**2
-
-
-def least_risk(risks: Sequence[float]) -> int:
-    """Return the place of the smallest risk; of equal ones, the first. Undefined risks do not count.
-
-    >>> least_risk([2.0, 1.0, 1.0, float("nan")])
-    1
-    """
-    return min(range(len(risks)), key=lambda i: math.inf if math.isnan(risks[i]) else risks[i])
+def rows(grid: Grid, estimates: Sequence[Estimate], chosen: int) -> list[dict[str, Any]]:
+    """Return one row for each limit, with its estimate."""
+    name, shown = grid.parameter.rstrip("_"), ("value", "stderr", "low", "high")
+    return [
+        {name: limit, **{field: getattr(e, field) for field in shown}, "chosen": i == chosen}
+        for i, (limit, e) in enumerate(zip(grid.limits, estimates, strict=True))
+    ]
 
 
 def slope(values: Sequence[float], widths: Sequence[float]) -> int:

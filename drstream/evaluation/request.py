@@ -72,11 +72,6 @@ class Request:
         chosen = _choose(log, given, auto, limits, told)
         log.check_cluster(given["cluster"])
         settings, by = _settings(log, given), given["by"]
-        if auto in (grids.CAP, grids.FLOOR) and log.roles.sample_rate is not None:
-            raise DrstreamError(
-                f"{parameter(auto, registry.AUTO)} is not known for a down-sampled log: give a number, or "
-                f"{parameter('lambda_', registry.AUTO)}"
-            )
         settings.check_estimators(chosen)
         if given["pairs"] not in (None, True, False):
             raise DrstreamError(f"{parameter('pairs', given['pairs'])}: it must be True, False or None")
@@ -115,8 +110,6 @@ class Request:
     def extra(self) -> frozenset[str]:
         """What terms shall explain, beside the estimates: `Estimator.explained_by`."""
         found = frozenset({"spread"} if self.settings.propensity_error or "spread" in self.settings.needs else ())
-        if self.auto in (grids.CAP, grids.FLOOR):
-            found |= {"cut"}
         if self.told is None:
             return found
         return found | {"parts", "cut", *(["second"] if self.told.second_model is not None else [])}

@@ -431,14 +431,14 @@ class Evaluation(WithModels, Reported):
 
     @property
     def grid(self) -> pa.Table | None:
-        """All limits that were tried with lambda_, cap or floor "auto": estimates, perhaps bias and risk; or None."""
+        """All limits that were tried with lambda_, cap or floor "auto", with their estimates; or None."""
         if not self._grids:
             return None
         rows = []
         for name, grid in self._grids.items():
             for j, policy in enumerate(self.policies):
                 estimates = [self._estimate(self.statistics.value(j, form), j, form) for form in grid.forms]
-                found = grids.rows(grid, self.statistics, j, estimates, self._chosen_limits[name])
+                found = grids.rows(grid, estimates, self._chosen_limits[name])
                 rows += [{"policy": policy, "estimator": name, **row} for row in found]
         return stamped(pa.Table.from_pylist(rows), self.provenance)
 

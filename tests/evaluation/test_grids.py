@@ -9,6 +9,7 @@ import drstream as drs
 from drstream.evaluation import grids
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
+from tests.helpers.reference import slope_by_hand
 
 ROWS = 500 if PLAIN else 5_000
 POLICIES = {"soft": drs.policies.Softmax(world().taste * 3), "second": drs.policies.Constant(1)}
@@ -48,15 +49,6 @@ def test_the_choice_is_the_most_careful_one_of_all_policies(result):
             mine = [r for r in rows if r["policy"] == policy]
             choices.append(slope_by_hand([r["value"] for r in mine], [half * r["stderr"] for r in mine]))
         assert result.limits[name] == rows[min(choices)]["lambda"]
-
-
-def slope_by_hand(values, widths):
-    """Su, Srinath, Krishnamurthy 2020: the last index up to which all pairs of intervals agree."""
-    for i in range(1, len(values)):
-        for j in range(i):
-            if not abs(values[i] - values[j]) <= widths[i] + (np.sqrt(6) - 1) * widths[j]:
-                return i - 1
-    return len(values) - 1
 
 
 def test_the_interval_is_that_without_a_limit_extended_to_the_value(result):

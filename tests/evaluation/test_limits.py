@@ -1,4 +1,4 @@
-"""Inflated propensities of the log, and caps and floors that are chosen by the measured bias and variance."""
+"""Inflated propensities of the log, and caps and floors that are chosen from a grid."""
 
 import json
 import math
@@ -17,12 +17,14 @@ from tests.helpers.cut import cut_log
 from tests.helpers.evaluations import evaluate
 from tests.helpers.logs import arrays, world
 from tests.helpers.passes import PLAIN
+from tests.helpers.reference import slope_by_hand
 
 ROWS = 300 if PLAIN else 3_000
 WORLD = world(kinds=40, floor=0.01)
 POLICIES = {"soft": drs.policies.Softmax(WORLD.taste * 2), "rare": drs.policies.Softmax(-2 * WORLD.taste)}
 MODEL = drs.models.Ridge().fit(drs.Log(WORLD.table(300, seed=1)))
 NAMES = ["ips-capped", "dr-capped"]
+Z = 1.959963984540054
 GRIDS = {"cap": grids.LIMITS, "floor": grids.FLOORS}
 
 
@@ -35,7 +37,7 @@ def table():
 def chosen(request, table):
     """The parameter, and a result with its value chosen from a grid."""
     given = {request.param: "auto"}
-    return request.param, evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr", *NAMES], **given, explain=True)
+    return request.param, evaluate(drs.Log(table), POLICIES, MODEL, ["ips", "dr", *NAMES], **given)
 
 
 # Inflation
@@ -101,22 +103,19 @@ def test_each_point_of_the_grid_is_what_its_limit_gives(chosen, table, name):
     parameter, result = chosen
     rows = [row for row in result.grid.to_pylist() if (row["estimator"], row["policy"]) == (name, "rare")]
     first = result["rare", "ips" if name == "ips-capped" else "dr"]
-    assert (rows[0]["value"], rows[0]["bias"], rows[0]["risk"]) == (first.value, 0, first.stderr**2)
+    assert rows[0]["value"] == first.value
     for row in rows[1 :: 5 if PLAIN else 1]:
-        one = evaluate(drs.Log(table), POLICIES, MODEL, [name], explain=True, **{parameter: row[parameter]})
-        explained = one.explain("rare", name)
-        assert (row["value"], row["stderr"]) == (one["rare", name].value, one["rare", name].stderr)
-        assert (row["bias"], row["bias_stderr"]) == (explained.bias, explained.bias_stderr)
-        assert row["risk"] == (abs(row["bias"]) + row["bias_stderr"]) ** 2 + row["stderr"] ** 2
+        one = evaluate(drs.Log(table), POLICIES, MODEL, [name], **{parameter: row[parameter]})["rare", name]
+        assert (row["value"], row["stderr"]) == (one.value, one.stderr)
 
 
-def test_the_smallest_risk_is_chosen_and_the_most_careful_of_all_policies(chosen):
+def test_slope_chooses_and_the_most_careful_of_all_policies_counts(chosen):
     parameter, result = chosen
     for name in NAMES:
         places = []
         for policy in POLICIES:
             rows = [row for row in result.grid.to_pylist() if (row["estimator"], row["policy"]) == (name, policy)]
-            places.append(int(np.argmin([row["risk"] for row in rows])))
+            places.append(slope_by_hand([row["value"] for row in rows], [Z * row["stderr"] for row in rows]))
             assert sum(row["chosen"] for row in rows) == 1
         assert result.limits[name] == GRIDS[parameter][min(places)]
         assert rows[min(places)]["chosen"]
@@ -128,7 +127,6 @@ def test_the_interval_is_that_without_a_limit_extended_to_the_value(chosen):
     for name in NAMES:
         twin, found = result["rare", "ips" if name == "ips-capped" else "dr"], result["rare", name]
         assert (found.low, found.high) == (min(twin.low, found.value), max(twin.high, found.value))
-        assert "chosen from a grid" in result.explain("rare", name).notes[0]
 
 
 def test_results_can_be_pickled_and_other_estimators_stay_as_they_are(chosen, table):
@@ -165,7 +163,7 @@ def test_threads_and_batch_sizes_do_not_change_a_bit(chosen, table, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("good", [True, False])
 def test_errors_and_coverage_where_weights_are_heavy(good):
-    """100 logs: a chosen cap or floor does not raise the rmse of DR, with any model, and the intervals cover."""
+    """100 logs: with a good model, a chosen cap or floor lowers the rmse of DR. The intervals cover with any model."""
     w = world(floor=0.002)
     policy = drs.policies.Softmax(-3 * w.taste)
     truth, errors, inside = w.value(policy), {"dr": [], "cap": [], "floor": []}, 0
@@ -178,8 +176,8 @@ def test_errors_and_coverage_where_weights_are_heavy(good):
             inside += found["dr-capped"].low <= truth <= found["dr-capped"].high
         errors["dr"].append(found["dr"].value - truth)
     rmse = {name: np.sqrt(np.mean(np.square(e))) for name, e in errors.items()}
-    assert rmse["cap"] < rmse["dr"]
-    assert rmse["floor"] < rmse["dr"]
+    for name in ("cap", "floor"):
+        assert rmse[name] < (1 if good else 3) * rmse["dr"]  # SLOPE promises a constant factor, and no more
     assert inside >= 186
 
 
@@ -198,9 +196,6 @@ def test_errors(table):
     for given in ({"cap": "automatic"}, {"floor": "best"}):
         with pytest.raises(drs.DrstreamError, match=r"(cap|floor)='.*' must be a number above 0"):
             evaluate(log, POLICIES, MODEL, **given)
-    rated = drs.Log(table.append_column("rate", pa.array(np.full(ROWS, 0.5))), sample_rate="rate")
-    with pytest.raises(drs.DrstreamError, match="cap='auto' is not known for a down-sampled log"):
-        evaluate(rated, POLICIES, MODEL, cap="auto")
     with pytest.raises(drs.DrstreamError, match=r"'dros' needs a limit: pass lambda_="):
         evaluate(log, POLICIES, MODEL, ["dros"], cap="auto")
 
@@ -210,7 +205,7 @@ def test_the_command_line(table, tmp_path):
     words = ("evaluate", "log.parquet", "--policy", "uniform", "--json")
     found = json.loads(drstream(*words, "--floor", "auto", cwd=tmp_path).stdout)
     assert len(found["grid"]) == len(grids.FLOORS)
-    assert {"floor", "bias", "bias_stderr", "risk", "chosen"} <= set(found["grid"][0])
+    assert {"floor", "value", "stderr", "low", "high", "chosen"} <= set(found["grid"][0])
     found = json.loads(drstream(*words, "--inflation", "1.5", cwd=tmp_path).stdout)
     assert [row["estimator"] for row in found["estimates"]] == ["ips", "snips", "ips-capped"]
     assert found["estimates"][2]["capped"] == 1

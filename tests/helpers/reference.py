@@ -324,3 +324,12 @@ def longest_horizon(replicates, events, acceptance, failure):
         if s + log + math.sqrt(log * log + 2 * s * log) > events * acceptance:
             return steps
         steps += 1
+
+
+def slope_by_hand(values, widths):
+    """Su, Srinath, Krishnamurthy 2020: the last index up to which all pairs of intervals agree."""
+    for i in range(1, len(values)):
+        for j in range(i):
+            if not abs(values[i] - values[j]) <= widths[i] + (math.sqrt(6) - 1) * widths[j]:
+                return i - 1
+    return len(values) - 1
