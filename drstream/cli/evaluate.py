@@ -179,14 +179,6 @@ def evaluate(
             help="With --explain: an action in a context always has the same reward, so that there is no noise.",
         ),
     ] = False,
-    adaptive: Annotated[
-        bool | None,
-        typer.Option(
-            "--adaptive/--not-adaptive",
-            help="With --explain: whether the logging policy learned while it logged. By default, if --crossfit is "
-            "forward.",
-        ),
-    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 3 if a finding says not to use a number.")
     ] = False,
@@ -254,7 +246,7 @@ def evaluate(
     wanted = model, propensity_model, of_model, propensity_floor, clamp
     models, opened, fitted_here = specs.fitted_models(*wanted, opened, fitting, second_model)
     held = held_out(whole, opened, fitting if fitted_here else None)
-    told = _explain(explain, models.pop("second_model", None), deterministic_rewards, adaptive)
+    told = _explain(explain, models.pop("second_model", None), deterministic_rewards)
     started = clock()
     result = run(
         opened,
@@ -308,16 +300,15 @@ def _largest_constants() -> Any:
     return Constants(measured=False)
 
 
-def _explain(asked: bool, second_model: Any, deterministic_rewards: bool, adaptive: bool | None) -> Any:
+def _explain(asked: bool, second_model: Any, deterministic_rewards: bool) -> Any:
     from drstream.errors import DrstreamError
     from drstream.evaluation.explanation import Explain
 
     given = {"second-model": second_model is not None, "deterministic-rewards": deterministic_rewards}
-    given |= {"adaptive": adaptive is True, "not-adaptive": adaptive is False}
     for option, is_given in given.items():
         if is_given and not asked:
             raise DrstreamError(f"--{option} is about explanations: give --explain, too")
-    return Explain(second_model, deterministic_rewards, adaptive) if asked else False
+    return Explain(second_model, deterministic_rewards) if asked else False
 
 
 def _words(text: str | None) -> list[str] | None:

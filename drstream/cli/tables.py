@@ -148,7 +148,7 @@ def show_explanations(result: Evaluation) -> None:
         table.add_row(*map(Text, cells))
     print_table(console, table, 2)
     for one in found:
-        for sentence in (*one.notes, *one.advice):
+        for sentence in one.notes:
             console.print(f"{one.policy}, {one.estimator}: {sentence}", highlight=False, markup=False)
 
 

@@ -16,16 +16,13 @@ r̃ = r*. For IPS, r̂ = 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from drstream.errors import DrstreamError, parameter, phrase, printable
 from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.statistics import Statistics
-
-NEARLY_ALL = 0.95  # the share of importance can be above 1
-LARGE = 0.5  # share of the variance that decides on the advice
-DOMINANT = 4.0  # how many times the effective sample would fit into the log before weights count as uneven
 
 
 @dataclass(frozen=True)
@@ -35,13 +32,10 @@ class Explain:
     second_model           Another reward model, fitted on other events than those that are evaluated, or unfitted with
                            crossfit=. It splits the importance part into reward noise and model error.
     deterministic_rewards  Whether the reward of an action in a context is always the same. Then there is no noise.
-    adaptive               Whether the logging policy learned while it logged. If you do not say so, crossfit="forward"
-                           is taken as a sign that it did.
     """
 
     second_model: Any = None
     deterministic_rewards: bool = False
-    adaptive: bool | None = None
 
     @classmethod
     def of(cls, explain: Any) -> Explain | None:
@@ -64,7 +58,6 @@ class Explanation:
     model_error   T4: the model's error for the logged actions. For IPS, whose model is 0, it is that of 0.
     bias          E[(w - w₀)(r - r̂)], w₀ = ν / p: what a limit of the weights adds to the estimate; 0 without a limit.
     notes         What to know before these numbers are used.
-    advice        What would make the interval narrower.
     """
 
     policy: str
@@ -79,7 +72,6 @@ class Explanation:
     bias_stderr: float
     width: float  # of the interval that is shown
     notes: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()
 
     def share(self, part: str) -> float:
         """The share of a part in the variance. Those of contexts and importance sum to 1."""
@@ -100,8 +92,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as a dictionary, as in JSON."""
-        about = {key: value for key, value in vars(self).items() if key not in ("notes", "advice")}
-        return {**about, "parts": self.parts, "notes": list(self.notes), "advice": list(self.advice)}
+        return {**vars(self), "parts": self.parts, "notes": list(self.notes)}
 
     @printable
     def __str__(self) -> str:
@@ -114,7 +105,7 @@ class Explanation:
                 lines.append(f"  {name:<14} {row['variance']:>11.6g} {row['share']:>8.1%} {width:>11}".rstrip())
         if self.bias or self.bias_stderr:
             lines.append(f"  bias of the limit: {self.bias:.6g} ± {self.bias_stderr:.2g}")
-        return "\n".join([*lines, *(f"  {sentence}" for sentence in (*self.notes, *self.advice))])
+        return "\n".join([*lines, *(f"  {sentence}" for sentence in self.notes)])
 
 
 PARTS = ("contexts", "importance", "reward_noise", "model_error")
@@ -122,27 +113,20 @@ INNER = PARTS[2:]  # parts of "importance"
 
 
 @dataclass(frozen=True)
-class Facts:
+class Explained:
     """What an explanation takes from a result beside its sums."""
 
     policy: str
     estimator: str  # its name, also if its limit comes from a grid
     width: float
-    ess: float
     estimated_propensities: bool
     clustered: bool
     grid: bool
     explain: Explain = field(default_factory=Explain)
-    forward: bool = False  # crossfit="forward" was asked for
     blind: bool = False  # the second model knows nothing about the first events
 
-    @property
-    def adaptive(self) -> bool:
-        """Whether the logging policy learned, by the caller's word or by a sign."""
-        return self.forward if self.explain.adaptive is None else self.explain.adaptive
 
-
-def explain(sums: Statistics, j: int, estimator: Estimator, facts: Facts) -> Explanation:
+def explain(sums: Statistics, j: int, estimator: Estimator, facts: Explained) -> Explanation:
     """Explain the estimate of policy j."""
     require(sums, estimator, facts.estimator)
     mean, covariance = sums.combined(j, estimator, _score_parts(sums, estimator))
@@ -150,14 +134,11 @@ def explain(sums: Statistics, j: int, estimator: Estimator, facts: Facts) -> Exp
     importance = covariance[1, 1] + mean[1] ** 2
     variance = covariance[0, 0] + 2 * covariance[0, 1] + covariance[1, 1]
     noise, error = _inner(sums, j, estimator, facts.explain, float(importance))
-    parts = (float(contexts), float(importance), noise, error)
-    facts = replace(facts, estimated_propensities=facts.estimated_propensities and estimator.weight is not None)
-    if facts.adaptive and facts.estimated_propensities:
-        parts = (math.nan,) * 4
-    about = facts.policy, facts.estimator, sums.n, float(variance), *parts
-    facts = replace(facts, blind=facts.blind and not math.isnan(parts[3]) and not facts.explain.deterministic_rewards)
-    whole = Explanation(*about, *cut_bias(sums, j, estimator), facts.width, tuple(_notes(facts, estimator)))
-    return replace(whole, advice=tuple(_advice(whole, estimator, facts)))
+    by_second = not math.isnan(error) and estimator.weight is not None and not facts.explain.deterministic_rewards
+    notes = tuple(_notes(facts, estimator, blind=facts.blind and by_second))
+    parts = float(variance), float(contexts), float(importance), noise, error
+    about = facts.policy, facts.estimator, sums.n, *parts, *cut_bias(sums, j, estimator)
+    return Explanation(*about, facts.width, notes)
 
 
 def require(sums: Statistics, estimator: Estimator, name: str) -> None:
@@ -220,68 +201,15 @@ def cut_bias(sums: Statistics, j: int, estimator: Estimator) -> tuple[float, flo
     return float(mean[0]), stderr
 
 
-def _notes(facts: Facts, estimator: Estimator) -> list[str]:
-    found = []
-    if facts.estimated_propensities:
-        found.append(_on_propensities(facts))
-    if facts.blind and estimator.weight is not None:
-        found.append(
+def _notes(facts: Explained, estimator: Estimator, *, blind: bool) -> Iterator[str]:
+    if facts.estimated_propensities and estimator.weight is not None:
+        yield "The propensities are estimated. The parts hold only if the logging policy did not learn while it logged."
+    if blind:
+        yield (
             "The second model is fitted on earlier events only, and predicts 0 for the first ones. What it tells about "
             "noise and error is wrong there. Take a longer log, or a second model of other events."
         )
-    if facts.clustered:
-        found.append(
-            "The parts are about single events. The interval also allows for events of one cluster that depend on each "
-            "other."
-        )
-    if facts.grid:
-        found.append("The limit was chosen from a grid. The interval is that of the estimate without a limit.")
-    return found
-
-
-def _on_propensities(facts: Facts) -> str:
-    if not facts.adaptive:
-        return (
-            "The propensities are estimated. The parts hold only if the logging policy did not learn while it logged."
-        )
-    hidden = "Then events depend on each other in a way that these parts leave out, so they are not shown."
-    if facts.explain.adaptive:
-        return f"The logging policy learned, and its propensities are estimated. {hidden}"
-    sign = "Cross-fitting is forward, as for a logging policy that learned, and its propensities are estimated."
-    return f"{sign} {hidden} If it did not learn, say that it was not adaptive."
-
-
-def _advice(found: Explanation, estimator: Estimator, facts: Facts) -> list[str]:
-    said = []
-    if not math.isnan(found.bias) and abs(found.bias) > found.width / 2:
-        said.append("The limit of the weights costs more bias than half of the interval's width: raise it.")
-    if estimator.weight is None:
-        return [*said, "DM has no importance part, but the bias of its model is in no interval: compare it with DR."]
-    share = found.share("importance")
-    if share >= LARGE:
-        said += _against_importance(found, estimator, facts)
-    elif not math.isnan(share):
-        said.append(
-            f"Contexts make {found.share('contexts'):.0%} of the variance: only more events help. A better model or "
-            "more exploration would gain little."
-        )
-    return said
-
-
-def _against_importance(found: Explanation, estimator: Estimator, facts: Facts) -> list[str]:
-    part = found.share("importance")
-    share = f"Importance weights make {'nearly all' if part > NEARLY_ALL else f'{part:.0%}'} of the variance."
-    error = found.share("model_error")
-    if not estimator.needs_model:
-        said = [f"{share} A reward model can lower this part: use DR."]
-    elif math.isnan(error):
-        said = [f"{share} A second reward model would tell how much of it a better model can remove."]
-    elif error >= LARGE * found.share("importance"):
-        said = [f"{share} Most of it is the model's error: a better reward model helps."]
-    else:
-        said = [f"{share} Most of it is noise of the rewards: a better model does not help."]
-    uneven = facts.ess * DOMINANT < found.n
-    said.append(f"More events, or more exploration of the actions that {found.policy} takes, make it smaller.")
-    if uneven and estimator.weight is not None and not estimator.weight.reduced:
-        said.append("A few large weights count most: a limit of the weights (cap) would lower it.")
-    return said
+    if facts.clustered or facts.grid:
+        wider = ["events of one cluster that depend on each other"] * facts.clustered
+        wider += ["the choice of the limit from a grid"] * facts.grid
+        yield f"The parts are about single events. The interval also allows for {' and for '.join(wider)}."

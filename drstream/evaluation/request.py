@@ -44,7 +44,6 @@ class Request:
     settings  Of intervals.
     by        Columns whose values make segments.
     told      What explanations were asked for.
-    forward   Whether models are fitted on earlier rows.
     pairs     Whether the covariances of terms of two policies are needed; None: if there are few policies.
     given     The parameters as the caller gave them.
     """
@@ -57,7 +56,6 @@ class Request:
     settings: Settings = field(default_factory=Settings)
     by: tuple[str, ...] = ()
     told: Explain | None = None
-    forward: bool = False
     embedding: Any = None
     precision: str | None = None
     pairs: bool | None = None
@@ -84,7 +82,6 @@ class Request:
             settings=settings,
             by=tuple(by) if isinstance(by, list | tuple) else () if by is None else (by,),
             told=told,
-            forward=is_forward(given["crossfit"]),
             embedding=given["embedding"],
             precision=precision(given["precision"]),
             pairs=given["pairs"],

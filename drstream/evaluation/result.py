@@ -30,8 +30,7 @@ from drstream.evaluation.checks import (
     unlogged_mass,
 )
 from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator, Weight
-from drstream.evaluation.explanation import Explain, Explanation, explain, has_parts
-from drstream.evaluation.explanation import Facts as ExplainedFacts
+from drstream.evaluation.explanation import Explain, Explained, Explanation, explain, has_parts
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
 from drstream.evaluation.header import Header
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
@@ -518,13 +517,12 @@ class Evaluation(WithModels, Reported):
         estimator: str | None = None,
         *,
         deterministic_rewards: bool | None = None,
-        adaptive: bool | None = None,
     ) -> Explanation:
         """Where the variance of an estimate comes from, and what a limit of the weights costs.
 
         With a single policy, it need not be named. Without an estimator, it is the one that policies are compared by.
-        DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. The other parameters are those of
-        `drs.Explain`, and replace what was given there.
+        DR needs what `evaluate` gathers with explain=True; IPS and DM need nothing. `deterministic_rewards` is that of
+        `drs.Explain`, and replaces what was given there.
         """
         if self.lists is not None:
             raise DrstreamError("explain: it is about events with one action, and this is a log of rankings")
@@ -534,12 +532,11 @@ class Evaluation(WithModels, Reported):
         name = estimator or self.headline
         j, form = self._find(policy, name)
         told = self._request.told or Explain()
-        given = {"deterministic_rewards": deterministic_rewards, "adaptive": adaptive}
-        told = replace(told, **{word: value for word, value in given.items() if value is not None})
+        if deterministic_rewards is not None:
+            told = replace(told, deterministic_rewards=deterministic_rewards)
         found = self[policy, name]
         about = self.estimated_propensities, self._settings.cluster is not None, name in self._grids
-        signs = self._request.forward, self.models.blind_second
-        facts = ExplainedFacts(policy, name, found.high - found.low, found.ess, *about, told, *signs)
+        facts = Explained(policy, name, found.high - found.low, *about, told, self.models.blind_second)
         return explain(self.statistics, j, form, facts)
 
     @property

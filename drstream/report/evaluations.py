@@ -321,13 +321,12 @@ def variance(result: Evaluation) -> list[Picture]:
                 rows.append({**about, **taken, "said": share(part["share"]), "tone": "inner" if inner else ""})
     if not rows:
         raise LackingError("plot('variance'): the parts of the variance are not known for these estimators")
-    advice = next((sentence for one in found for sentence in one.advice if one.estimator == result.headline), "")
     return [
         Bars(
             "Where the uncertainty comes from",
             "Contexts: events differ in their value; only more events help. Importance: rewards are seen for the "
             "logged actions only; a better model or more exploration helps.",
-            f"{advice or 'Shares of the variance of each estimate.'}",
+            "Shares of the variance of each estimate.",
             rows,
             (
                 Column("policy", "policy", "text"),

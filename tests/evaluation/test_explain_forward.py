@@ -57,37 +57,16 @@ def test_parts_with_models_of_earlier_rows(table, name):
     assert known.notes == ()  # the second model is not asked
 
 
-def test_forward_is_a_sign_of_a_logger_that_learned(table):
-    """With estimated propensities, the parts are not shown, unless the caller knows better."""
+def test_with_estimated_propensities_a_note_says_when_the_parts_hold(table):
     told = drs.Explain(second_model=M.Ridge(10.0))
     options = {"propensity": M.Propensity(floor=0.01), "crossfit": FORWARD}
     result = evaluate(open_log(table), POLICY, M.Ridge(), ["ips", "dr"], explain=told, **options)
     for name in ("ips", "dr"):
-        hidden = result.explain(estimator=name)
-        assert all(math.isnan(part["variance"]) for part in hidden.parts)
-        assert math.isfinite(hidden.variance)
-        assert hidden.advice == ()
-        (note,) = hidden.notes
-        assert note.startswith("Cross-fitting is forward, as for a logging policy that learned, and its propensities")
-        assert "so they are not shown. If it did not learn, say that it was not adaptive." in note
-        assert result.explain(estimator=name, adaptive=True).notes[0].startswith("The logging policy learned, and")
-        shown = result.explain(estimator=name, adaptive=False)
+        shown = result.explain(estimator=name)
         assert shown.contexts + shown.importance == pytest.approx(shown.variance)
-        assert len(shown.notes) == 1  # the second model knows all events: the first block is left out
-        assert "only if the logging policy did not learn" in shown.notes[0]
+        (note,) = shown.notes  # the second model knows all events: the first block is left out
+        assert "only if the logging policy did not learn" in note
     assert [one.estimator for one in result.explanations] == ["ips", "dr"]
-
-
-def test_the_sign_counts_also_if_no_model_is_fitted_forward(table):
-    """IPS needs no reward model, so nothing is fitted on earlier rows. The caller's word is still a sign."""
-    propensity = M.Propensity().fit(open_log(WORLD.table(ROWS, seed=2)))
-    options = {"propensity": propensity, "crossfit": FORWARD, "explain": drs.Explain(adaptive=False)}
-    result = evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options)
-    assert result.crossfit is None
-    assert result.explain().importance > 0
-    assert math.isnan(
-        evaluate(open_log(table), POLICY, M.Ridge(), "ips", **options | {"explain": True}).explain().importance
-    )
 
 
 def test_with_logged_propensities_the_parts_are_shown(table):

@@ -43,8 +43,7 @@ def header_to_dict(header: Header) -> dict[str, Any]:
         "estimators": [e.name for e in request.chosen],
         "positions": max((getattr(e, "positions", 0) for e in request.chosen), default=0),
         "auto": request.auto,
-        "explain": None if request.told is None else [request.told.deterministic_rewards, request.told.adaptive],
-        "forward": request.forward,
+        "explain": None if request.told is None else request.told.deterministic_rewards,
         "settings": _plain(asdict(request.settings)),
         "form": _plain(asdict(header.form)),
         "pivot": header.pivot,
@@ -66,9 +65,9 @@ def header_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -
     chosen = [(KNOWN if ranking else ALL)[name] for name in found["estimators"]]
     if found["positions"]:
         chosen = at_positions(chosen, int(found["positions"]))
-    told = None if found["explain"] is None else Explain(None, *found["explain"])
+    told = None if found["explain"] is None else _made(Explain, {"deterministic_rewards": found["explain"]})
     settings = {**found["settings"], "constants": _made(Constants, found["settings"]["constants"])}
-    asked = {"auto": found["auto"], "settings": _made(Settings, settings), "told": told, "forward": found["forward"]}
+    asked = {"auto": found["auto"], "settings": _made(Settings, settings), "told": told}
     request = _made(Request, {"policies": {}, "inputs": {}, "chosen": chosen, **asked})
     form, labels, embedding = _made(Form, found["form"]), found["labels"], found["embedding"]
     if len(found["policies"]) != form.policies or not form.policies:
