@@ -101,9 +101,7 @@ def evaluate(
     ] = None,
     cap: Annotated[
         str | None,
-        typer.Option(
-            help="For the capped estimators: lower larger weights to this value. 'auto' chooses from a grid."
-        ),
+        typer.Option(help="For the capped estimators: lower larger weights to this value. 'auto' chooses from a grid."),
     ] = None,
     floor: Annotated[
         str | None,

@@ -39,7 +39,7 @@ from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
-from drstream.intervals.freedman import Constant, constants_of, measured_constants
+from drstream.intervals.freedman import measured_constants
 from drstream.intervals.methods import Method
 from drstream.intervals.resampling import jackknife_stderr
 from drstream.intervals.statistic import Limits, Statistic
@@ -395,13 +395,6 @@ class Evaluation(WithModels, Reported):
                     found.append(words.measured_constants(policy, method.name, measured))
         return found
 
-    def constants(self, policy: str | None = None, estimator: str | None = None) -> dict[str, Constant]:
-        """The constants of interval="freedman" for an estimate: each with its value and where it comes from."""
-        policy = self.policies[0] if policy is None else policy
-        j, form = self._find(policy, estimator or self.headline)
-        found = constants_of(self.statistics.value(j, form), self._settings.limits)
-        return found[0] if found else {}
-
     def _forms(self) -> list[Estimator]:
         return [self._form(name) for name in self.estimators]
 
@@ -587,13 +580,6 @@ class Evaluation(WithModels, Reported):
             found["loggers"] = self.loggers.to_pylist()
         if self.grid is not None:
             found["grid"] = self.grid.to_pylist()
-        if any(method.says is not None for method in self._settings.named()):
-            found["constants"] = [
-                {"policy": policy, "estimator": estimator, "constant": name, **constant._asdict()}
-                for policy in self.policies
-                for estimator in self.estimators
-                for name, constant in self.constants(policy, estimator).items()
-            ]
         if self._request.told is not None:
             found["explanations"] = [explanation.to_dict() for explanation in self.explanations]
         if len(self.rewards) > 1 and next(iter(self.rewards)) == self.reward:

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from drstream.errors import DrstreamError, parameter, phrase, suggest
+from drstream.errors import DrstreamError, parameter, phrase
 from drstream.evaluation.estimators import Estimator
 from drstream.intervals import methods
-from drstream.intervals.freedman import FORMS
 from drstream.intervals.methods import Method
 from drstream.intervals.statistic import Constants, Limits, Side
 from drstream.parameters import number
@@ -125,6 +124,4 @@ def _constants(value: Any) -> Constants:
     for name in ("model_bias", "model_error", "value_variance", "max_ratio"):
         if (found := getattr(value, name)) is not None:
             number(name, found, who="Constants", error=DrstreamError)
-    if value.form not in FORMS:
-        raise DrstreamError(f"Constants: form={value.form!r}: {suggest(str(value.form), FORMS)}")
     return value

@@ -64,12 +64,12 @@ def stopped_segments(by: Sequence[str], stopped: dict[tuple[Any, ...], list[Find
     return Finding(LOOK, "segments", None, float(len(stopped)), text)
 
 
-def measured_constants(policy: str, method: str, constants: Sequence[str]) -> Finding:
+def measured_constants(policy: str, method: str, constants: Mapping[str, float]) -> Finding:
     """An interval that could be guaranteed is not."""
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in constants.items())
     text = (
-        f"The {method} intervals of {policy} rest on constants that were measured from the log "
-        f"({', '.join(constants)}), so their coverage is not guaranteed. Give these constants, or let them be the "
-        "largest possible ones."
+        f"The {method} intervals of {policy} rest on constants that were measured from the log ({shown}), so their "
+        "coverage is not guaranteed. Give these constants, or let them be the largest possible ones."
     )
     return Finding(LOOK, "constants", policy, math.nan, text)
 

@@ -6,8 +6,9 @@ With probability 1 - α, for n events and L = ln(2 / α),
     |estimate - value| <= δ_ϱ δ_Δ + D L / (3 n) + √((D L / (3 n))² + 2 v L / n),
     v = V_x[r*(x, ν)] + 2 δ_ϱ δ_Δ + E[z²],  E[z²] <= M ϱ_max e_r̂,  D = M + max(1, ϱ_max).
 
-The paper has D = 1 + M, which fails where ϱ_max > 1. It holds for independent events, and for a logging policy that
-learns. Each constant is given by the user, measured from the log, or the largest possible one:
+The paper has D = 1 + M, which fails where ϱ_max > 1, and a wider form of the deviation. The bound holds for independent
+events, and for a logging policy that learns. Each constant is given by the user, measured from the log, or the largest
+possible one:
 
     M       bound on the weights ν / μ̂              given: max_weight_bound=
     δ_ϱ     bound on |1 - ϱ|, ϱ = μ / μ̂             given: propensity_error=; else 0, as propensities are exact
@@ -23,51 +24,24 @@ these suprema and means, the formula is the same. A bound with a measured consta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from drstream.intervals import needs
 from drstream.intervals.statistic import REWARD, UNDEFINED, Limits, Side, Statistic
 
 NAME = "freedman"
-GIVEN, MEASURED, LARGEST, EXACT = "given", "measured", "largest possible", "propensities are exact"
 GUARANTEED, NOT_GUARANTEED, IF_INDEPENDENT = "guaranteed", "constants measured", "if events are independent"
 
 
 class Constant(NamedTuple):
-    """A constant of the bound, and where it comes from."""
+    """A constant of the bound, and whether it was measured from the log."""
 
     value: float
-    source: str
+    measured: bool = False
 
 
-def _own_form(n: float, log: float, variance: float, most: float) -> float:
-    first = most * log / (3 * n)
-    return first + math.sqrt(first**2 + 2 * variance * log / n)
-
-
-def _as_published(n: float, log: float, variance: float, most: float) -> float:
-    return 2 * max(most * log / n, math.sqrt(variance * log / n))
-
-
-@dataclass(frozen=True)
-class Form:
-    """A form of the bound.
-
-    deviation  Computes it from n, L, v and D, without δ_ϱ δ_Δ.
-    crude      Whether E[z²] is replaced by its bound M ϱ_max e_r̂, also if it is measured.
-    """
-
-    deviation: Callable[[float, float, float, float], float]
-    crude: bool
-
-
-FORMS = {
-    "freedman": Form(_own_form, crude=False),
-    "second moment": Form(_as_published, crude=False),
-    "theorem 3.9": Form(_as_published, crude=True),
-}
+NONE = Constant(0.0)
 
 
 def freedman(statistic: Statistic, limits: Limits) -> tuple[float, float]:
@@ -84,30 +58,25 @@ def freedman(statistic: Statistic, limits: Limits) -> tuple[float, float]:
 
 
 def _half(side: Side, statistic: Statistic, limits: Limits, log: float) -> float:
-    found = {name: constant.value for name, constant in _unit_constants(side, statistic, limits).items()}
-    bias = found["propensity_error"] * found["model_bias"]
-    variance = found["value_variance"] + 2 * bias + found["second_moment"]
-    most = found["max_weight"] + max(1.0, found["max_ratio"])
-    form = FORMS[limits.constants.form]
-    return _range(side, limits)[1] * (bias + form.deviation(statistic.n, log, variance, most))
+    found = _unit_constants(side, statistic, limits)
+    error, ratio, most = _propensities(side, limits)
+    bias = error * found["model_bias"].value
+    variance = found["value_variance"].value + 2 * bias + found["second_moment"].value
+    first = (most + max(1.0, ratio)) * log / (3 * statistic.n)
+    return _range(side, limits)[1] * (bias + first + math.sqrt(first**2 + 2 * variance * log / statistic.n))
 
 
-POWERS = {"model_bias": 1, "second_moment": 2, "value_variance": 2}  # of the rewards' unit
-
-
-def constants_of(statistic: Statistic, limits: Limits) -> list[dict[str, Constant]]:
-    """Return the constants of each side, in the units of the rewards."""
-    found = []
-    for side in statistic.sides:
-        scale, unit = _range(side, limits)[1], _unit_constants(side, statistic, limits)
-        found.append({name: Constant(c.value * scale ** POWERS.get(name, 0), c.source) for name, c in unit.items()})
+def measured_constants(statistics: Sequence[Statistic], limits: Limits) -> dict[str, float]:
+    """Return the constants that were measured, in the units of the rewards: the largest of all statistics."""
+    found: dict[str, float] = {}
+    for statistic in statistics:
+        for side in statistic.sides:
+            scale = _range(side, limits)[1]
+            for name, constant in _unit_constants(side, statistic, limits).items():
+                if constant.measured:
+                    value = constant.value * (scale if name == "model_bias" else scale**2)
+                    found[name] = max(value, found.get(name, value))
     return found
-
-
-def measured_constants(statistics: Sequence[Statistic], limits: Limits) -> list[str]:
-    """Return the names of the constants that were measured, for any of the statistics."""
-    sides = [side for statistic in statistics for side in constants_of(statistic, limits)]
-    return list(dict.fromkeys(name for side in sides for name, c in side.items() if c.source == MEASURED))
 
 
 def says(statistic: Statistic, limits: Limits) -> str:
@@ -127,76 +96,66 @@ def _range(side: Side, limits: Limits) -> tuple[float, float]:
     return low, high - low
 
 
-def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
-    """Return the constants of a side for rewards in [0, 1]."""
+def _propensities(side: Side, limits: Limits) -> tuple[float, float, float]:
+    """Return δ_ϱ, ϱ_max and M."""
     if side.weight is None:
-        return _without_weight(side, statistic, limits)
+        return 0.0, 0.0, 0.0
+    error, ratio = limits.propensity_error or 0.0, limits.constants.max_ratio
+    return error, 1 + error if ratio is None else ratio, needs.weight_bound(NAME, [side], limits)
+
+
+def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
+    """Return δ_Δ, E[z²] and V_x of a side for rewards in [0, 1]."""
     told = limits.constants
-    error = limits.propensity_error or 0.0
-    ratio = Constant(1 + error, EXACT) if error == 0 else Constant(1 + error, GIVEN)
-    if told.max_ratio is not None:
-        ratio = Constant(told.max_ratio, GIVEN)
-    most = needs.weight_bound(NAME, [side], limits)
-    found = {
-        "max_weight": Constant(most, GIVEN),
-        "propensity_error": Constant(error, EXACT if error == 0 else GIVEN),
-        "max_ratio": ratio,
-        "model_bias": _model_bias(side, limits, error),
-        "second_moment": _second_moment(side, limits, most * ratio.value),
+    if side.weight is None:  # the mean of predictions, or of rewards: only their variance counts
+        spread = Constant(min(0.25, _variance(side, statistic, limits)), True) if told.measured else Constant(0.25)
+        return {"model_bias": NONE, "second_moment": NONE, "value_variance": spread}
+    error, ratio, most = _propensities(side, limits)
+    bias = _model_bias(side, limits, error)
+    return {
+        "model_bias": bias,
+        "second_moment": _second_moment(side, limits, most * ratio),
+        "value_variance": _value_variance(side, statistic, limits, error * bias.value),
     }
-    bias = error * found["model_bias"].value
-    return {**found, "value_variance": _value_variance(side, statistic, limits, bias)}
-
-
-def _without_weight(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
-    """The mean of predictions, or of rewards: only their variance counts."""
-    none = Constant(0.0, EXACT)
-    spread = Constant(0.25, LARGEST)
-    if limits.constants.measured:
-        spread = Constant(min(0.25, _variance(side, statistic, limits)), MEASURED)
-    found = dict.fromkeys(("max_weight", "propensity_error", "max_ratio", "model_bias", "second_moment"), none)
-    return {**found, "value_variance": spread}
 
 
 def _model_bias(side: Side, limits: Limits, error: float) -> Constant:
     """δ_Δ"""
     told, scale = limits.constants, _range(side, limits)[1]
     if error == 0:
-        return Constant(0.0, EXACT)
+        return NONE
     if told.model_bias is not None:
-        return Constant(told.model_bias / scale, GIVEN)
+        return Constant(told.model_bias / scale)
     if side.spread is None or not told.measured:
-        return Constant(1.0, LARGEST)
+        return Constant(1.0)
     absolute, squared = side.spread.absolute / scale / (1 - error), side.spread.squared / scale**2 / (1 - error)
-    return Constant(min(1.0, absolute, math.sqrt(squared)), MEASURED)
+    return Constant(min(1.0, absolute, math.sqrt(squared)), True)
 
 
 def _second_moment(side: Side, limits: Limits, factor: float) -> Constant:
     """E[z²], or its bound: `factor`, M ϱ_max, times e_r̂."""
     told, scale = limits.constants, _range(side, limits)[1]
     if told.model_error is not None:
-        return Constant(factor * told.model_error / scale**2, GIVEN)
+        return Constant(factor * told.model_error / scale**2)
     if side.spread is None or not told.measured:
-        return Constant(factor, LARGEST)
-    if FORMS[told.form].crude:
-        return Constant(factor * side.spread.squared / scale**2, MEASURED)
-    return Constant(side.spread.second / scale**2, MEASURED)
+        return Constant(factor)
+    return Constant(side.spread.second / scale**2, True)
 
 
 def _value_variance(side: Side, statistic: Statistic, limits: Limits, bias: float) -> Constant:
     """V_x[r*(x, ν)]. The value itself is known up to the bias of wrong propensities only."""
     told, (low, scale) = limits.constants, _range(side, limits)
     if told.value_variance is not None:
-        return Constant(told.value_variance / scale**2, GIVEN)
+        return Constant(told.value_variance / scale**2)
     if side.spread is None or not told.measured:
-        return Constant(0.25, LARGEST)
+        return Constant(0.25)
     value = (float(side.score @ statistic.means) - low) / scale
     nearest = min(max(0.5, value - bias), value + bias)
     most = max(0.0, nearest * (1 - nearest))
     if bias == 0:
         rest = (side.spread.squared - side.spread.second) / scale**2
         most = min(most, max(0.0, _variance(side, statistic, limits) + rest))
-    return Constant(most, MEASURED)
+    return Constant(most, True)
 
 
 def _variance(side: Side, statistic: Statistic, limits: Limits) -> float:

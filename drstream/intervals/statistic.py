@@ -97,7 +97,6 @@ class Constants:
     max_ratio       Bound on ϱ, the true propensity divided by the one that is used; 1 + propensity_error if not given.
     measured        Whether constants that are not given are measured from the log. Otherwise they are as large as the
                     range of the rewards allows, and the coverage is guaranteed.
-    form            "freedman"; "second moment" or "theorem 3.9", as published, are wider.
     """
 
     model_bias: float | None = None
@@ -105,7 +104,6 @@ class Constants:
     value_variance: float | None = None
     max_ratio: float | None = None
     measured: bool = True
-    form: str = "freedman"
 
 
 @dataclass(frozen=True)

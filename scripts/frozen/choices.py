@@ -175,7 +175,7 @@ def evaluated(log, name, model, estimators, given):
         train, log = log.split(0.4, seed=2)
         model = calls.fit(calls.model("Ridge", **pairs(name)), train)
     result = calls.evaluate(log, fixed(log, name), model, estimators, **given)
-    return kept.evaluation(result, constants="freedman" in (given.get("interval") or ()))
+    return kept.evaluation(result)
 
 
 def cases(folder):

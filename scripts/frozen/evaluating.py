@@ -163,7 +163,7 @@ def evaluated(opened, roles, chosen, model, estimators, given):
         model = _FITTED[key]
         log = log.split(0.4, seed=2)[1]
     result = calls.evaluate(log, chosen(log), model, estimators, **given)
-    return kept.evaluation(result, constants="freedman" in (given.get("interval") or ()))
+    return kept.evaluation(result)
 
 
 def cases(folder):

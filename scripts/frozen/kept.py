@@ -42,8 +42,8 @@ def rows(table, without=("method", "warning")):
     return None if table is None else table.drop_columns([name for name in without if name in table.column_names])
 
 
-def evaluation(result, constants=False):
-    """An evaluation, with the differences of its policies and the constants of its intervals."""
+def evaluation(result):
+    """An evaluation, with the differences of its policies."""
     names = result.policies
     found = {"n": result.n, "baseline": estimate(result.baseline), "skipped": result.skipped}
     for policy in names:
@@ -67,11 +67,6 @@ def evaluation(result, constants=False):
         found[f"explanation {e.policy} {e.estimator}"] = {name: getattr(e, name) for name in about}
         if e.estimator != "dm":
             found[f"weights {e.policy} {e.estimator}"] = result.weights(e.policy, e.estimator)
-    for policy in names:
-        for name in result.estimators:
-            if constants:
-                known = result.constants(policy, name)
-                found[f"constants {policy} {name}"] = {key: value[0] for key, value in known.items()}
     for reward, other in result.rewards.items():
         if other is not result:
             found[f"reward {reward}"] = evaluation(other)

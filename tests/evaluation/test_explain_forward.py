@@ -147,7 +147,6 @@ def test_freedman_is_known_for_dr_and_not_for_them(narrowing):
     for name in BY_TIME:
         assert all(map(math.isnan, result[name].intervals["freedman"]))
         assert all(map(math.isfinite, result[name].intervals["normal"]))
-        assert result.constants(estimator=name) == {}
     (found,) = (f for f in result.findings if f.check == "interval")
     assert found.message.startswith(
         "There are no freedman intervals of dr-stablevar, dr-minvar: such intervals are about"
@@ -164,4 +163,3 @@ def test_freedman_with_models_of_earlier_rows_and_estimated_propensities(table):
         evaluate(open_log(table), POLICY, M.Ridge(), "dr", **options)
     result = evaluate(open_log(table), POLICY, M.Ridge(), "dr", propensity_error=0.2, **options)
     assert math.isfinite(result["dr"].low)
-    assert result.constants()["propensity_error"] == (0.2, "given")

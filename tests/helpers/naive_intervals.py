@@ -61,7 +61,7 @@ def bernstein(scores, smallest, largest, confidence):
     return mean(scores) - half, mean(scores) + half
 
 
-def freedman(b, z, w, miss, low, scale, bound, confidence, form="freedman", error=0.0, ratio=None, given=None):
+def freedman(b, z, w, miss, low, scale, bound, confidence, error=0.0, ratio=None, given=None):
     """Bounds of the mean of b + z, z = w miss; rewards and predictions lie in [low, low + scale].
 
     given  Constants by name, in the units of the rewards; "largest" takes the largest possible ones for the others.
@@ -83,8 +83,6 @@ def freedman(b, z, w, miss, low, scale, bound, confidence, form="freedman", erro
         second = bound * ratio * given["model_error"] / scale**2
     elif largest:
         second = bound * ratio
-    elif form == "theorem 3.9":
-        second = bound * ratio * squared
     spread = 0.25
     if "value_variance" in given:
         spread = given["value_variance"] / scale**2
@@ -94,13 +92,10 @@ def freedman(b, z, w, miss, low, scale, bound, confidence, form="freedman", erro
         spread = max(max(v * (1 - v) for v in near), 0.0)
         if bias == 0:
             variance = covariance(scores, scores) * n / (n - 1) / scale**2
-            plain = mean([(v * m) ** 2 for v, m in zip(w, unit, strict=True)])
-            spread = min(spread, max(0.0, variance - plain + squared))
+            measured = mean([(v * m) ** 2 for v, m in zip(w, unit, strict=True)])
+            spread = min(spread, max(0.0, variance - measured + squared))
     v, most = spread + 2 * bias + second, bound + max(1.0, ratio)
-    if form == "freedman":
-        half = most * log / (3 * n) + math.sqrt((most * log / (3 * n)) ** 2 + 2 * v * log / n)
-    else:
-        half = 2 * max(most * log / n, math.sqrt(v * log / n))
+    half = most * log / (3 * n) + math.sqrt((most * log / (3 * n)) ** 2 + 2 * v * log / n)
     return mean(scores) - scale * (bias + half), mean(scores) + scale * (bias + half)
 
 
