@@ -173,7 +173,7 @@ class Evaluation(WithModels, Reported):
     def comparisons(self, estimator: str | None = None) -> list[Comparison]:
         """How each policy compares with the logging policy, by one estimator; without a name, by the headline's.
 
-        The p-value is that of the difference: the largest one at which its interval excludes 0.
+        The p-value is that of the difference: the smallest one at which its interval excludes 0.
         """
         name = estimator or self.headline
         return [
@@ -440,7 +440,7 @@ class Evaluation(WithModels, Reported):
     def segments(self) -> pa.Table | None:
         """One row for each segment, policy and estimator; None without by=.
 
-        The p-value is that of the difference to the logging policy in the segment: the largest one at which its
+        The p-value is that of the difference to the logging policy in the segment: the smallest one at which its
         interval excludes 0. The q-value is that of Benjamini and Hochberg, over all segments, for each policy and
         estimator. The level is that of the segment's worst finding about the policy.
         """

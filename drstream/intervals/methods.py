@@ -11,7 +11,7 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, bernstein, delta, freedman, gamma, likelihood, needs, resampling
+from drstream.intervals import anytime, basic, bernstein, delta, freedman, gamma, likelihood, needs, resampling
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
@@ -32,6 +32,7 @@ class Method:
     about   One sentence for help texts.
     check   Checks that the limits suffice for some sides, and raises an error otherwise.
     says    Returns words about some bounds, which follow the name of the method.
+    spread  Returns the standard error and Student's degrees of freedom, if bounds are made of these alone.
     """
 
     name: str
@@ -40,13 +41,24 @@ class Method:
     about: str = ""
     check: Callable[[Sequence[Side], Limits], None] | None = None
     says: Callable[[Statistic, Limits], str] | None = None
+    spread: Callable[[Statistic], tuple[float, float]] | None = None
 
 
 ALL: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("normal", delta.normal, about="value ± z standard errors; for large logs of independent events"),
-        Method("t", delta.student, about="value ± t standard errors; a little wider than normal in small logs"),
+        Method(
+            "normal",
+            delta.normal,
+            about="value ± z standard errors; for large logs of independent events",
+            spread=lambda statistic: (delta.stderr(statistic), math.inf),
+        ),
+        Method(
+            "t",
+            delta.student,
+            about="value ± t standard errors; a little wider than normal in small logs",
+            spread=lambda statistic: (delta.stderr(statistic), statistic.n - 1),
+        ),
         Method(
             "bootstrap",
             resampling.bootstrap,
@@ -58,6 +70,7 @@ ALL: dict[str, Method] = {
             resampling.cluster,
             frozenset({"cluster", "buckets"}),
             "value ± t standard errors of a jackknife over clusters, for events of one user that depend on each other",
+            spread=lambda statistic: (resampling.jackknife_stderr(statistic), resampling.freedom(statistic)),
         ),
         Method(
             bernstein.NAME,
@@ -150,14 +163,17 @@ def interval(method: Method, statistic: Statistic, limits: Limits, bias: float =
 
 
 def p_value(method: Method, statistic: Statistic, limits: Limits, bias: float = 0.0) -> float:
-    """Return the p-value of a difference: the smallest α at which its 1 - α interval excludes 0, found by bisection."""
+    """Return the p-value of a difference: the smallest α at which its 1 - α interval excludes 0."""
     if math.isnan(statistic.value) or math.isnan(interval(method, statistic, limits, bias)[0]):
         return math.nan
+    if method.spread is not None:
+        return max(SMALLEST_P, basic.two_sided(abs(statistic.value) - bias, *method.spread(statistic)))
 
     def excludes(log_alpha: float) -> bool:
         low, high = interval(method, statistic, replace(limits, confidence=1 - math.exp(log_alpha)), bias)
         return low > 0 or high < 0
 
+    # by bisection: where bounds end is no function that has an inverse
     least, most = math.log(SMALLEST_P), math.log1p(-1e-9)
     if excludes(least):
         return SMALLEST_P

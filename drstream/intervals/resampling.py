@@ -23,18 +23,22 @@ _CDF = np.cumsum([math.exp(-1) / math.factorial(m) for m in range(19)])  # of Po
 
 
 def cluster(statistic: Statistic, limits: Limits) -> tuple[float, float]:
-    """Return value ± t stderr of the jackknife. The degrees of freedom are the effective number of buckets, minus one.
+    """Return value ± t stderr of the jackknife."""
+    half = t_score(limits.confidence, freedom(statistic)) * jackknife_stderr(statistic)
+    return statistic.value - half, statistic.value + half
+
+
+def freedom(statistic: Statistic) -> float:
+    """Return the degrees of freedom of the jackknife: the effective number of buckets, minus one, and at least 1.
 
     Buckets without weight for the policy say little about it. Their effective number is that of Kish: (Σ W)² / Σ W²,
     with W the sum of the weights in a bucket (compare Carter, Schnepel and Steigerwald 2017).
     """
     groups = _filled(statistic)
     if groups is None:
-        return UNDEFINED
+        return math.nan
     weights = [groups.count if side.weight is None else groups.sums[:, side.weight] for side in statistic.sides]
-    effective = min(effective_number(w) for w in (groups.count, *weights))
-    half = t_score(limits.confidence, max(1.0, effective - 1)) * jackknife_stderr(statistic)
-    return statistic.value - half, statistic.value + half
+    return max(1.0, min(effective_number(w) for w in (groups.count, *weights)) - 1)
 
 
 def effective_number(weights: Floats) -> float:

@@ -168,13 +168,18 @@ def test_a_segment_that_is_not_there(table):
         result.segment(country="DE").segment(country="DE")
 
 
-def test_p_values_are_those_of_the_intervals(table, model):
+@pytest.mark.parametrize(
+    ("interval", "cluster", "close"),
+    [("normal", None, 1e-9), ("t", None, 1e-9), ("cluster", "user", 1e-9), ("gamma", None, 1e-3)],
+)
+def test_p_values_are_those_of_the_intervals(table, model, interval, cluster, close):
     """At a confidence of 1 - p, the interval of the difference just touches 0."""
-    result = run(table, model, interval="t", cluster=None)
+    options = {"interval": interval, "cluster": cluster, "reward_range": (0, 1)}
+    result = run(table, model, **options)
     row = next(r for r in result.segments.to_pylist() if 1e-9 < r["p_value"] < 0.9 and r["estimator"] == "ips")
-    at = run(table, model, interval="t", cluster=None, confidence=1 - row["p_value"])
+    at = run(table, model, **options, confidence=1 - row["p_value"])
     part = at.segment(country=row["country"], mobile=row["mobile"]).difference(row["policy"], estimator="ips")
-    assert min(abs(part.low), abs(part.high)) < 1e-3 * (part.high - part.low)
+    assert min(abs(part.low), abs(part.high)) < close * (part.high - part.low)
 
 
 def test_dm_has_no_p_value_unless_its_interval_was_asked_for(table, model):
