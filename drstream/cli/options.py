@@ -112,8 +112,8 @@ EmbeddingOption = Annotated[
     typer.Option(
         "--embedding",
         help="Categories of actions, for estimators that weigh by category: the column with the category of the logged "
-        "action; for candidates, a column with lists of categories, or a column of --items; or FILE:ID,CATEGORY, a "
-        "file with a row for each action or item.",
+        "action, or FILE:ACTION,CATEGORY, a file with a row for each action; for candidates, a column with lists of "
+        "categories, or a column of --items.",
     ),
 ]
 Categorical = Annotated[

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
 from drstream.kernels import ragged
 from drstream.log import Block, Log
 from drstream.log.columns import has_nulls, lengths, nulls
-from drstream.log.kinds.candidates.columns import inner_type, split_path
+from drstream.log.kinds.candidates.columns import Catalogue, inner_type, split_path
 from drstream.log.kinds.candidates.reading import inside_lists
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_label, is_list, require_column
@@ -78,81 +77,59 @@ class Listed(Categories):
 
 
 @dataclass(frozen=True)
-class LookedUp(Categories):
-    """Categories by the id of a candidate."""
+class OfItems(Categories):
+    """A column of the table of items."""
 
-    keys: NDArray[np.uint64]
-    places: Ints
+    items: Catalogue
     known: Ints  # the code of each item
-    name: str
 
     def codes(self, block: Block) -> Ints:
         offered = block.candidates
         places = np.empty(offered.count, np.int64)
-        bad = int(ragged.look_up(keys_of(offered.ids), self.keys, self.places, places))
+        bad = int(ragged.look_up(keys_of(offered.ids), self.items.keys, self.items.places, places))
         if bad >= 0:
             event = int(np.searchsorted(offered.starts, bad, side="right")) - 1
             which = offered.shown(event, bad - int(offered.starts[event]))
-            raise LogError(f"{self.name} has no category of {which}, at {block.where(event)}: give it one")
+            raise LogError(f"the table of items has no category of {which}, at {block.where(event)}: give it one")
         return self.known[places]
 
 
 def embedding_of(log: Log, given: Any) -> Embedding | Categories:
     """Return the categories of a log's actions, or of its candidates.
 
-    given  A mapping of labels or ids to categories; or a column: with the category of the logged action or, in a log of
-           candidates, with lists of the categories of all, or of the table of items.
+    given  A mapping of labels to categories, or a column with the category of the logged action. In a log of
+           candidates: a column with lists of the categories of all, or of the table of items.
     """
     if log.has_candidates:
         return _of_candidates(log, given)
     if isinstance(given, Mapping):
         return _embedded(log.labels, given, f"{parameter('embedding')} has")
     if not isinstance(given, str):
-        raise _neither(given)
+        raise DrstreamError(
+            f"{parameter('embedding')} must be a mapping of actions to categories, or a column: got "
+            f"{type(given).__name__}"
+        )
     found = _logged_categories(log, given)
     return _embedded(log.labels, found, f"column {given!r}, {parameter('embedding')}, shows", logged=True)
 
 
 def _of_candidates(log: Log, given: Any) -> Categories:
-    schema, candidates = log.source.schema, log.roles.candidates
-    if isinstance(given, Mapping):
-        return _by_id(log, list(given), list(given.values()), parameter("embedding"))
+    schema, items = log.source.schema, log.roles.candidates.items
     if not isinstance(given, str):
-        raise _neither(given)
+        raise DrstreamError(
+            f"{parameter('embedding')} must be a column in a log of candidates, with lists of categories or of the "
+            f"table of items: got {type(given).__name__}"
+        )
     column, field = split_path(schema, given)
-    items = candidates.items
     if items is not None and column not in schema.names and given in items.columns:
-        ids, categories = (column.to_pylist() for column in items.column(given))
-        return _by_id(log, ids, categories, f"the items' column {given!r}")
+        ids, categories = (one.to_pylist() for one in items.column(given))
+        found = _embedded(ids, dict(zip(ids, categories, strict=True)), f"the items' column {given!r} has")
+        return OfItems(items.loaded, found.codes)
     require_column(schema, column, "embedding")
     kind = inner_type(schema, given)
     if not is_label(kind):
         raise LogError(f"column {given!r}, {parameter('embedding')}, holds {kind}: categories are integers or text")
     return Listed(column, field)
-
-
-def _by_id(log: Log, ids: list[Any], categories: list[Any], name: str) -> LookedUp:
-    kind = log.candidate_ids_type
-    if kind is None:
-        raise LogError(
-            f"{parameter('embedding')} gives categories by id, and the candidates of this log have no ids: name their "
-            "column, or pass the column with lists of categories"
-        )
-    try:
-        keys = keys_of(pa.array(ids, kind))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise LogError(f"{name} has ids that are not {kind}, as those of candidates are: {ids[:3]}") from None
-    size = 1 << (2 * max(1, len(keys))).bit_length()
-    table, places = np.zeros(size, np.uint64), np.full(size, -1, np.int64)
-    ragged.index_keys(keys, table, places)
-    found = _embedded(ids, dict(zip(ids, categories, strict=True)), f"{name} has")
-    return LookedUp(table, places, found.codes, name)
-
-
-def _neither(given: Any) -> DrstreamError:
-    return DrstreamError(
-        f"{parameter('embedding')} must be a mapping of actions to categories, or a column: got {type(given).__name__}"
-    )
 
 
 def _embedded(labels: Sequence[Any], categories: Mapping[Any, Any], who: str, *, logged: bool = False) -> Embedding:

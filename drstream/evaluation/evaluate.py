@@ -94,8 +94,8 @@ def evaluate(
     lambda_     Limit of the estimators that shrink or drop large weights. "auto" chooses in the same way, also the cap
                 of the capped estimators.
     embedding   Categories of the actions: a mapping of labels to categories, or the column with the category of the
-                logged action. In a log of candidates: a mapping of ids to categories, a column with lists of
-                categories, or a column of the table of items. Estimators that weigh by category (mips, snmips, offcem)
+                logged action. In a log of candidates: a column with lists of categories, or a column of the table of
+                items. Estimators that weigh by category (mips, snmips, offcem)
                 need it, and the propensities of all actions. They assume that actions of one category have the same
                 rewards.
     interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",

@@ -64,13 +64,12 @@ def test_categories_by_column_and_by_file(folder):
 def test_categories_of_candidates(folder):
     options = "--candidates", f"items,{','.join(NAMES)}", "--items", "items.parquet:item", "--propensities", "mu"
     found = values("ids.parquet", *options, "--embedding", "kind", "--estimator", "mips", cwd=folder)
-    by_file = values(
-        "ids.parquet", *options, "--embedding", "items.parquet:item,kind", "--estimator", "mips", cwd=folder
-    )
     items = drs.Items(folder / "items.parquet", features=NAMES)
     log = drs.Log(folder / "ids.parquet", candidates=drs.Candidates("items", items), propensities="mu")
     wanted = drs.evaluate(log, drs.policies.Uniform(), estimators="mips", embedding="kind")["mips"].value
-    assert found == by_file == {"mips": wanted}
+    assert found == {"mips": wanted}
+    words = "evaluate", "ids.parquet", "--policy", "uniform", *options, "--embedding", "items.parquet:item,kind"
+    fails("must be a column in a log of candidates", *words, cwd=folder)
 
 
 def test_a_converted_file_with_candidates(folder):

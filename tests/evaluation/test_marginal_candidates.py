@@ -90,7 +90,8 @@ def open_log(found=FOUND, form="lists", more=None, **options):
 def test_each_candidate_its_own_category_is_the_estimator_without_categories():
     pi = naive.softmax(naive.scores(FOUND, WEIGHTS))
     rounded = [np.round(p, 9).tolist() for p in FOUND["mu"]]
-    log = open_log(more={"pi": pi, "rounded": rounded}, propensities="rounded")
+    own = [[FOUND["ids"][i] for i in s] for s in FOUND["sets"]]
+    log = open_log(more={"pi": pi, "rounded": rounded, "own": own}, propensities="rounded")
     policies = {
         "softmax": P.Softmax(WEIGHTS),
         "epsilon": P.Epsilon(P.Linear(WEIGHTS), 0.3),
@@ -98,7 +99,7 @@ def test_each_candidate_its_own_category_is_the_estimator_without_categories():
         "column": P.Column("pi"),
     }
     names = [*PLAIN_OF, *PLAIN_OF.values()]
-    found = drs.evaluate(log, policies, M.Ridge(), names, crossfit=2, embedding={id: id for id in FOUND["ids"]})
+    found = drs.evaluate(log, policies, M.Ridge(), names, crossfit=2, embedding="own")
     for policy in policies:
         for name, plain in PLAIN_OF.items():
             one, other = (vars(found[policy, estimator]) for estimator in (name, plain))
@@ -106,7 +107,7 @@ def test_each_candidate_its_own_category_is_the_estimator_without_categories():
                 assert one[what] == pytest.approx(other[what], rel=1e-12, nan_ok=True)
 
 
-def test_categories_from_lists_structs_mappings_and_items():
+def test_categories_from_lists_structs_and_items():
     items = items_of(FOUND).append_column("kind", pa.array(list(FOUND["kind"].values())))
     candidates = drs.Candidates("items", drs.Items(items, features=NAMES))
     found = [
@@ -114,14 +115,14 @@ def test_categories_from_lists_structs_mappings_and_items():
         for log, embedding in (
             (open_log(), "kinds"),
             (open_log(), "structs.kind"),
-            (open_log(), FOUND["kind"]),
             (open_log(form="items", candidates=candidates), "kind"),
-            (open_log(form="items", candidates=candidates), FOUND["kind"]),
         )
     ]
     assert all(rows == found[0] for rows in found)
     numbers = with_propensities(events(rows=50, text=False, seed=2))
-    got = drs.evaluate(open_log(numbers), P.Uniform(), estimators="mips", embedding=numbers["kind"])
+    items = items_of(numbers).append_column("kind", pa.array(list(numbers["kind"].values())))
+    log = open_log(numbers, "items", candidates=drs.Candidates("items", drs.Items(items, features=NAMES)))
+    got = drs.evaluate(log, P.Uniform(), estimators="mips", embedding="kind")
     assert got["mips"] == drs.evaluate(open_log(numbers), P.Uniform(), estimators="mips", embedding="kinds")["mips"]
 
 
@@ -156,12 +157,14 @@ def test_a_log_of_actions_gives_the_same_numbers():
     columns |= {"mu": list(mu), "pi": list(pi), "rhat": list(rng.random((n, K))), "items": [list(range(K))] * n}
     table = pa.table({**columns, "z": [z.tolist()] * n})
     kinds = {0: "a", 1: "b", 2: "a", 3: "b"}
-    options = {"estimators": ["dm", "ips", *MARGINAL], "embedding": kinds}
+    table, names = table.append_column("kinds", pa.array([list(kinds.values())] * n)), ["dm", "ips", *MARGINAL]
     both = [
-        drs.evaluate(drs.Log(table, propensities="mu", **more), P.Column("pi"), M.Column("rhat"), **options)
-        for more in ({"actions": K}, {"candidates": drs.Candidates("items", "z")})
+        drs.evaluate(
+            drs.Log(table, propensities="mu", **more), P.Column("pi"), M.Column("rhat"), names, embedding=given
+        )
+        for more, given in (({"actions": K}, kinds), ({"candidates": drs.Candidates("items", "z")}, "kinds"))
     ]
-    for name in options["estimators"]:
+    for name in names:
         assert both[0][name].value == pytest.approx(both[1][name].value, rel=1e-12)
         assert both[0][name].stderr == pytest.approx(both[1][name].stderr, rel=1e-12)
 
@@ -274,21 +277,14 @@ def test_lists_of_categories_that_do_not_fit(value, message):
 
 def test_what_is_refused():
     log = open_log()
-    names = [id for id in FOUND["ids"] if id != FOUND["ids"][3]]
     for embedding, message in (
-        (dict.fromkeys(names, "a"), "embedding= has no category of candidate 'item-3', at row"),
-        ({1: "a"}, r"embedding= has ids that are not string, as those of candidates are: \[1\]"),
+        ({"item-3": "a"}, "must be a column in a log of candidates, with lists of categories or of the table of items"),
         ("nope", "no column 'nope' for the embedding"),
         ("x0", "has type float: it must hold a list, one entry a candidate"),
         ("z", "categories are integers or text"),
-        (7, "must be a mapping of actions to categories, or a column: got int"),
     ):
         with pytest.raises(drs.DrstreamError, match=message):
             drs.evaluate(log, P.Uniform(), estimators="mips", embedding=embedding)
-    table, _ = table_of(FOUND, position=True)
-    without_ids = drs.Log(table, candidates=drs.Candidates(features="z"), propensity="uniform")
-    with pytest.raises(drs.LogError, match="gives categories by id, and the candidates of this log have no ids"):
-        drs.evaluate(without_ids, P.Uniform(), estimators="mips", embedding=FOUND["kind"])
     with pytest.raises(drs.DrstreamError, match="needs the logging policy's propensities of all actions"):
         drs.evaluate(open_log(propensities=None), P.Uniform(), estimators="mips", embedding="kinds")
     with pytest.raises(drs.LogError, match=r"propensities= names 2 columns.*: name one column of lists"):
