@@ -162,7 +162,7 @@ def test_a_log_of_actions_gives_the_same_numbers():
         drs.evaluate(
             drs.Log(table, propensities="mu", **more), P.Column("pi"), M.Column("rhat"), names, embedding=given
         )
-        for more, given in (({"actions": K}, kinds), ({"candidates": drs.Candidates("items", "z")}, "kinds"))
+        for more, one in (({"actions": K}, kinds), ({"candidates": drs.Candidates("items", "z")}, "kinds"))
     ]
     for name in names:
         assert both[0][name].value == pytest.approx(both[1][name].value, rel=1e-12)
