@@ -36,13 +36,6 @@ def _pair(text: str, policies: Collection[str]) -> Pair:
     return known[0]
 
 
-def check_gathered(pairs: Sequence[Pair], gathered: bool | None) -> bool | None:
-    """Return what --pairs must be: differences need the covariances between policies."""
-    if pairs and gathered is False:
-        raise DrstreamError("--no-pairs leaves out what --compare needs: give one of them")
-    return True if pairs else gathered
-
-
 def differences(result: Evaluation, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """One row for each pair and estimator: the first policy's value minus the second one's, with a paired interval."""
     rows = []

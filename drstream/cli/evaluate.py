@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drstream.cli.comparing import check_gathered, parse_pairs
+from drstream.cli.comparing import parse_pairs
 from drstream.cli.held_out import held_out
 from drstream.cli.options import (
     FIT_HELP,
@@ -145,13 +145,6 @@ def evaluate(
         str | None,
         typer.Option(help="Columns, separated by commas, e.g. country,device. Each segment is evaluated, too."),
     ] = None,
-    pairs: Annotated[
-        bool | None,
-        typer.Option(
-            "--pairs/--no-pairs",
-            help="Whether to gather what differences between policies need. By default, for up to 32 policies.",
-        ),
-    ] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(
@@ -263,7 +256,6 @@ def evaluate(
         propensity_error=propensity_error,
         constants=None if measured else _largest_constants(),
         by=_words(by),
-        pairs=check_gathered(compared, pairs),
         precision=precision,
         explain=told,
         threads=threads,

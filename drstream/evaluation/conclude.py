@@ -82,7 +82,6 @@ def _statistics(header: Header, found: _OfGroup, overlap: Overlap, octaves: Floa
         header.pivot,
         form.down_sampled,
         overlap,
-        form.paired,
         None if octaves is None else octaves.reshape(*shape, BINS).astype(np.int64),
     )
 

@@ -57,7 +57,6 @@ def evaluate(
     propensity_error: float | None = None,
     constants: Constants | None = None,
     by: str | Sequence[str] | None = None,
-    pairs: bool | None = None,
     precision: str | None = None,
     explain: bool | Explain = False,
     on_bad_row: str | None = None,
@@ -112,8 +111,6 @@ def evaluate(
                 Intervals are then wider by what this can do to an estimate (Theorem 3.4).
     constants   `drs.Constants(...)`: what you know about the model and the policies, for interval="freedman".
     by          Columns, e.g. ["country", "device"]. The same pass evaluates each segment: `result.segments`.
-    pairs       Whether to gather what differences between two policies need. By default, for up to 32 policies: the
-                work grows with the square of their number. Differences to the logging policy are always there.
     precision   "float64" computes scores, probabilities and predictions of linear policies and models in float64. By
                 default they have the type of the contexts. Weights and sums are always float64.
     explain     True gathers what `result.explain` needs for DR, and counts weights by size. `drs.Explain(...)`

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from drstream.moments import Layout
 
 BUCKETS = 1024
+MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
 
 
 class Grouping(NamedTuple):
@@ -44,7 +45,6 @@ class Form:
     weights: tuple[str, ...]  # those that are weights
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
     down_sampled: bool = False
-    paired: bool = True  # whether the covariances of terms of two policies are needed, too
     buckets: bool = False
     stretches: bool = False
     by: tuple[str, ...] = ()
@@ -57,6 +57,11 @@ class Form:
     def first(self) -> int:
         """Where the terms of policies begin."""
         return 1 + self.down_sampled
+
+    @property
+    def paired(self) -> bool:
+        """Whether the covariances of terms of two policies are needed, too."""
+        return self.policies <= MOST_PAIRED
 
     @property
     def variables(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from drstream.evaluation.job import Job
-from drstream.evaluation.plan import OfLists, Plan, bounds_of, groups_of, is_paired
+from drstream.evaluation.plan import OfLists, Plan, bounds_of, groups_of
 from drstream.evaluation.rankings import (
     BY_POSITION,
     ListWeight,
@@ -58,7 +58,6 @@ def make_list_plan(request: Request, log: Log, workers: Workers) -> Plan:
         reader,
         groups_of(chosen, terms),
         log.roles.reward,
-        paired=is_paired(request),
         lists=OfLists(log.roles.propensity in log.roles.lists, log.roles.positions, positions, known),
     )
     plan.check_memory(workers.threads)

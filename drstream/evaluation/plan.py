@@ -35,7 +35,6 @@ from drstream.types import Ints
 
 CACHE = 3 << 18  # bytes of a block's (K, n) buffers that the second-level cache holds beside what else a block needs
 FEWEST = 1024  # rows of a block, if that takes no more memory than MOST: with fewer, Python's share of the time grows
-MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
 CANDIDATES = 1 << 14  # of a block's events together: what is computed for them then stays in cache
 MOST = 1 << 25  # bytes of a block's (K, n) buffers, if one event does not need more
 LARGEST_TILE = 1 << 20  # bytes of a tile's contexts and scores
@@ -63,7 +62,6 @@ class Plan:
     reader: Reader
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
     reward: str = ""  # the column
-    paired: bool = True  # whether the covariances of terms of two policies are needed, too
     lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
@@ -75,7 +73,6 @@ class Plan:
             weights=tuple(f"{group.weight.name}.weight" for group in job.terms.weighted),
             groups=self.groups,
             down_sampled=job.down_sampled,
-            paired=self.paired,
             buckets=request.buckets,
             stretches=request.stretches,
             by=request.by,
@@ -169,11 +166,6 @@ def bounds_of(request: Request) -> Bounds:
     return Bounds(settings.reward_range, settings.max_weight_bound, predictions)
 
 
-def is_paired(request: Request) -> bool:
-    """Whether the covariances of terms of two policies are needed."""
-    return len(request.policies) <= MOST_PAIRED if request.pairs is None else request.pairs
-
-
 def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     """Bind policies and models to the log of one reward, and find out what to read from it."""
     check_columns(log.source.schema, request.by)
@@ -214,7 +206,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
     job = replace(job, stack=_stack(log, job, reader, request.precision))
     if not job.asks:
         reader = reader.unchecked()  # the kernel does so
-    plan = Plan(job, request.bare, reader, groups_of(chosen, terms), log.roles.reward, is_paired(request))
+    plan = Plan(job, request.bare, reader, groups_of(chosen, terms), log.roles.reward)
     if by_time:
         overlaps = find_overlaps(log, reader, bound, plan.block_rows, workers)
         plan = replace(plan, job=replace(job, overlaps=overlaps))

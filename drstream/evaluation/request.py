@@ -44,7 +44,6 @@ class Request:
     settings  Of intervals.
     by        Columns whose values make segments.
     told      What explanations were asked for.
-    pairs     Whether the covariances of terms of two policies are needed; None: if there are few policies.
     given     The parameters as the caller gave them.
     """
 
@@ -58,7 +57,6 @@ class Request:
     told: Explain | None = None
     embedding: Any = None
     precision: str | None = None
-    pairs: bool | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -71,8 +69,6 @@ class Request:
         log.check_cluster(given["cluster"])
         settings, by = _settings(log, given), given["by"]
         settings.check_estimators(chosen)
-        if given["pairs"] not in (None, True, False):
-            raise DrstreamError(f"{parameter('pairs', given['pairs'])}: it must be True, False or None")
         return cls(
             policies=as_policies(given["policies"]),
             inputs={reward: _inputs(given, told, reward) for reward in log.roles.rewards},
@@ -84,7 +80,6 @@ class Request:
             told=told,
             embedding=given["embedding"],
             precision=precision(given["precision"]),
-            pairs=given["pairs"],
             given=given,
         )
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.errors import DrstreamError, parameter
+from drstream.errors import DrstreamError
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
+from drstream.evaluation.form import MOST_PAIRED
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
 
@@ -153,13 +154,17 @@ class Statistics:
     pivot: float
     down_sampled: bool
     overlap: Overlap
-    paired: bool = True  # whether the covariances between policies are known; otherwise they are 0 here
     octaves: Ints | None = None  # number of weights by policy, kind of weight, and size, if they were counted
 
     @property
     def first(self) -> int:
         """Where the terms of policies begin in a group."""
         return 1 + self.down_sampled
+
+    @property
+    def paired(self) -> bool:
+        """Whether the covariances between policies are known. Otherwise they are 0 here."""
+        return len(self.overlap.mass) <= MOST_PAIRED
 
     @cached_property
     def _any_group(self) -> Group:
@@ -234,8 +239,8 @@ class Statistics:
         """The value of policy j minus that of another, or of the logging policy (None)."""
         if other is not None and not self.paired:
             raise DrstreamError(
-                "differences between two policies need their covariances, which this pass did not gather: pass "
-                f"{parameter('pairs', True)}, or evaluate these two alone"
+                "differences between two policies need their covariances, which are gathered for up to "
+                f"{MOST_PAIRED} policies: evaluate these two alone"
             )
         _, group = self._group(estimator)
         left = self.value(j, estimator)

@@ -78,7 +78,7 @@ def options():
         "ips": of(["ips"], None),
         "dm": of("dm"),
         "double precision": of(EVERY, **LIMITS, precision="float64"),
-        "no pairs": of(pairs=False, clamp=(0.1, 0.9)),
+        "clamp": of(clamp=(0.1, 0.9)),
         "all propensities": of(["dr", "dr-stablevar", "dr-minvar"], roles=ALL),
         "categories": of(roles=ALL, embedding="group", explain=True),
         "balanced": of(roles=OF_LOGGERS, threads=2),

@@ -54,10 +54,7 @@ def evaluation(result):
         for name in result.estimators:
             found[f"{policy} {name} - logger"] = estimate(result.difference(policy, None, name))
     for name in result.estimators if len(names) > 1 else ():
-        try:
-            found[f"{names[0]} - {names[-1]} {name}"] = estimate(result.difference(names[0], names[-1], name))
-        except ValueError as error:  # pairs=False
-            found[f"{names[0]} - {names[-1]} {name}"] = type(error).__name__
+        found[f"{names[0]} - {names[-1]} {name}"] = estimate(result.difference(names[0], names[-1], name))
     numbers = ("r2", "clamped", "least_propensity", "unpredicted", "estimated_propensities", "limits", "labels")
     found |= {name: getattr(result, name) for name in numbers}
     found |= {name: rows(getattr(result, name)) for name in ("calibration", "segments", "loggers", "grid")}

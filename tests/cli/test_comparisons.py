@@ -51,7 +51,6 @@ def test_differences_between_policies(folder):
         (["--compare", "one,tow"], "--compare 'one,tow': no policy is called 'tow': did you mean 'two'?"),
         (["--compare", "one"], "--compare 'one': write two policies, as NEW,OLD"),
         (["--compare", "one,one"], "--compare 'one,one' names the same policy twice"),
-        (["--compare", "one,two", "--no-pairs"], "--no-pairs leaves out what --compare needs"),
         (["--logger", "whoo"], "the log has no column 'whoo' for the logger: did you mean 'who'?"),
         (["--logger-propensities", "p_a"], "with --logger"),
         (["--logger", "who", "--logger-propensities", "old=p_old,new"], "write LOGGER=COLUMN for each logger"),

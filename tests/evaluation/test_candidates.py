@@ -466,7 +466,7 @@ def test_segments_clusters_intervals_explanations_and_rewards():
     policy, pi = P.Softmax(WEIGHTS), naive.softmax(naive.scores(found, WEIGHTS))
     rhat = [[0.5] * len(s) for s in found["sets"]]
     log = drs.Log(table, **options, reward=["reward", "spend"], logger="who")
-    result = drs.evaluate(log, policy, M.Constant(0.5), FOUR, by="land", cluster="user", explain=True, pairs=True)
+    result = drs.evaluate(log, policy, M.Constant(0.5), FOUR, by="land", cluster="user", explain=True)
     agree_values(result, naive_values(found, pi, rhat))
     assert result.rewards["spend"]["ips"].value == pytest.approx(3 * result["ips"].value)
     half = {name: found[name][::2] for name in ("reward", "propensity", "position")}

@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
+from drstream.evaluation import form, statistics
 from drstream.evaluation import plan as plans
-from drstream.evaluation.plan import MOST_PAIRED
+from drstream.evaluation.form import MOST_PAIRED
 from tests.helpers.evaluations import POLICY, WORLD, M, open_log
 from tests.helpers.passes import PLAIN
 
@@ -23,10 +24,19 @@ def run(policies, **options):
     return drs.evaluate(open_log(TABLE), policies, M.Constant([0.1, 0.2, 0.3, 0.4]), ESTIMATORS, **options)
 
 
+def without_pairs(monkeypatch):
+    """As if there were too many policies."""
+    for module in (form, statistics):
+        monkeypatch.setattr(module, "MOST_PAIRED", 2)
+
+
 @pytest.mark.parametrize("interval", [None, "anytime", "bootstrap"])
-def test_without_pairs_all_else_is_the_same(interval):
+def test_without_pairs_all_else_is_the_same(interval, monkeypatch, tmp_path):
     more = {"interval": interval, "reward_range": (0, 1), "max_weight_bound": 1e4} if interval else {}
-    paired, alone = (run(some(3), pairs=pairs, **more) for pairs in (True, False))
+    paired = run(some(3), **more)
+    without_pairs(monkeypatch)
+    state = None if interval == "anytime" else tmp_path / "a.state"
+    alone = run(some(3), **more, state=state)
     for policy in paired.policies:
         for estimator in ESTIMATORS:
             one, other = paired[policy, estimator], alone[policy, estimator]
@@ -37,16 +47,22 @@ def test_without_pairs_all_else_is_the_same(interval):
             )
             one, other = (r.difference(policy, estimator=estimator) for r in (paired, alone))
             assert (other.value, other.low) == pytest.approx((one.value, one.low), rel=1e-12, nan_ok=True)
-    with pytest.raises(drs.DrstreamError, match=r"covariances.*pairs=True"):
-        alone.difference("p0", "p1")
+    merged = alone if state is None else drs.merge([state])
+    assert [merged[key].low for key in keys(merged)] == pytest.approx([alone[key].low for key in keys(alone)])
+    for result in (alone, merged):
+        with pytest.raises(drs.DrstreamError, match=r"covariances.* for up to 2 policies: evaluate these two alone"):
+            result.difference("p0", "p1")
 
 
-def test_pairs_are_the_default_up_to_a_number():
+def keys(result):
+    return [(policy, "dr") for policy in result.policies]
+
+
+def test_pairs_are_there_up_to_a_number():
     some_pairs, none = run(some(MOST_PAIRED)), run(some(MOST_PAIRED + 1))
     assert some_pairs.difference("p0", "p1").stderr > 0
-    with pytest.raises(drs.DrstreamError, match="pairs=True"):
+    with pytest.raises(drs.DrstreamError, match="evaluate these two alone"):
         none.difference("p0", "p1")
-    assert run(some(MOST_PAIRED + 1), pairs=True).difference("p0", "p1") == some_pairs.difference("p0", "p1")
     assert none["p5", "dr"].value == some_pairs["p5", "dr"].value
 
 
@@ -73,11 +89,6 @@ def test_what_does_not_fit_into_memory_is_refused_before_the_pass(monkeypatch):
     monkeypatch.setattr(plans, "physical_memory", lambda: 1e4)
     with pytest.raises(drs.DrstreamError, match=r"4 actions and 1 policies need about .* GB .* events on .* threads"):
         run(POLICY)
-
-
-def test_other_words_for_pairs():
-    with pytest.raises(drs.DrstreamError, match="pairs='no': it must be True, False or None"):
-        run(POLICY, pairs="no")
 
 
 def test_another_precision():

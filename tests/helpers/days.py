@@ -118,7 +118,7 @@ KINDS = {
     ),
     "rewards": Kind(TWO, {**CONTEXT, "reward": ["reward", "spend"], "sample_rate": "rate"}),
     "loggers": Kind(TWO, {**CONTEXT, "logger": "who"}, {"estimators": ["ips", "snips"]}),
-    "propensities": Kind(TWO, CONTEXT, {"clamp": (0, 1), "pairs": False}, model=predicted),
+    "propensities": Kind(TWO, CONTEXT, {"clamp": (0, 1)}, model=predicted),
     "categories": Kind(
         {"soft": P.Softmax(WORLD.taste)},
         {**CONTEXT, "propensities": "mu"},
@@ -167,7 +167,7 @@ def write(folder, tables, rows=25):
 def contents(result):
     """All that a result says, to the last bit, but for where it comes from. Undefined numbers equal each other."""
     found = without_origin(result.to_dict())
-    pairs = [(a, b) for a in result.policies for b in result.policies if a != b and result.statistics.paired]
+    pairs = [(a, b) for a in result.policies for b in result.policies if a != b]
     paired = [vars(result.difference(a, b, e)) for a, b in pairs for e in result.estimators]
     return repr((found, paired, [repr(one) for one in result.rewards.values()]))
 

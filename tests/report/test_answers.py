@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
+from drstream.evaluation import form, statistics
 from drstream.report import answer
 from drstream.report.kinds import _of
 from tests.helpers import reports
@@ -97,13 +98,16 @@ def test_the_best_of_many_by_chance_is_not_called_better():
     assert found.sentence.startswith(f"None of {many} policies is shown to beat the logging policy")
 
 
-def test_several_policies_and_how_the_best_compares_with_the_next():
+def test_several_policies_and_how_the_best_compares_with_the_next(monkeypatch):
     policies = {"a": ONE, "b": drs.policies.Epsilon(ONE, 0.2), "c": ZERO}
     found = answer_of(drs.evaluate(log(n=20_000), policies))
     assert found.sentence.startswith("2 of 3 policies beat the logging policy; a has the highest estimate, ")
     assert found.beside[0].startswith("a also beats b, the next best, by ")
     assert [verdict.policy for verdict in found.verdicts] == ["a", "b", "c"]
-    unpaired = answer_of(drs.evaluate(log(n=20_000), policies, pairs=False))
+    with monkeypatch.context() as patch:
+        for module in (form, statistics):
+            patch.setattr(module, "MOST_PAIRED", 2)
+        unpaired = answer_of(drs.evaluate(log(n=20_000), policies))
     assert unpaired.beside[0] == "Whether a is better than b was not computed."
     same = answer_of(drs.evaluate(log(), {"a": ONE, "b": ONE}))
     assert same.beside[0] == "No difference between a and b, the next best, can be told."
