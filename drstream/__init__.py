@@ -46,7 +46,7 @@ _WHERE = {
     "DrstreamWarning": "drstream.errors",
     "State": "drstream.evaluation.states.state",
     "StateError": "drstream.errors",
-    "Processes": "drstream.running.processes",
+    "Processes": "drstream.running.executors",
     "WorkerError": "drstream.errors",
     "estimators": "drstream.evaluation.estimators",
     "models": "drstream.models",
@@ -135,7 +135,7 @@ if TYPE_CHECKING:
     from drstream.replaying.replay import replay
     from drstream.replaying.result import Replay
     from drstream.results import Estimate
-    from drstream.running.processes import Processes
+    from drstream.running.executors import Processes
     from drstream.sampling import uniforms
 
 

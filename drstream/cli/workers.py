@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from drstream.cli.voice import say
 from drstream.errors import DrstreamError, WorkerError
 
 WorkerProcesses = Annotated[
@@ -16,7 +15,7 @@ WorkerProcesses = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Number of worker processes that do the work instead of threads. One that is killed is started again.",
+        help="Number of worker processes that do the work instead of threads.",
     ),
 ]
 DaskAddress = Annotated[
@@ -38,15 +37,13 @@ def executor_of(workers: int | None, dask: str | None) -> Iterator[Any]:
     if workers is not None and dask is not None:
         raise DrstreamError("--workers starts processes here, and --dask takes those of a cluster: give one of them")
     if workers is not None:
-        from drstream.running.processes import Processes
+        from drstream.running.executors import Processes
 
         processes = Processes(workers)
         try:
             yield processes
         finally:
             processes.kill()  # nobody waits for their results any more
-            if processes.restarts:
-                say(f"worker processes were started again {_times(processes.restarts)}")
     elif dask is not None:
         with _client(dask) as client:
             yield client.get_executor(pure=False)
@@ -63,7 +60,3 @@ def _client(address: str) -> Any:
         return Client(address, timeout=TIMEOUT)
     except (OSError, ValueError) as error:
         raise WorkerError(f"--dask {address}: cannot reach a scheduler there ({error}). Is it running?") from None
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -23,6 +23,7 @@ from drstream.replaying.outcome import Outcome
 from drstream.replaying.plan import Plan
 from drstream.running import execution
 from drstream.running.execution import Workers
+from drstream.running.executors import submit
 from drstream.running.progress import reporter
 from drstream.sources.base import Part
 from drstream.states.checkpoint import Kept
@@ -86,7 +87,7 @@ def _run(
         else:
             futures = [_submit(executor, plan, run, shard, keeper) for shard, run in enumerate(runs)]
         try:
-            done = [execution.result_of(future) for future in futures]
+            done = [execution.result_of(future, f"shard {shard}") for shard, future in enumerate(futures)]
         except BaseException as error:
             stop.set()
             for future in futures:
@@ -146,13 +147,13 @@ class _Totals:
 def _submit(executor: Executor, plan: Plan, parts: list[Part], shard: int, keeper: Keeper | None) -> Future[Any]:
     """Let a worker of the user's executor replay a shard, unless a checkpoint has its end."""
     if keeper is None:
-        return executor.submit(_replay_elsewhere, plan, parts, shard)
+        return submit(executor, _replay_elsewhere, plan, parts, shard)
     if keeper.shards[shard] is not None:
         done: Future[Any] = Future()
         nothing = threading.Event(), lambda *_: None
         done.set_result(_replay(plan, parts, _rows(parts), 1, *nothing, shard, keeper))
         return done
-    asked, done = executor.submit(_replay_to_its_end, plan, parts, shard), Future()
+    asked, done = submit(executor, _replay_to_its_end, plan, parts, shard), Future()
 
     def received(future: Future[Any]) -> None:
         if future.cancelled():

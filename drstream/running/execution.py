@@ -21,8 +21,8 @@ from threadpoolctl import ThreadpoolController
 from drstream.errors import DrstreamError, parameter
 from drstream.log import Log
 from drstream.parameters import whole
+from drstream.running.executors import is_lost, lost, places_of, submitting, usable_cores
 from drstream.running.progress import reporter
-from drstream.running.sending import Sender, is_lost, lost, places_of
 from drstream.sources.base import Part
 from drstream.sources.remote import is_far, read_ahead
 
@@ -100,7 +100,7 @@ def run(
                 report(part.first_row + part.rows)
             return
         places = workers.places or workers.threads
-        under_way = UnderWay(Sender(executor, task, places), report)
+        under_way = UnderWay(stack.enter_context(submitting(executor, task)), report)
         stack.callback(under_way.cancel)
         for part in parts:
             under_way.add(part)
@@ -114,25 +114,18 @@ def run(
 class UnderWay:
     """Parts that an executor works on, in order."""
 
-    sender: Sender
+    submit: Callable[[Part], Future[Any]]
     report: Callable[[int], None]
     parts: deque[tuple[Part, Future[Any]]] = field(default_factory=deque)
     done: int = 0
 
     def add(self, part: Part) -> None:
-        self.parts.append((part, self.sender.submit(part)))
+        self.parts.append((part, self.submit(part)))
 
     def next(self) -> Any:
         """Return the result of the next part."""
         part, future = self.parts.popleft()
-        try:
-            result = result_of(future)
-            while (again := self.sender.again(part, result)) is not None:
-                result = result_of(again)
-        except Exception as error:
-            if is_lost(error):
-                raise lost(error, str(part.place), self.done) from None
-            raise
+        result = result_of(future, str(part.place), self.done)
         self.done += 1
         self.report(part.first_row + part.rows)
         return result
@@ -210,11 +203,19 @@ def _get(waiting: Queue[Any]) -> Any:
             return waiting.get(timeout=AWAKE)
 
 
-def result_of(future: Future[Result]) -> Result:
-    """Wait for the result in short naps. A Ctrl-C that arrives as the main thread falls asleep is then not lost."""
+def result_of(future: Future[Result], where: str = "", done: int = 0) -> Result:
+    """Wait for the result in short naps. A Ctrl-C that arrives as the main thread falls asleep is then not lost.
+
+    where, done  What was worked on, and the number of parts before it, for the error if the worker is lost.
+    """
     while not wait([future], timeout=AWAKE).done:
         pass
-    return future.result()
+    try:
+        return future.result()
+    except Exception as error:
+        if is_lost(error):
+            raise lost(error, where, done) from None
+        raise
 
 
 class Stopped(Exception):  # noqa: N818  # not an error: the pass is over, after an error elsewhere or Ctrl-C
@@ -267,10 +268,6 @@ class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
 def _blas_libraries(with_scipy: bool) -> ThreadpoolController:
     """The libraries that are loaded. SciPy's, which multiplies in kernels, may be loaded after a first pass."""
     return ThreadpoolController()  # looks through all loaded libraries: 3 ms
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_memory(needed: float, what: str, advice: str) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from drstream.errors import DrstreamError
-from drstream.running.execution import usable_cores
+from drstream.running.executors import usable_cores
 from scripts.studies import data
 from scripts.studies.results import FOLDER, read
 from scripts.studies.trials import ROOT, Setting

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -16,8 +15,6 @@ from typing import Any
 import numpy as np
 
 import drstream as drs
-from drstream.running.processes import Processes
-from drstream.running.sending import Sender
 from scripts.studies.results import Found
 from scripts.studies.trials import ROOT, Setting, made
 
@@ -30,24 +27,7 @@ PARTS = {
 NEEDS = {"dask": "distributed", "spark": "pyspark"}
 ROWS, QUICK_ROWS = 5_000_000, 100_000
 TIMES = 3  # runs after the first one
-HEAD = ["workers", "first run, s", "best of later runs, s", "sent, bytes (median, most)", "back, bytes (most)"]
-sent: list[int] = []
-back: list[int] = []
-
-
-def watch() -> None:
-    """Note what is sent to workers, and what comes back."""
-    submit, received = Sender._submit, Sender.received
-
-    def noting(self: Sender, part: Any, carry: bool) -> Any:
-        sent.append(len(pickle.dumps((self.digest, self.data if carry else None, part))))
-        return submit(self, part, carry)
-
-    def taking(self: Sender, part: Any, result: Any) -> Any:
-        back.append(len(pickle.dumps(result)))
-        return received(self, part, result)
-
-    Sender._submit, Sender.received = noting, taking  # type: ignore[method-assign]
+HEAD = ["workers", "first run, s", "best of later runs, s"]
 
 
 def best(run: Callable[[], Any], times: int) -> tuple[float, float, Any]:
@@ -76,12 +56,9 @@ def run(parts: list[str], setting: Setting) -> Found:
         if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
             sys.stderr.write(f"{name}: left out, because {NEEDS[name]} is not installed\n")
             continue
-        sent.clear()
-        back.clear()
         with ExitStack() as stack:
             first, least, result = best(runner(name, stack, path, log, policy, about), TIMES)
-        bytes_sent = [f"{int(np.median(sent)):,}, {max(sent):,}", f"{max(back, default=0):,}"] if sent else ["", ""]
-        found.table(PARTS[name], HEAD, [[PARTS[name], f"{first:.2g}", f"{least:.2g}", *bytes_sent]])
+        found.table(PARTS[name], HEAD, [[PARTS[name], f"{first:.2g}", f"{least:.2g}"]])
         if name != "spark":  # its partitions are other parts
             values.add((result["ips"].value, result["ips"].low, result["snips"].value))
     assert len(values) <= 1, "not the same bits"
@@ -99,9 +76,8 @@ def make_log(path: Path, rows: int) -> Path:
 def runner(name: str, stack: ExitStack, path: Path, log: Any, policy: Any, about: dict[str, Any]) -> Callable[[], Any]:
     if name == "threads":
         return lambda: drs.evaluate(log, policy, threads=2, **about)
-    watch()
     if name == "processes":
-        processes = stack.enter_context(Processes(2))
+        processes = stack.enter_context(drs.Processes(2))
         return lambda: drs.evaluate(log, policy, executor=processes, **about)
     if name == "dask":
         from distributed import Client, LocalCluster

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from drstream.running.execution import usable_cores
+from drstream.running.executors import usable_cores
 from drstream.states.files import atomic_path
 
 Row = dict[str, Any]

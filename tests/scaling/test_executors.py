@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import tempfile
 import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -14,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.running import sending
 from drstream.running.execution import Workers
-from drstream.running.processes import Processes
+from drstream.running.executors import Processes
 from tests.helpers.logs import world
 
 WORLD = world(kinds=None)
@@ -87,24 +87,31 @@ def test_fits_and_replays_on_worker_processes_give_the_same_bits(path, processes
     assert one.to_json() == other.to_json()
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_killed_worker_process_is_started_again_and_the_bits_are_the_same(path, tmp_path, count):
-    wanted = numbers(run(path, policies={"killer": Killer(tmp_path)}, threads=1))  # nobody says kill
+def test_a_killed_worker_process_ends_the_run_and_the_checkpoint_goes_on_to_the_same_bits(path, tmp_path):
+    policies = {"q": drs.policies.named("quarter", Killer(tmp_path / "kills"))}
+    (tmp_path / "kills").mkdir()
+    wanted = numbers(run(path, policies=policies, threads=1))  # nobody says kill
+    (tmp_path / "kills" / "now").touch()
+    options = {"policies": policies, "checkpoint": tmp_path / "run.ckpt"}
+    with (
+        Processes(2) as processes,
+        pytest.raises(drs.WorkerError, match=r"a worker of the executor ended.*checkpoint="),
+    ):
+        run(path, executor=processes, **options)
     with Processes(2) as processes:
-        found = run(path, policies=kills(tmp_path / "kills", count), executor=processes)
-        assert 1 <= processes.restarts <= count  # two may be killed together
-    assert numbers(found).replace(str(tmp_path / "kills"), str(tmp_path)) == wanted
+        assert numbers(run(path, executor=processes, **options)) == wanted
 
 
-def test_a_task_that_always_kills_its_process_is_an_error(path, tmp_path):
-    with Processes(1, retries=1) as processes, pytest.raises(drs.WorkerError, match="ended 2 times before any work"):
-        run(path, policies=kills(tmp_path / "kills", 9), executor=processes)
+def test_a_killed_worker_process_ends_a_replay_with_a_sentence(path, tmp_path):
+    killer = kills(tmp_path / "kills", 1)
+    with Processes(1) as pool, pytest.raises(drs.WorkerError, match=r"a worker of the executor ended .* before shard"):
+        drs.replay(drs.Log(path, context="x?"), killer, 20, shards=2, executor=pool)
 
 
 def test_a_broken_pool_of_the_users_is_a_clear_error(path, tmp_path):
     with (
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-        pytest.raises(drs.WorkerError, match=r"a worker of the executor ended \(BrokenProcessPool\).*drs.Processes"),
+        pytest.raises(drs.WorkerError, match=r"a worker of the executor ended \(BrokenProcessPool\).*checkpoint="),
     ):
         run(path, policies=kills(tmp_path / "kills", 1), executor=pool)
 
@@ -127,7 +134,7 @@ class Inline:
 
 def test_the_error_says_what_was_lost(path):
     with pytest.raises(
-        drs.WorkerError, match=r"before row group 7 of .*log.parquet was complete.* 7 parts .*checkpoint="
+        drs.WorkerError, match=r"before row group 7 of .*log.parquet was complete.* 7 parts before it .*checkpoint="
     ):
         run(path, executor=Inline(7))
 
@@ -174,39 +181,37 @@ class Heavy:
         return np.full((len(X), 4), 0.25)
 
 
-def test_what_travels_is_small_and_the_plan_travels_once_to_each_worker(path):
-    """The policy takes 1 MB. Two workers receive it, perhaps once more, and 20 parts do not."""
+def test_what_travels_is_small_for_each_part(path):
+    """The policy takes 1 MB. Worker processes read it from a file, which is gone afterwards."""
+    before = set(os.listdir(tempfile.gettempdir()))
     with Spy(2) as spy:
         run(path, policies={"p": Heavy()}, executor=spy)
-    with_plan = [size for size in spy.sent if size > 1_000_000]
-    without = [size for size in spy.sent if size <= 1_000_000]
-    assert 2 <= len(with_plan) <= 4, spy.sent
-    assert max(without) < TASK
+    assert len(spy.sent) == ROWS // GROUP
+    assert max(spy.sent) < TASK
     assert max(spy.back) < STATE
+    left = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in left if name.startswith("drstream-")]
 
 
-def test_a_worker_that_has_not_seen_the_task_is_sent_it():
-    class Process(ProcessPoolExecutor):
-        def __init__(self):
-            self.calls = []
+class Counted:
+    """Counts in a file how often it was unpickled."""
 
-        def submit(self, task, *args):
-            self.calls.append(args)
-            future = Future()
-            future.set_result(task(*args))
-            return future
+    def __init__(self, path):
+        self.path = str(path)
 
-    pool = Process()
-    sender = sending.Sender(pool, abs, places=0)
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        with open(self.path, "a") as file:
+            file.write("x")
 
-    first = sender.submit(-3).result()
-    assert first == sending.LACKING
-    assert sender.again(-3, first).result() == 3
-    assert sender.submit(-4).result() == 4  # now it has the task
-    assert [data is None for _, data, _ in pool.calls] == [True, False, True]
-    for other in (len, max, min):  # more tasks than a worker keeps
-        sending.Sender(pool, other, places=1).submit([1, 2])
-    assert sender.submit(-5).result() == sending.LACKING
+    def probabilities(self, X):
+        return np.full((len(X), 4), 0.25)
+
+
+def test_each_worker_process_reads_the_task_once(path, tmp_path):
+    with Processes(2) as processes:
+        run(path, policies={"p": drs.policies.named("p", Counted(tmp_path / "count"))}, executor=processes)
+    assert 1 <= len((tmp_path / "count").read_text()) <= 2
 
 
 def test_as_many_parts_are_under_way_as_the_executor_has_places(path):
@@ -231,7 +236,7 @@ def test_no_process_is_left_behind_if_its_parent_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time\n"
-        "from drstream.running.processes import Processes\n"
+        "from drstream.running.executors import Processes\n"
         "if __name__ == '__main__':\n"
         "    pool = Processes(1)\n"
         "    print(pool.submit(os.getpid).result(), flush=True)\n"
@@ -249,16 +254,18 @@ def test_no_process_is_left_behind_if_its_parent_is_killed(tmp_path):
     raise AssertionError("the worker process lives on")
 
 
-def test_a_script_without_the_usual_guard_is_told_so(tmp_path):
+def test_a_script_without_the_usual_guard_is_told_so(path, tmp_path):
     import subprocess
     import sys
 
     script = tmp_path / "script.py"
-    words = "from drstream.running.processes import Processes\nProcesses(1, retries=0).submit(abs, -1).result()\n"
-    script.write_text(words)
-    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    script.write_text(
+        f"import drstream as drs\ndrs.evaluate(drs.Log({path!r}), drs.policies.Uniform(), executor=drs.Processes(2))\n"
+    )
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
     assert found.returncode == 1
-    assert 'put what the script does under if __name__ == "__main__":' in found.stderr
+    assert found.stderr.splitlines()[-1].startswith("drstream.errors.WorkerError: a worker of the executor ended")
+    assert found.stderr.splitlines()[-1].count('put what it does under if __name__ == "__main__":') == 1
 
 
 # Dask

@@ -57,14 +57,15 @@ def numbers(result: Any) -> str:
     return str(result.to_arrow().to_pylist())
 
 
-def killed(row: str, number: int, points: int, log: drs.Log, folder: Path, executor: Any) -> Case:
+def killed(row: str, number: int, log: drs.Log, folder: Path, evaluate: Any) -> Case:
+    """A case in which a worker is killed, at one of ten points."""
     parts = FILES * EACH // GROUP
     flag = folder / f"kill{number}"
-    policies = {"killer": drs.policies.named("quarter", Killer(str(flag), number % points * parts // points))}
+    policies = {"killer": drs.policies.named("quarter", Killer(str(flag), number % 10 * parts // 10))}
     wanted = numbers(drs.evaluate(log, policies, threads=1, **OPTIONS))
     flag.touch()
     try:
-        found = numbers(drs.evaluate(log, policies, executor=executor, **OPTIONS))
+        found = numbers(evaluate(log, policies))
     except BaseException as error:
         return Case(row, LOST, f"{type(error).__name__}: {error}")
     if flag.exists():
@@ -73,9 +74,20 @@ def killed(row: str, number: int, points: int, log: drs.Log, folder: Path, execu
 
 
 def run_processes(first: int, last: int, folder: Path) -> Iterator[Case]:
-    with drs.Processes(2) as processes:
-        for number in range(first, last):
-            yield killed("`drs.Processes(2)`, one killed", number, 10, log_in(folder), folder, processes)
+    """The run ends with an error. The same run goes on in new processes."""
+
+    def evaluate(log: drs.Log, policies: Any) -> Any:
+        how = {"checkpoint": folder / "run.ckpt", **OPTIONS}
+        try:
+            with drs.Processes(2) as processes:
+                drs.evaluate(log, policies, executor=processes, **how)
+        except drs.WorkerError:
+            with drs.Processes(2) as processes:
+                return drs.evaluate(log, policies, executor=processes, **how)
+        raise AssertionError("no error")
+
+    for number in range(first, last):
+        yield killed("`drs.Processes(2)`, one killed, goes on", number, log_in(folder), folder, evaluate)
 
 
 def run_dask(first: int, last: int, folder: Path) -> Iterator[Case]:
@@ -83,10 +95,12 @@ def run_dask(first: int, last: int, folder: Path) -> Iterator[Case]:
 
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, Client(cluster) as client:
+
+        def evaluate(log: drs.Log, policies: Any) -> Any:
+            return drs.evaluate(log, policies, executor=client.get_executor(pure=False), **OPTIONS)
+
         for number in range(first, last):
-            yield killed(
-                "Dask, two workers, one killed", number, 10, log_in(folder), folder, client.get_executor(pure=False)
-            )
+            yield killed("Dask, two workers, one killed", number, log_in(folder), folder, evaluate)
 
 
 class Fails:
