@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drstream.errors import DrstreamError, ModelError, PolicyError, parameter
 from drstream.kernels import sparse, tiles
 from drstream.kernels.checks import first_not_finite
-from drstream.log import Block, Csr
+from drstream.log import Csr, Events
 from drstream.log.columns import floats_or_nan, has_nulls, lengths, nulls
 from drstream.log.kinds.eligible.reading import Sets
 from drstream.log.ragged import flat_lists
@@ -60,7 +60,7 @@ class Weights:
         """The matrix in float32, flat."""
         return self.matrix.reshape(-1).astype(np.float32)
 
-    def fill(self, block: Block, out: NDArray[Any]) -> None:
+    def fill(self, block: Events, out: NDArray[Any]) -> None:
         """out (K, n) <- matrix @ x."""
         sparse_rows = block.sparse
         if sparse_rows is not None:
@@ -107,7 +107,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 # A user's functions
 
 
-def answer(function: Callable[[Any], Any], given: Any, who: str, block: Block) -> Any:
+def answer(function: Callable[[Any], Any], given: Any, who: str, block: Events) -> Any:
     """Call a user's function for a block. If it raises an error, a note says for which events."""
     try:
         return function(given)
@@ -116,7 +116,7 @@ def answer(function: Callable[[Any], Any], given: Any, who: str, block: Block) -
         raise
 
 
-def fill_from(function: Callable[[Any], Any], who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:
+def fill_from(function: Callable[[Any], Any], who: str, error: type[DrstreamError], block: Events, out: Floats) -> None:
     """Call a user's function of contexts, which returns (n, K), and store the result as (K, n)."""
     store(answer(lambda X: by_position(function(X), who, error), block.matrix, who, block), who, error, block, out)
 
@@ -132,7 +132,7 @@ def by_position(values: Any, who: str, error: type[DrstreamError]) -> NDArray[An
     return np.asarray(values)
 
 
-def store(values: Any, who: str, error: type[DrstreamError], block: Block, out: Floats) -> None:
+def store(values: Any, who: str, error: type[DrstreamError], block: Events, out: Floats) -> None:
     """Check what a user's function returned for a block, (n, K), and store it as (K, n)."""
     try:
         found = as_matrix(values)
@@ -185,9 +185,9 @@ def hint_of_more(found: int, actions: int) -> str:
     return f". If there are actions that were never logged, open the log with {parameter('actions', found)}, say"
 
 
-def fill_by_pieces(who: Any, block: Block, out: Floats) -> None:
+def fill_by_pieces(who: Any, block: Events, out: Floats) -> None:
     """Have a policy or a model fill in the block, piece by piece, and store the result as (n, K)."""
-    for piece in block.pieces(PIECE):
+    for piece in block.blocks(PIECE):
         values = np.empty((out.shape[1], len(piece)))
         who.fill(piece, values)
         start = piece.start - block.start
@@ -217,7 +217,7 @@ def _takes(function: Callable[..., Any], arguments: int) -> bool:
     return True
 
 
-def call_flat(function: Callable[..., Any], block: Block, who: str, error: type[DrstreamError], out: Floats) -> None:
+def call_flat(function: Callable[..., Any], block: Events, who: str, error: type[DrstreamError], out: Floats) -> None:
     """Call a user's function (X, Z, starts) -> (M,) for a block, and store what it returns."""
     offered = block.candidates
     Z = None if offered.features is None else offered.features.array()
@@ -241,7 +241,7 @@ def call_flat(function: Callable[..., Any], block: Block, who: str, error: type[
     out[:] = found
 
 
-def flat_numbers(block: Block, name: str, who: str, error: type[DrstreamError], out: Floats) -> None:
+def flat_numbers(block: Events, name: str, who: str, error: type[DrstreamError], out: Floats) -> None:
     """out <- the numbers in a column of lists that are as long as the candidates."""
     column, sizes = block.column(name), np.diff(block.candidates.starts)
     if has_nulls(column):
@@ -282,18 +282,18 @@ def invalid_probabilities(
 def _outside(pi: Floats, eligible: Sets, event: int) -> int | None:
     """The first action that has a probability, and is not eligible."""
     outside = pi != 0
-    outside[eligible.lists.rows(event, event + 1).flat] = False
+    outside[eligible.lists[event : event + 1].flat] = False
     return int(np.argmax(outside)) if outside.any() else None
 
 
-def check_predictions(rhat: Floats, block: Block) -> None:
+def check_predictions(rhat: Floats, block: Events) -> None:
     """Raise an error unless all predictions, (K, n) or in tiles, are finite."""
     first_bad = int(first_not_finite(rhat.reshape(-1)))
     if first_bad >= 0:
         raise invalid_prediction(first_bad, rhat, block)
 
 
-def invalid_prediction(place: int, rhat: Floats, block: Block) -> ModelError:
+def invalid_prediction(place: int, rhat: Floats, block: Events) -> ModelError:
     """Return an error about the prediction at this place of the flat array, which is not finite."""
     *tile, action, event = map(int, np.unravel_index(place, rhat.shape))
     event += sum(tile) * tiles.TILE

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, suggest
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.schema import is_number, is_string
 
 BY_CATEGORY = ("lightgbm", "xgboost")  # libraries whose estimators refuse text, and take categories
@@ -44,7 +44,7 @@ def refuse_reward(log: Log, columns: Sequence[str], who: str, error: type[Drstre
             raise error(f"{who} reads the reward, {name!r}, which is not known before an action is taken: leave it out")
 
 
-def record_batch(block: Block, schema: pa.Schema) -> pa.RecordBatch:
+def record_batch(block: Events, schema: pa.Schema) -> pa.RecordBatch:
     """Return these columns of a block, in the log's types. A reader may have decoded text as a dictionary."""
     found = ((block.column(field.name), field.type) for field in schema)
     return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in found], schema=schema)
@@ -87,7 +87,7 @@ class Feed:
     categories: frozenset[str] = frozenset()
     missing: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, block: Block) -> Any:
+    def of(self, block: Events) -> Any:
         return self.frame(record_batch(block, self.schema))
 
     def frame(self, columns: pa.RecordBatch | pa.Table) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from drstream.buffers import Weights
 from drstream.kernels import ragged, sparse
-from drstream.log import Block, Csr
+from drstream.log import Csr, Events
 from drstream.log.kinds.candidates.pairs import Pairs, contexts_of
 from drstream.types import Floats, Ints
 
@@ -66,7 +66,7 @@ class Shared:
         """w_x for each fold."""
         return Weights(self.context)
 
-    def fill(self, block: Block, out: Floats, fold: Ints | None = None) -> None:
+    def fill(self, block: Events, out: Floats, fold: Ints | None = None) -> None:
         """out (M) <- the scores of all candidates of a block. `fold` says which weights each event has."""
         offered = block.candidates
         assert offered.features is not None
@@ -77,7 +77,7 @@ class Shared:
         by_event = self._of_contexts(block, fold) if self.uses_context else np.empty((len(block), 0))
         ragged.score(offered.starts, offered.features.flat, fold, by_event, self.items, self.intercept, out)
 
-    def _fill_sparse(self, block: Block, rows: Csr, fold: Ints, out: Floats) -> None:
+    def _fill_sparse(self, block: Events, rows: Csr, fold: Ints, out: Floats) -> None:
         """The same for candidates with sparse features."""
         starts, of_rows = block.candidates.starts, (rows.indptr, rows.indices, rows.values)
         by_event = np.empty((0, len(block)))
@@ -90,7 +90,7 @@ class Shared:
             of_x = x.indptr, x.indices, x.values.astype(np.float64, copy=False)
             sparse.add_products(starts, *of_rows, *of_x, fold, self.products, out)
 
-    def _of_contexts(self, block: Block, fold: Ints) -> Floats:
+    def _of_contexts(self, block: Events, fold: Ints) -> Floats:
         """What contexts add to the intercept and, with products, to each weight of a candidate: (n, 1 + m)."""
         weights, folds = self._by_context, len(self.intercept)
         rows = len(weights.matrix) // folds

@@ -13,7 +13,6 @@ from bench.categories import cases
 from bench.categories.log import COLUMNS, TextFile
 from bench.common import racing
 from bench.common.baselines import PARITY_ROWS, SCAN, scan
-from drstream.log import Block
 
 
 def scan_dictionaries(log: TextFile) -> int:
@@ -36,6 +35,6 @@ def check_parity(case: cases.Case) -> None:
     theirs = OneHotEncoder(categories=[log.categories[name] for name in COLUMNS]).fit_transform(words)
     reader = log.reader(context=True)
     batch = next(reader.batches(next(log.parts(reader.columns)), Counter()))
-    ours = Block(batch, 0, min(len(batch), PARITY_ROWS)).matrix
+    ours = batch[:PARITY_ROWS].matrix
     same = theirs[: ours.shape[0]] - ours
     assert abs(same).max() == 0

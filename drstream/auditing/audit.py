@@ -21,7 +21,7 @@ from drstream.auditing.tally import Inverses, Spot, Tally
 from drstream.auditing.times import SUMS, Clock, check_time, make_clock
 from drstream.auditing.view import View
 from drstream.errors import LogError, parameter
-from drstream.log import Batch, Log, Reader
+from drstream.log import Events, Log, Reader
 from drstream.log.columns import floats_or_nan, nulls
 from drstream.log.reader import Read
 from drstream.log.rows import check_key, keys_of
@@ -123,7 +123,7 @@ def _first_times(log: Log, time: str) -> Floats:
     return np.empty(0)
 
 
-def _first_events(log: Log, reader: Reader) -> Iterator[Batch]:
+def _first_events(log: Log, reader: Reader) -> Iterator[Events]:
     """Yield batches of the first good rows. They do not depend on how the log is cut into batches."""
     for part in log.source.peek(FIRST_EVENTS).parts(reader.columns, log.filter):
         yield from reader.batches(part, Counter())
@@ -150,11 +150,11 @@ def consume(plan: Plan, part: Part) -> Tally:
     return tally
 
 
-def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
+def _add_events(plan: Plan, events: Events, tally: Tally) -> None:
     tally.rewards.add(events.reward - plan.typical_reward)
     others = np.full(len(events), 0.5)
     action, offered = np.ascontiguousarray(events.action), events.candidates
-    if offered is not None:
+    if len(offered):
         tally.offers.add(np.diff(offered.starts), events.propensity)
         action = np.zeros_like(action)
     if tally.eligible is not None and events.eligible is not None:
@@ -169,7 +169,7 @@ def _add_events(plan: Plan, events: Batch, tally: Tally) -> None:
         others = 1 - propensity
     else:
         tally.inverses.counts += np.bincount(action, minlength=plan.groups)
-    if events.n_features or offered is not None:
+    if events.n_features or len(offered):
         context = hash_columns(len(events), context_keys(events))
         rows = [context, events.action.astype(np.uint64), float_keys(events.reward)]
         rows += [float_keys(events.propensity)] if len(events.propensity) else []

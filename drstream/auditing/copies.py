@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.kernels import audit as kernels
-from drstream.log import Batch, Coded, Csr
+from drstream.log import Coded, Csr, Events
 from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.rows import keys_of
 from drstream.types import Floats, Ints
@@ -87,7 +87,7 @@ def hash_columns(rows: int, columns: Iterator[tuple[Ints | None, Hashes]]) -> Ha
     return hashes
 
 
-def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
+def context_keys(batch: Events) -> Iterator[tuple[Ints | None, Hashes]]:
     """Yield the values of the contexts as keys, and candidates or eligible sets: a policy acts on all of them."""
     context = batch.context
     if batch.eligible is not None:
@@ -103,7 +103,7 @@ def context_keys(batch: Batch) -> Iterator[tuple[Ints | None, Hashes]]:
     else:
         for column in context.columns if isinstance(context, Coded) else context:
             yield None, float_keys(column)
-    if batch.candidates is not None:
+    if len(batch.candidates):
         yield from _candidate_keys(batch.candidates)
 
 

@@ -143,7 +143,7 @@ def _count(reader: Reader, part: Part) -> Counts:
     found = Counts(np.zeros(len(reader.labels), np.int64))
     for batch in reader.batches(part, found.skipped):
         execution.raise_if_stopped()
-        if batch.candidates is not None:
+        if len(batch.candidates):
             sizes = np.diff(batch.candidates.starts)
             of_batch = Counts(found.actions[:0], sizes=(int(sizes.min()), int(sizes.max()), int(sizes.sum())))
             found.merge(of_batch)
@@ -154,7 +154,7 @@ def _count(reader: Reader, part: Part) -> Counts:
         found.low, found.high = min(found.low, float(batch.reward.min())), max(found.high, float(batch.reward.max()))
         if len(batch.propensity):
             found.least = min(found.least, float(batch.propensity.min()))
-        if batch.lists is not None:
+        if len(batch.lists):
             sizes = np.diff(batch.lists.starts)
             found.items += int(sizes.sum())
             found.shortest, found.longest = min(found.shortest, int(sizes.min())), max(found.longest, int(sizes.max()))

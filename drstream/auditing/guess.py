@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.log import Batch, Coded, Csr
+from drstream.log import Coded, Csr, Events
 from drstream.log.kinds.eligible.reading import Sets
 from drstream.running.execution import one_blas_thread
 from drstream.types import Floats, Ints
@@ -36,7 +36,7 @@ class Guess:
     intercept: Floats
     after: int
 
-    def of(self, batch: Batch) -> Ints:
+    def of(self, batch: Events) -> Ints:
         """Return the guessed action of each event."""
         X = features(batch, len(self.weights))
         rows = max(1, PIECE // len(self.intercept))
@@ -45,23 +45,23 @@ class Guess:
     def _best(self, X: NDArray[Any], eligible: Sets | None, first: int) -> Ints:
         scores = X @ self.weights + self.intercept
         if eligible is not None:
-            scores = np.where(eligible.rows(first, first + len(X)).mask(), scores, -np.inf)
+            scores = np.where(eligible[first : first + len(X)].mask(), scores, -np.inf)
         return np.argmax(scores, axis=1)
 
 
-def features(batch: Batch, most: int) -> NDArray[Any]:
+def features(batch: Events, most: int) -> NDArray[Any]:
     """Return the first features (n, d) in float64; none of sparse contexts."""
     context = batch.context
     if isinstance(context, Csr) or not most:
         return np.empty((len(batch), 0))
     if isinstance(context, Coded):
-        context = context.matrix(0, len(batch))
+        context = context.matrix()
     if isinstance(context, np.ndarray):
         return np.ascontiguousarray(context[:, :most], np.float64)
     return np.column_stack([column.astype(np.float64) for column in context[:most]] or [np.empty((len(batch), 0))])
 
 
-def learn(batches: Iterator[Batch], actions: int) -> Guess | None:
+def learn(batches: Iterator[Events], actions: int) -> Guess | None:
     """Learn from the first half of at most FIRST_EVENTS events; None if there are too few."""
     columns: list[tuple[NDArray[Any], ...]] = []
     held = 0

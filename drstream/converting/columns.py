@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from drstream.errors import LogError, parameter, suggest
-from drstream.log import Batch, Log
+from drstream.log import Events, Log
 from drstream.log.columns import number_type
 from drstream.log.schema import is_list
 
@@ -23,7 +23,7 @@ class Layout:
     packed: str | None  # name of the column of packed contexts
     schema: pa.Schema
 
-    def table(self, batch: Batch) -> pa.Table:
+    def table(self, batch: Events) -> pa.Table:
         """Return the events of a batch in this layout."""
         table = pa.Table.from_batches([batch.columns])
         if self.packed is not None:

@@ -189,7 +189,7 @@ def _tables(
     def produce(part: Part) -> Iterator[tuple[int, pa.Table | None, Counter[str]]]:
         count: Counter[str] = Counter()
         for batch in reader.batches(part, count):
-            yield batch.row_number(len(batch) - 1) + 1, layout.table(batch), Counter()
+            yield int(batch.rows[-1]) + 1, layout.table(batch), Counter()
         yield part.first_row + part.rows, None, count
 
     parts = log.parts(reader.columns)

@@ -20,7 +20,7 @@ from drstream.buffers import invalid_probabilities
 from drstream.errors import PolicyError
 from drstream.evaluation.groupings import stretches_of
 from drstream.kernels.observe import first_improper, inverse_overlap
-from drstream.log import Block, Log, Reader
+from drstream.log import Events, Log, Reader
 from drstream.policies.base import FixedPolicy
 from drstream.running import execution
 from drstream.running.execution import Workers
@@ -71,13 +71,13 @@ def _consume(reader: Reader, policies: Sequence[FixedPolicy], block_rows: int, p
         for block in batch.blocks(block_rows):
             execution.raise_if_stopped()
             overlap = np.stack([_overlap(policy, block, len(reader.labels)) for policy in policies])
-            for stretch, first, last in stretches_of(block.rows):
+            for stretch, first, last in stretches_of(block.numbers):
                 count, sums = found.get(stretch, (0, np.zeros(len(policies))))
                 found[stretch] = count + last - first, sums + overlap[:, first:last].sum(axis=1)
     return found
 
 
-def _overlap(policy: FixedPolicy, block: Block, n_actions: int) -> Floats:
+def _overlap(policy: FixedPolicy, block: Events, n_actions: int) -> Floats:
     """Return Σ_a ν(a|x)² / μ(a|x) of each event."""
     pi, out = np.empty((n_actions, len(block))), np.empty(len(block))
     policy.fill(block, pi)

@@ -9,19 +9,19 @@ import numpy as np
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation.estimators import IMPORTANCE, MARGINAL
 from drstream.evaluation.plan import Plan
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.types import Bools, Floats
 
 ROUNDING = 1e-5  # of a probability in float32
 
 
-def refuse_outside(plan: Plan, values: Floats, batch: Batch) -> None:
+def refuse_outside(plan: Plan, values: Floats, batch: Events) -> None:
     """Raise an error at the first reward, prediction or weight outside of the bounds that the caller gave."""
     for wrong, numbers, what, todo in (*_outside_range(plan, values), *_beyond_weights(plan, values)):
         if wrong.any():
             places = np.flatnonzero(wrong)
             i = int(places[np.argmin(batch.numbers[places])])  # a batch may be in the order of folds
-            raise DrstreamError(f"{what} is {numbers[i]:.6g} at {Block(batch, i, i + 1).where(0)}, {todo}")
+            raise DrstreamError(f"{what} is {numbers[i]:.6g} at {batch.where(i)}, {todo}")
 
 
 def _outside_range(plan: Plan, values: Floats) -> Iterator[tuple[Bools, Floats, str, str]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, parameter, phrase, suggest
 from drstream.kernels import ragged
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.kinds.candidates.columns import Catalogue, inner_type, split_path
 from drstream.log.kinds.candidates.reading import inside_lists
@@ -39,7 +39,7 @@ class Categories:
 
     columns: tuple[str, ...] = ()  # of the log that it reads
 
-    def codes(self, block: Block) -> Ints:
+    def codes(self, block: Events) -> Ints:
         """Return a number for the category of each candidate of a block. Those of one event are equal or not."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class Listed(Categories):
     def columns(self) -> tuple[str, ...]:  # type: ignore[override]
         return (self.column,)
 
-    def codes(self, block: Block) -> Ints:
+    def codes(self, block: Events) -> Ints:
         column, starts = block.column(self.column), block.candidates.starts
         whole = self.column if self.field is None else f"{self.column}.{self.field}"
         who = f"column {whole!r}, {parameter('embedding')},"
@@ -83,7 +83,7 @@ class OfItems(Categories):
     items: Catalogue
     known: Ints  # the code of each item
 
-    def codes(self, block: Block) -> Ints:
+    def codes(self, block: Events) -> Ints:
         offered = block.candidates
         places = np.empty(offered.count, np.int64)
         bad = int(ragged.look_up(keys_of(offered.ids), self.items.keys, self.items.places, places))

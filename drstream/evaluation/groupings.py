@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drstream import sampling
 from drstream.evaluation.form import BUCKETS, Form
 from drstream.evaluation.sums import Sums
-from drstream.log.batch import Batch
+from drstream.log import Events
 from drstream.types import Ints
 
 SEED = 0x5851F42D4C957F2D  # gives buckets other random numbers than splits and folds
@@ -31,7 +31,7 @@ class Groups:
     keys: Sequence[Hashable]
 
 
-def groups_of(form: Form, batch: Batch, logger: str | None) -> dict[str, Groups]:
+def groups_of(form: Form, batch: Events, logger: str | None) -> dict[str, Groups]:
     """Return the groups of a batch's events, by grouping. Keys of buckets are their numbers."""
     wanted = {part for grouping in form.groupings for part in grouping.parts}
     found: dict[str, Groups] = {}
@@ -45,7 +45,7 @@ def groups_of(form: Form, batch: Batch, logger: str | None) -> dict[str, Groups]
     if "segment stretch" in (grouping.name for grouping in form.groupings):
         found["segment stretch"] = _pairs(found["segment"], found["stretch"])
     if "bucket" in wanted:
-        found["bucket"] = Groups(buckets_of(batch.keys if batch.keys is not None else batch.in_file), range(BUCKETS))
+        found["bucket"] = Groups(buckets_of(batch.keys if len(batch.keys) else batch.in_file), range(BUCKETS))
     return found
 
 

@@ -1,8 +1,8 @@
 """Logs: from files and streams to batches of events."""
 
-from drstream.log.batch import Batch, Block
 from drstream.log.categories import Hashed
 from drstream.log.encoding import Coded
+from drstream.log.events import Events
 from drstream.log.kinds.candidates.columns import Candidates, Items
 from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.log import Log, as_log
@@ -10,11 +10,10 @@ from drstream.log.reader import Reader
 from drstream.log.sparse import Csr, Sparse
 
 __all__ = [
-    "Batch",
-    "Block",
     "Candidates",
     "Coded",
     "Csr",
+    "Events",
     "Hashed",
     "Items",
     "Log",

@@ -322,20 +322,24 @@ class Coded:
             gather(np.ascontiguousarray(column), places, found[-1])
         return Coded(tuple(found), self.widths)
 
-    def fill(self, start: int, stop: int, out: NDArray[Any]) -> None:
-        """out (d, n) <- the features of the events start..stop-1; contiguous, float32 or float64."""
+    def __getitem__(self, events: slice) -> Coded:
+        """Return the contexts of consecutive events, without a copy."""
+        return Coded(tuple(column[events] for column in self.columns), self.widths)
+
+    def fill(self, out: NDArray[Any]) -> None:
+        """out (d, n) <- the features; contiguous, float32 or float64."""
         first = 0
         for column, width in zip(self.columns, self.widths, strict=True):
             if width is None:
-                out[first] = column[start:stop]
+                out[first] = column
             else:
-                one_hot(column[start:stop], out[first : first + width])
+                one_hot(column, out[first : first + width])
             first += 1 if width is None else width
 
-    def matrix(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the features (n, d) of the events start..stop-1."""
-        out = np.empty((self.n_features, stop - start), self.type)
-        self.fill(start, stop, out)
+    def matrix(self) -> NDArray[Any]:
+        """Return the features (n, d)."""
+        out = np.empty((self.n_features, len(self)), self.type)
+        self.fill(out)
         return out.T
 
     def sparse(self) -> Csr:

@@ -33,7 +33,7 @@ class Field(Protocol):
         """The columns to decode."""
 
     def read(self, batch: pa.RecordBatch, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return attributes of `Batch`, given those that fields before have read, or raise `BadRowsError`.
+        """Return attributes of `Events`, given those that fields before have read, or raise `BadRowsError`.
 
         A check may rely on all checks before it: what is bad for these is not in the batch any more.
         """

@@ -22,8 +22,9 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def rows(self, start: int, stop: int) -> Ragged:
-        """Return the rows start..stop-1, without a copy."""
+    def __getitem__(self, rows: slice) -> Ragged:
+        """Return consecutive rows, without a copy."""
+        start, stop, _ = rows.indices(len(self))
         return Ragged(self.starts[start : stop + 1], self.values)
 
     def take(self, rows: Ints) -> Ragged:

@@ -22,9 +22,9 @@ from drstream import sampling
 from drstream.errors import LogError, parameter
 from drstream.log import fields, kinds
 from drstream.log.bad_rows import BadRowsError, whole
-from drstream.log.batch import Batch, Block
 from drstream.log.chunks import exact
 from drstream.log.encoding import ERROR, Encoding, check_finite
+from drstream.log.events import Events, as_array
 from drstream.log.fields import Field
 from drstream.log.kinds.candidates.reading import Offers
 from drstream.log.loggers import Loggers
@@ -53,7 +53,7 @@ class Bad:
 class Read:
     """What was read of a batch: events, which of its rows these are, and the rows that cannot be used."""
 
-    events: Batch | None  # None if there are none
+    events: Events | None  # None if there are none
     good: Ints | None  # None: all rows
     bad: list[Bad]
 
@@ -186,7 +186,7 @@ class Reader:
 
     # Reading
 
-    def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Batch]:
+    def batches(self, part: Part, skipped: Counter[str]) -> Iterator[Events]:
         """Yield the part's events. `skipped` counts the rows that were left out for a bad value."""
         skipped.update(getattr(part, "dropped", {}))  # lines of a text that hold no row
         for _, found in self.read(part, skipped):
@@ -211,11 +211,12 @@ class Reader:
         """Yield the part's rows, also those with bad values, in batches of one size, with what was read of them."""
         first = part.first_row
         for batch in exact(self.chosen(part, skipped), self.spec.batch_rows):
-            rows = batch.column(ROW).to_numpy() if ROW in batch.schema.names else first
+            last = first + batch.num_rows
+            rows = batch.column(ROW).to_numpy() if ROW in batch.schema.names else range(first, last)
             yield batch, self._read(batch, rows, part)
-            first += batch.num_rows
+            first = last
 
-    def _read(self, batch: pa.RecordBatch, rows: Ints | int, part: Part) -> Read:
+    def _read(self, batch: pa.RecordBatch, rows: Ints | range, part: Part) -> Read:
         """Read a batch. If a field has bad rows, they are left out, and all fields are read again."""
         kept: Ints | None = None
         found: list[Bad] = []
@@ -225,24 +226,23 @@ class Reader:
             except BadRowsError as bad:
                 if not self.spec.skip_bad_rows:
                     raise self._error(bad, batch, rows, part) from None
-                first = _row(rows, bad.first)
-                found.append(Bad(bad.reason, int(bad.rows.sum()), first, bad.value(batch)))
+                found.append(Bad(bad.reason, int(bad.rows.sum()), int(rows[bad.first]), bad.value(batch)))
                 good = ~bad.rows
-                rows = (np.arange(rows, rows + len(good)) if isinstance(rows, int) else rows)[good]
+                rows = as_array(rows)[good]
                 batch, kept = batch.filter(pa.array(good)), (np.flatnonzero(good) if kept is None else kept[good])
         return Read(None, kept, found)
 
-    def _error(self, bad: BadRowsError, batch: pa.RecordBatch, rows: Ints | int, part: Part) -> LogError:
+    def _error(self, bad: BadRowsError, batch: pa.RecordBatch, rows: Ints | range, part: Part) -> LogError:
         """Return what to tell the user about the first bad row. An earlier one may be bad for a later check."""
         while bad.first:
             try:
-                self._events(batch.slice(0, bad.first), rows if isinstance(rows, int) else rows[: bad.first], part)
+                self._events(batch.slice(0, bad.first), rows[: bad.first], part)
                 break
             except BadRowsError as earlier:
                 bad = earlier
-        return bad.error(batch, lambda i: part.place.of_row(_row(rows, i)))
+        return bad.error(batch, lambda i: part.place.of_row(int(rows[i])))
 
-    def _events(self, batch: pa.RecordBatch, rows: Ints | int, part: Part) -> Batch:
+    def _events(self, batch: pa.RecordBatch, rows: Ints | range, part: Part) -> Events:
         known: dict[str, Any] = {"action": fields.NO_ACTIONS, "context": []}
         for field in self.fields:
             known |= field.read(batch, known)
@@ -253,7 +253,7 @@ class Reader:
         if self.cluster is not None:
             known["keys"] = _keys(batch, rows, self.cluster)
         width = self.spec.width if self.needs.context else 0
-        found = Batch(place=part.place, rows=rows, n_features=width, **known)
+        found = Events(place=part.place, rows=rows, n_features=width, **known)
         return found if self.spec.pairs is None else self.spec.pairs.logged(found)
 
     def chosen(self, part: Part, skipped: Counter[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -308,34 +308,28 @@ class Reader:
                 raise bad.error(batch, lambda i: part.place.of_row(int(rows[i]))) from None
         return _keys(batch, rows, cluster)
 
-    def check_finite(self, block: Block) -> None:
-        """Raise an error if a number of the block's contexts is not finite, for a pass that does not check them all."""
+    def check_finite(self, events: Events) -> None:
+        """Raise an error if a number of the contexts is not finite, for a pass that does not check them all."""
         if not self.with_context:
             return
-        context = block.batch.context
+        context = events.context
         columns = [context] if isinstance(context, np.ndarray) else context
         if not isinstance(columns, list):  # an encoding has looked at its numbers
             return
         for name, values in zip(self.roles.context, columns, strict=True):
-            found = values[block.start : block.stop]
             try:
-                check_finite(found, name)
+                check_finite(values, name)
             except BadRowsError as bad:
-                stored = pa.RecordBatch.from_arrays([pa.array(found.tolist())], [name])
-                raise bad.error(stored, block.where) from None
-
-
-def _row(rows: Ints | int, i: int) -> int:
-    """The number in the log of row i of a batch."""
-    return int(rows + i if isinstance(rows, int) else rows[i])
+                stored = pa.RecordBatch.from_arrays([pa.array(values.tolist())], [name])
+                raise bad.error(stored, events.where) from None
 
 
 def _features_of(offers: Offers) -> bool:
     return offers.with_features
 
 
-def _keys(batch: pa.RecordBatch, rows: Ints | int, cluster: str | None) -> NDArray[np.uint64]:
+def _keys(batch: pa.RecordBatch, rows: Ints | range, cluster: str | None) -> NDArray[np.uint64]:
     """Return the keys for random numbers: row numbers, or keys of clusters."""
     if cluster is not None:
         return keys_of(batch.column(cluster))
-    return (np.arange(rows, rows + batch.num_rows) if isinstance(rows, int) else rows).view(np.uint64)
+    return as_array(rows).view(np.uint64)

@@ -77,8 +77,9 @@ class Csr:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def rows(self, start: int, stop: int) -> Csr:
-        """Return the rows start..stop-1, without a copy."""
+    def __getitem__(self, rows: slice) -> Csr:
+        """Return consecutive rows, without a copy."""
+        start, stop, _ = rows.indices(len(self))
         return Csr(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
 
     def take(self, rows: Ints) -> Csr:
@@ -94,7 +95,7 @@ class Csr:
 
     def row(self, place: int) -> scipy.sparse.csr_array:
         """Return one row (1, dim), for the user's code."""
-        return self.rows(place, place + 1).array()
+        return self[place : place + 1].array()
 
     @classmethod
     def of(cls, matrix: NDArray[Any]) -> Csr:

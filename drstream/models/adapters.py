@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drstream.buffers import answer, store
 from drstream.errors import ModelError, NoEventsError
 from drstream.frames import Feed, feature_names, feed_from, feed_of, named_columns, uses_context
-from drstream.log import Block, Log, Reader, as_log
+from drstream.log import Events, Log, Reader, as_log
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import PairsModel
 from drstream.models.meeting import by_name
@@ -345,7 +345,7 @@ class from_sklearn(Trained, RewardModel):  # noqa: N801  # reads as a function: 
             bound._feed(log)
         return bound
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         who, X = "the reward model", tidy(block.matrix) if self.feed is None else self.feed.of(block)
         store(answer(self._predict, X, who, block), who, ModelError, block, out)
 
@@ -379,7 +379,7 @@ def _is_classifier(estimator: Any) -> bool:
     return classifier
 
 
-def _check_whole(classifier: str, block: Block) -> None:
+def _check_whole(classifier: str, block: Events) -> None:
     """Raise an error unless all rewards are whole numbers, which can be classes."""
     broken = block.reward != np.round(block.reward)
     if broken.any():
@@ -436,14 +436,13 @@ def _rewards_of(reader: Reader, whole: str | None, actions: int, part: Part) -> 
     return found
 
 
-def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Block | Counter[str]]:
+def _blocks(reader: Reader, whole: str | None, part: Part) -> Iterator[Events | Counter[str]]:
     """Yield the part's events, a batch at a time, and at the end counts of the bad rows that were left out."""
     skipped: Counter[str] = Counter()
     for batch in reader.batches(part, skipped):
-        block = Block(batch, 0, len(batch))
         if whole is not None:
-            _check_whole(whole, block)
-        yield block
+            _check_whole(whole, batch)
+        yield batch
     yield skipped
 
 

@@ -15,7 +15,7 @@ from drstream.errors import ModelError, closest, parameter
 from drstream.frames import by_label, named_columns, record_batch, refuse_reward, stored
 from drstream.inheritance import older
 from drstream.kernels.tiles import TILE
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
@@ -85,17 +85,17 @@ class RewardModel:
             return RewardModel.for_candidates(self, log)
         return self.for_candidates(log)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         """out[a, i] <- r̂(x_i, a)."""
         fill_from(self.predict, "the reward model", ModelError, block, out)
 
-    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+    def fill_tiles(self, block: Events, contexts: Any, out: Floats, single: bool) -> None:
         """The same in tiles (see `kernels/tiles.py`).
 
         contexts  Those of the block, in tiles or sparse.
         single    Whether float32 contexts may be multiplied in float32.
         """
-        for piece in block.pieces(PIECE):
+        for piece in block.blocks(PIECE):
             values = np.empty((out.shape[1], len(piece)))
             self.fill(piece, values)
             first = (piece.start - block.start) // TILE
@@ -105,11 +105,11 @@ class RewardModel:
 class CandidateModel(RewardModel):
     """A model that is bound to a log of candidates."""
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         """out[c] <- r̂(x, c) for all candidates of the block's events, one event's after the other's."""
         raise NotImplementedError
 
-    def unpredicted(self, block: Block) -> int:
+    def unpredicted(self, block: Events) -> int:
         """Return how many of the block's events, its first ones, come before the first model."""
         return 0
 
@@ -122,7 +122,7 @@ class Same(CandidateModel):
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         out[:] = self.value
 
 
@@ -134,7 +134,7 @@ class Listed(CandidateModel):
     def __init__(self, column: str) -> None:
         self.columns = (column,)
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         flat_numbers(block, self.columns[0], "the reward model", ModelError, out)
 
 
@@ -144,7 +144,7 @@ class Called(CandidateModel):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         call_flat(self.function, block, "the reward model", ModelError, out)
 
 
@@ -171,7 +171,7 @@ class Constant(RewardModel):
     def predict(self, X: NDArray[Any]) -> Floats:
         return np.tile(np.broadcast_to(self.value, self.n_actions or 1), (X.shape[0], 1))
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         out[:] = self.value[:, None]
 
 
@@ -215,7 +215,7 @@ class Column(RewardModel):
             )
         return super().bind(log)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         columns = [block.column(name) for name in self.columns]
         if is_list(columns[0].type):
             if has_nulls(columns[0]):
@@ -238,7 +238,7 @@ class Column(RewardModel):
             for row, column in zip(out, columns, strict=True):
                 row[:] = column.to_numpy(zero_copy_only=False)
 
-    def _refuse_nulls(self, missing: Bools, block: Block, what: str) -> None:
+    def _refuse_nulls(self, missing: Bools, block: Events, what: str) -> None:
         """Raise an error if a prediction (n, K) is null, unless its action is not eligible."""
         if block.eligible_mask is not None:
             missing = missing & block.eligible_mask
@@ -294,7 +294,7 @@ class from_arrow(RewardModel):  # noqa: N801  # reads as a function: drs.models.
         bound.labels = log.labels
         return bound
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         who = "the reward model"
         values = answer(self.function, record_batch(block, self.schema), who, block)
         store(by_label(values, self.labels, who, ModelError), who, ModelError, block, out)

@@ -14,7 +14,7 @@ from drstream.errors import ModelError, parameter, phrase
 from drstream.findings import LOOK, doubt
 from drstream.kernels import ragged
 from drstream.kernels.observe import clamp
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.rows import Blocks, Folds, Origin
 from drstream.models.base import CandidateModel, RewardModel, as_model
 from drstream.models.calibration import Calibration, summarised
@@ -133,7 +133,7 @@ class BoundModels:
             return False
         return int(self.folds.starts[self.second.first]) > self.start
 
-    def unpredicted(self, block: Block) -> int:
+    def unpredicted(self, block: Events) -> int:
         """Return how many of the block's events, its first ones, come before the first reward model. There r̂ is 0."""
         return self.model.unpredicted(block) if isinstance(self.model, CrossFitted | CandidateModel) else 0
 
@@ -146,7 +146,7 @@ class BoundModels:
             calibration.clamped += int(clamp(rhat.reshape(-1), low, high))
 
     def predict_flat(
-        self, model: RewardModel, block: Block, rhat: Floats, logged: Floats, calibration: Calibration | None = None
+        self, model: RewardModel, block: Events, rhat: Floats, logged: Floats, calibration: Calibration | None = None
     ) -> None:
         """Fill in the predictions for all candidates of a block, within the clamp, and those for the logged ones."""
         assert isinstance(model, CandidateModel)
@@ -163,19 +163,19 @@ class BoundModels:
             calibration.predictions += len(rhat)
             calibration.clamped += int(clipped[0])
 
-    def propensities(self, block: Block, pi: Floats, out: Floats) -> Floats:
+    def propensities(self, block: Events, pi: Floats, out: Floats) -> Floats:
         """Return propensities of logged actions: from the log, or computed into `out`. `pi` is space for (K, n)."""
         if self.logger is None:
             return block.propensity
         self.logger.fill(block, pi, out)
         return out
 
-    def propensities_of_many(self, block: Block, n_actions: int) -> Floats:
+    def propensities_of_many(self, block: Events, n_actions: int) -> Floats:
         """Return propensities of logged actions for a block of any length, computed piece by piece."""
         if self.logger is None:
             return block.propensity
         out = np.empty(len(block))
-        for piece in block.pieces(PIECE):
+        for piece in block.blocks(PIECE):
             place = slice(piece.start - block.start, piece.stop - block.start)
             needed = 0 if self.logger.policy.direct else n_actions
             self.logger.fill(piece, np.empty((needed, len(piece))), out[place])

@@ -13,7 +13,7 @@ import numpy as np
 from drstream.buffers import answer
 from drstream.kernels.logistic import logistic
 from drstream.kernels.observe import LOGISTIC
-from drstream.log import Block
+from drstream.log import Events
 from drstream.log.encoding import Encoding
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.models.base import CandidateModel
@@ -32,7 +32,7 @@ class SharedModel(CandidateModel):
         self.shared, self.link = shared, link
         self.uses_context = shared.uses_context
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         folds = len(self.shared.intercept) > 1
         self.shared.fill(block, out, block.fold if folds else None)
         if self.link == LOGISTIC:
@@ -45,7 +45,7 @@ class PairsModel(CandidateModel):
     def __init__(self, predict: Callable[[Any], Floats], pairs: Pairs) -> None:
         self.predict_rows, self.pairs = predict, pairs
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         step = max(1, PIECE // self.pairs.width)
         for first in range(0, len(out), step):
             last = min(first + step, len(out))
@@ -60,7 +60,7 @@ class SeenCandidates(CandidateModel):
         self.model, self.encoding, self.others = model, encoding, others
         self.columns, self.uses_candidates = (*model.columns, *encoding.names), model.uses_candidates
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         self.model.fill_flat(block.seen_by(self.encoding), out)
 
 
@@ -74,15 +74,15 @@ class FoldedModel(CandidateModel):
         known = next(model for model in models if model is not None)
         self.uses_context, self.uses_candidates, self.columns = known.uses_context, known.uses_candidates, known.columns
 
-    def unpredicted(self, block: Block) -> int:
+    def unpredicted(self, block: Events) -> int:
         """Return how many of the block's events, its first ones, come before the first model."""
         return int(np.searchsorted(block.fold, self.first)) if self.first else 0
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)
 
 
-def _fill_by_fold(models: Sequence[Any], block: Block, out: Floats) -> None:
+def _fill_by_fold(models: Sequence[Any], block: Events, out: Floats) -> None:
     """Have each event's model, or policy, fill in what it says about the event's candidates; 0 where there is none."""
     fold, starts = block.fold, block.candidates.starts
     for f in np.unique(fold).tolist():
@@ -107,7 +107,7 @@ class FoldedPolicy(CandidatePolicy):
         known = next(model for model in models if model is not None)
         self.uses_context, self.columns = known.uses_context, known.columns
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)
 
 

@@ -16,7 +16,7 @@ import scipy.linalg
 
 from drstream.errors import ModelError, NoEventsError, parameter
 from drstream.kernels import ragged
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.kinds.candidates.columns import Numbered
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.kinds.candidates.reading import Dense
@@ -71,7 +71,7 @@ class SumsTask(NamedTuple):
         rows, m = self.theta.shape
         return Sums(0.0, np.zeros((rows, m)), np.zeros((rows * rows, m * m)))
 
-    def add(self, sums: Sums, block: Block) -> None:
+    def add(self, sums: Sums, block: Events) -> None:
         offered, theta = block.candidates, self.theta
         assert isinstance(offered.features, Dense)
         rows, m = theta.shape

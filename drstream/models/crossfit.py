@@ -12,7 +12,7 @@ import numpy as np
 
 from drstream.errors import DrstreamError, LogError, ModelError, NoEventsError, parameter, phrase
 from drstream.findings import LOOK, doubt
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.rows import Blocks, Folds
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import FoldedPolicy, folded
@@ -25,7 +25,7 @@ FORWARD, FIRST = "forward", 1000  # the first block of crossfit="forward" has FI
 
 
 class _Fills(Protocol):
-    def fill(self, block: Block, out: Floats) -> None: ...
+    def fill(self, block: Events, out: Floats) -> None: ...
 
 
 def is_forward(crossfit: Any) -> TypeGuard[str]:
@@ -161,7 +161,7 @@ class CrossFitted(RewardModel):
             low, high = zip(*(model.reward_range_ for model in known), strict=True)
             self.reward_range_ = min(low), max(high)
 
-    def unpredicted(self, block: Block) -> int:
+    def unpredicted(self, block: Events) -> int:
         """Return how many of the block's events, its first ones, come before the first model."""
         return int(np.searchsorted(block.fold, self.first)) if self.first else 0
 
@@ -173,7 +173,7 @@ class CrossFitted(RewardModel):
     def for_candidates(self, log: Log) -> CandidateModel:
         return folded([None if m is None else m.bind_to(log) for m in self.models], self.first)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)
 
 
@@ -198,11 +198,11 @@ class CrossFittedPolicy(FixedPolicy):
         bound.models = [None if m is None else m.bind(log, name) for m in self.models]  # type: ignore[attr-defined]
         return bound  # type: ignore[return-value]
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         _fill_by_fold(self.models, block, out)
 
 
-def _fill_by_fold(models: Sequence[_Fills | None], block: Block, out: Floats) -> None:
+def _fill_by_fold(models: Sequence[_Fills | None], block: Events, out: Floats) -> None:
     fold = block.fold
     first, last = int(fold.min()), int(fold.max())
     if first == last:  # so it is in a batch that was put in the order of the folds
@@ -216,7 +216,7 @@ def _fill_by_fold(models: Sequence[_Fills | None], block: Block, out: Floats) ->
             out[:, events] = part
 
 
-def _fill(model: _Fills | None, block: Block, out: Floats) -> None:
+def _fill(model: _Fills | None, block: Events, out: Floats) -> None:
     if model is None:
         out[:] = 0
     else:

@@ -8,7 +8,7 @@ from drstream.buffers import Weights
 from drstream.inheritance import older
 from drstream.kernels.observe import IDENTITY
 from drstream.kernels.scores import add_column
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import SharedModel
 from drstream.models.meeting import by_name
@@ -69,12 +69,12 @@ class LinearModel(Trained, RewardModel):
         assert self.pairs_ is not None
         return SharedModel(Shared.of(self.coef_[0], float(self.intercept_[0]), self.pairs_), self.linked)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.products.fill(block, out)
         add_column(out, self.intercept_)
         self.link(out)
 
-    def fill_tiles(self, block: Block, contexts: Any, out: Floats, single: bool) -> None:
+    def fill_tiles(self, block: Events, contexts: Any, out: Floats, single: bool) -> None:
         if older(type(self), "fill_tiles", "fill"):
             super().fill_tiles(block, contexts, out, single)
             return

@@ -20,7 +20,7 @@ from drstream.buffers import Weights
 from drstream.errors import ModelError, NoEventsError
 from drstream.kernels import logistic, sparse
 from drstream.kernels.scores import softmax
-from drstream.log import Batch, Block, Log, as_log
+from drstream.log import Events, Log, as_log
 from drstream.log.rows import Folds, Split
 from drstream.models.lbfgs import Preconditioner, lbfgs
 from drstream.models.passes import Passes
@@ -248,21 +248,21 @@ class FoldSamples:
         self._drawn = Passes(part, part.reader(context=True, action=True, folds=folds), self.workers)
 
     @cached_property
-    def parts(self) -> dict[int, list[Batch]]:
+    def parts(self) -> dict[int, list[Events]]:
         return self._drawn.by_part()
 
     def passes(self, fold: int, split: Split) -> Passes:
         reader = self.log.part_of(split).reader(context=True, action=True)
         return Passes(self.log, reader, self.workers).hold(partial(self._of, fold, split))
 
-    def _of(self, fold: int, split: Split) -> dict[int, list[Batch]]:
+    def _of(self, fold: int, split: Split) -> dict[int, list[Events]]:
         held = {row: [_without(batch, fold, split) for batch in part] for row, part in self.parts.items()}
         return {row: [batch for batch in part if len(batch)] for row, part in held.items()}
 
 
-def _without(batch: Batch, fold: int, split: Split) -> Batch:
+def _without(batch: Events, fold: int, split: Split) -> Events:
     """Return the events of other folds that are in the split."""
-    rows = Block(batch, 0, len(batch)).rows.view(np.uint64)
+    rows = batch.numbers.view(np.uint64)
     return batch.take(np.flatnonzero((batch.fold != fold) & split.keep(sampling.at_rows(split.seed, rows))))
 
 
@@ -306,10 +306,10 @@ class Census:
         return count, Rewards(float(self.low[folds].min()), float(self.high[folds].max()), mean)
 
 
-def _count(folds: Folds | None, actions: int, batches: Iterator[Batch]) -> Census:
+def _count(folds: Folds | None, actions: int, batches: Iterator[Events]) -> Census:
     found = Census.start(folds.count if folds else 1, actions)
     for batch in batches:
-        fold = np.zeros(len(batch), np.int64) if batch.fold is None else batch.fold
+        fold = np.zeros(len(batch), np.int64) if folds is None else batch.fold
         found.count += np.bincount(fold * actions + batch.action, minlength=found.count.size).reshape(-1, actions)
         np.minimum.at(found.low, fold, batch.reward)
         np.maximum.at(found.high, fold, batch.reward)
@@ -334,14 +334,14 @@ class SlopeTask(NamedTuple):
     def start(self) -> Slope:
         return Slope([0.0], np.zeros((self.form.features, self.form.actions)), np.zeros(self.form.actions))
 
-    def add(self, sums: Slope, block: Block) -> None:
+    def add(self, sums: Slope, block: Events) -> None:
         errors_of = _choice_errors if self.form.choice else _binary_errors
         sums.losses[0] += errors_of(*self, block, sums.gradient, sums.intercepts)
         sums.events += len(block)
 
 
 def _binary_errors(
-    form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
+    form: Form, weights: Weights, intercept: Floats, block: Events, gradient: Floats, intercepts: Floats
 ) -> float:
     """Return the loss of r given (x, a), and add to the gradients (d, K) and (K)."""
     rows, action = block.sparse, block.action
@@ -356,7 +356,7 @@ def _binary_errors(
     return loss
 
 
-def _logged_scores(weights: Weights, block: Block) -> Floats:
+def _logged_scores(weights: Weights, block: Events) -> Floats:
     rows = block.sparse
     scores = np.zeros(len(block))
     if rows is None:
@@ -367,7 +367,7 @@ def _logged_scores(weights: Weights, block: Block) -> Floats:
 
 
 def _choice_errors(
-    form: Form, weights: Weights, intercept: Floats, block: Block, gradient: Floats, intercepts: Floats
+    form: Form, weights: Weights, intercept: Floats, block: Events, gradient: Floats, intercepts: Floats
 ) -> float:
     """Return the loss of a given x, and add to the gradients (d, K) and (K)."""
     p = _probabilities(form, weights, intercept, block)
@@ -381,7 +381,7 @@ def _choice_errors(
     return loss
 
 
-def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Block) -> Floats:
+def _probabilities(form: Form, weights: Weights, intercept: Floats, block: Events) -> Floats:
     """Return p(a|x) as (K, n)."""
     intercept = intercept.copy()
     intercept[list(form.unlogged)] = NEVER
@@ -454,7 +454,7 @@ class CurvatureTask(NamedTuple):
         total = np.zeros((form.actions, size, size) if self.whole else (form.actions, size))
         return Curvature(total, np.zeros((form.features if form.sparse else 0, form.actions)))
 
-    def add(self, sums: Curvature, block: Block) -> None:
+    def add(self, sums: Curvature, block: Events) -> None:
         form = self.form
         if form.choice:
             p = _probabilities(form, self.weights, self.intercept, block)
@@ -473,7 +473,7 @@ class CurvatureTask(NamedTuple):
             sums.total[:, -1] += bend.sum(axis=1)
 
 
-def _add_curvature(bend: Floats, block: Block, whole: bool, total: Floats) -> None:
+def _add_curvature(bend: Floats, block: Events, whole: bool, total: Floats) -> None:
     """Add Σ bend[k, i] x_i x_i', or its diagonal, to total[k]. x ends with a 1 for the intercept, and is dense."""
     x = np.vstack([block.features, np.ones(len(block))])
     if not whole:

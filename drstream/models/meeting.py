@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from drstream.errors import parameter
 from drstream.findings import CATEGORIES, LOOK, doubt
-from drstream.log import Block, Log, Reader
+from drstream.log import Events, Log, Reader
 from drstream.log.columns import nulls
 from drstream.log.encoding import ERROR, Category, Encoding, abridged
 from drstream.models.base import CandidateModel, RewardModel
@@ -48,7 +48,7 @@ class SeenModel(RewardModel):
         self.model, self.encoding, self.others = model, encoding, others
         self.n_actions, self.columns = model.n_actions, (*model.columns, *encoding.names)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.model.fill(block.seen_by(self.encoding), out)
 
 
@@ -64,10 +64,10 @@ class SeenPolicy(FixedPolicy):
             if hasattr(policy, name):
                 setattr(self, name, getattr(policy, name))
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.policy.fill(block.seen_by(self.encoding), out)
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         self.policy.fill_flat(block.seen_by(self.encoding), out)
 
 

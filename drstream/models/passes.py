@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from drstream.log import Batch, Coded, Csr, Log, Reader
+from drstream.log import Coded, Csr, Events, Log, Reader
 from drstream.running import execution
 from drstream.running.execution import Workers
 from drstream.sources.base import Part
@@ -20,7 +20,7 @@ from drstream.states.checkpoint import sum_parts
 
 Result = TypeVar("Result")
 Sums = TypeVar("Sums")
-Task = Callable[[Iterator[Batch]], Result]
+Task = Callable[[Iterator[Events]], Result]
 HOLD_BYTES = 1 << 28  # most that is held of decoded batches, in all
 
 
@@ -34,22 +34,22 @@ class Passes:
         self.log, self.reader, self.workers, self.by_fold = log, reader, workers, by_fold
         self.skipped: Counter[str] | None = None  # counts of bad rows, known after the first pass
         self.count = 0
-        self._held: dict[int, list[Batch]] = {}  # by the part's first row
-        self._waiting: Callable[[], dict[int, list[Batch]]] | None = None  # gives them, when they are needed
+        self._held: dict[int, list[Events]] = {}  # by the part's first row
+        self._waiting: Callable[[], dict[int, list[Events]]] | None = None  # gives them, when they are needed
         self._space = HOLD_BYTES
         self._lock = threading.Lock()
 
-    def hold(self, held: Callable[[], dict[int, list[Batch]]]) -> Self:
+    def hold(self, held: Callable[[], dict[int, list[Events]]]) -> Self:
         """Read nothing, but take these batches, by the first row of their part, when a pass is made. Return self."""
         self._waiting = held
         return self
 
-    def by_part(self) -> dict[int, list[Batch]]:
+    def by_part(self) -> dict[int, list[Events]]:
         """Read the log once, and return the batches of each part, by its first row."""
         parts = execution.run(self._read, self.log, self.reader.columns, self.workers)
         return dict(parts)
 
-    def _read(self, part: Part) -> tuple[int, list[Batch]]:
+    def _read(self, part: Part) -> tuple[int, list[Events]]:
         return part.first_row, list(self.reader.batches(part, Counter()))
 
     def sum_up(self, task: Task[Result], total: Sums, merge: Callable[[Sums, Result], None]) -> Sums:
@@ -84,13 +84,13 @@ class Passes:
         if held is not None:
             return task(iter(held)), Counter()
         skipped: Counter[str] = Counter()
-        kept: list[Batch] = []
+        kept: list[Events] = []
         result = task(self._keep(_batches(self.reader, part, skipped, self.by_fold), kept))
         if kept:
             self._held[part.first_row] = kept
         return result, skipped
 
-    def _keep(self, batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
+    def _keep(self, batches: Iterator[Events], kept: list[Events]) -> Iterator[Events]:
         """Yield the part's batches, and keep them if all of them fit into the memory that is left."""
         size = 0
         fits = True
@@ -131,12 +131,12 @@ class _Elsewhere:
         return self.task(_batches(self.reader, part, skipped, self.by_fold)), skipped
 
 
-def _batches(reader: Reader, part: Part, skipped: Counter[str], by_fold: bool) -> Iterator[Batch]:
+def _batches(reader: Reader, part: Part, skipped: Counter[str], by_fold: bool) -> Iterator[Events]:
     batches = reader.batches(part, skipped)
     return (batch.by_fold() for batch in batches) if by_fold else batches
 
 
-def _bytes(batch: Batch) -> int:
+def _bytes(batch: Events) -> int:
     context = batch.context
     if isinstance(context, Csr):
         contexts = context.indptr.nbytes + context.indices.nbytes + context.values.nbytes
@@ -144,5 +144,5 @@ def _bytes(batch: Batch) -> int:
         contexts = context.nbytes
     else:
         contexts = sum(column.nbytes for column in context)
-    contexts += 0 if batch.candidates is None else batch.candidates.nbytes
+    contexts += batch.candidates.nbytes
     return contexts + batch.action.nbytes + batch.reward.nbytes + batch.propensity.nbytes + batch.columns.nbytes

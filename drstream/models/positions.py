@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.errors import ModelError, suggest
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.schema import is_list, is_number, require_column
 from drstream.models.base import RewardModel
 from drstream.policies.rankings import event_of, items_of
@@ -66,15 +66,15 @@ class Positions(RewardModel):
         bound.columns, bound.by_policy = tuple(dict.fromkeys([self.shown, *by_policy])), tuple(by_policy)
         return bound
 
-    def of_shown(self, block: Block, starts: Ints) -> Floats:
+    def of_shown(self, block: Events, starts: Ints) -> Floats:
         """Return q_l of all shown items, in a flat array."""
         return self._items(block, self.shown, starts)
 
-    def of_policy(self, j: int, block: Block, starts: Ints) -> Floats:
+    def of_policy(self, j: int, block: Events, starts: Ints) -> Floats:
         """Return e_l of policy j at all positions, in a flat array."""
         return self._items(block, self.by_policy[j], starts)
 
-    def _items(self, block: Block, column: str, starts: Ints) -> Floats:
+    def _items(self, block: Events, column: str, starts: Ints) -> Floats:
         found = items_of(block, column, starts, "the reward model's column", ModelError)
         if not np.isfinite(found).all():
             k = int(np.argmax(~np.isfinite(found)))

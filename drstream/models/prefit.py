@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drstream.buffers import answer, store
 from drstream.errors import ModelError
 from drstream.frames import Feed, feature_names, feed_from, uses_context
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.labels import describe_labels
 from drstream.models.base import CandidateModel, RewardModel
@@ -85,10 +85,10 @@ class Prefitted(RewardModel):
     def predict(self, X: Any) -> NDArray[Any]:
         raise ModelError("from_sklearn: with prefit=True, call predict of the estimator itself")
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         store(answer(self._predict, block, WHO, block), WHO, ModelError, block, out)
 
-    def _predict(self, block: Block) -> Floats:
+    def _predict(self, block: Events) -> Floats:
         out = np.empty((len(block), len(self.labels)))
         X = None
         for a, label in enumerate(self.labels):

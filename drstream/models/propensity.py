@@ -14,7 +14,7 @@ from drstream.errors import ModelError, phrase
 from drstream.frames import Feed, feed_from, named_columns, uses_context
 from drstream.kernels import ragged
 from drstream.kernels.observe import SOFTMAX, first_improper, logged_probability
-from drstream.log import Block, Log, as_log
+from drstream.log import Events, Log, as_log
 from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.log.rows import Folds
 from drstream.models.base import RewardModel
@@ -151,7 +151,7 @@ class Propensity(Regression, PropensityModel):
         bound.softmax = Softmax(self.coef_, self.intercept_).bind(log, name)
         return bound
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.softmax.fill(block, out)
         self._drop_unlogged(out)
 
@@ -250,7 +250,7 @@ class SklearnPropensity(PropensityModel):
         out[:, np.asarray(self.classifier_.classes_, np.int64)] = self.classifier_.predict_proba(X)
         return out
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         who, X = "the propensity model", block.matrix if self.feed is None else self.feed.of(block)
         store(answer(self.probabilities, X, who, block), who, ModelError, block, out)
 
@@ -285,14 +285,14 @@ class Logger:
     def uses_candidates(self) -> bool:
         return self.policy.uses_candidates
 
-    def fill(self, block: Block, pi: Floats, out: Floats) -> None:
+    def fill(self, block: Events, pi: Floats, out: Floats) -> None:
         """out[i] <- the propensity of event i; `pi` is space for (K, n), unless the policy is direct.
 
         On a log of candidates, there is no need for space.
         """
         if self.policy.direct:
             out[:] = self.policy.logged(block)
-        elif block.batch.candidates is not None:
+        elif len(block.candidates):
             starts, flat = block.candidates.starts, np.empty(block.candidates.count)
             self.policy.fill_flat(block, flat)
             first_bad = ragged.observe(starts, flat, NONE, block.action, out, NONE)
@@ -316,12 +316,12 @@ class Logger:
                 f"a floor, e.g. {floor}, or fit it on events that have this action"
             )
 
-    def fill_all(self, block: Block, pi: Floats, out: Floats) -> None:
+    def fill_all(self, block: Events, pi: Floats, out: Floats) -> None:
         """out <- the propensities of all actions, after `fill`: (K, n), where `fill` left probabilities in `pi`.
 
         On a log of candidates, they are flat.
         """
-        if block.batch.candidates is not None:
+        if len(block.candidates):
             self.policy.fill_flat(block, out)
         elif self.policy.direct:
             self.policy.fill(block, out)

@@ -17,7 +17,7 @@ import scipy.linalg
 from drstream.errors import ModelError, parameter, suggest
 from drstream.kernels import sparse
 from drstream.kernels.observe import logged_probability
-from drstream.log import Block, Log, Reader, as_log
+from drstream.log import Events, Log, Reader, as_log
 from drstream.log.rows import Blocks, Folds
 from drstream.log.spec import ROWS
 from drstream.models.gram import Gram
@@ -275,7 +275,7 @@ class _Weigher:
     def columns(self) -> tuple[str, ...]:
         return self.policy.columns if self.policy else ()
 
-    def of(self, block: Block) -> Floats | None:
+    def of(self, block: Events) -> Floats | None:
         if self.kind is None:
             return None
         if self.kind == "1/p":
@@ -415,7 +415,7 @@ class _SumsTask(NamedTuple):
         vectors, matrices = np.zeros((2, self.actions)), np.zeros((3, self.features, self.actions))
         return _SparseSums(*vectors, *matrices)
 
-    def add(self, sums: _SparseSums, block: Block) -> None:
+    def add(self, sums: _SparseSums, block: Events) -> None:
         rows, action, reward = block.sparse, block.action, block.reward
         assert rows is not None
         w = self.weigher.of(block)
@@ -446,7 +446,7 @@ class _ProductTask(NamedTuple):
     def start(self) -> _Product:
         return _Product(np.zeros(self.v.shape))
 
-    def add(self, sums: _Product, block: Block) -> None:
+    def add(self, sums: _Product, block: Events) -> None:
         rows, v = block.sparse, self.v
         assert rows is not None
         action = block.action if v.shape[1] > 1 else np.zeros(len(block), np.int32)

@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from drstream import sampling
 from drstream.frames import record_batch
-from drstream.log import Block, Log, Reader
+from drstream.log import Events, Log, Reader
 from drstream.log.chunks import joined
 from drstream.running import execution
 from drstream.running.execution import Workers
 from drstream.sources.base import Part
 from drstream.types import Floats, Ints
 
-Check = Callable[[Block], None]
-More = Callable[[Block], Floats]  # returns m numbers for each of n events, as (n, m)
+Check = Callable[[Events], None]
+More = Callable[[Events], Floats]  # returns m numbers for each of n events, as (n, m)
 SAMPLE_SEED = 0x8CB92BA72F3D8DD7  # gives samples other random numbers than splits, folds and replays with the same seed
 
 
 @dataclass
-class Events:
-    """Events in memory, in any order."""
+class Drawn:
+    """Drawn events in memory, in any order."""
 
     X: Any  # (n, d), dense or a csr_array; or a record batch
     action: NDArray[np.int32]
@@ -40,12 +40,12 @@ class Events:
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, places: Ints) -> Events:
+    def take(self, places: Ints) -> Drawn:
         X = self.X.take(pa.array(places)) if isinstance(self.X, pa.RecordBatch) else self.X[places]
-        return Events(X, *(values[places] for name, values in vars(self).items() if name != "X"))
+        return Drawn(X, *(values[places] for name, values in vars(self).items() if name != "X"))
 
 
-def _join(pieces: Sequence[Events]) -> Events:
+def _join(pieces: Sequence[Drawn]) -> Drawn:
     from scipy import sparse
 
     X = [piece.X for piece in pieces]
@@ -54,7 +54,7 @@ def _join(pieces: Sequence[Events]) -> Events:
     else:
         matrix = sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X)
     others = ("action", "reward", "row", "lot", "more")
-    return Events(matrix, *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in others))
+    return Drawn(matrix, *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in others))
 
 
 @dataclass
@@ -74,25 +74,25 @@ class Sample:
     more: More | None = None
     schema: pa.Schema | None = None  # the columns that are drawn instead of contexts
     seen: int = 0
-    pieces: list[Events] = field(default_factory=list)
+    pieces: list[Drawn] = field(default_factory=list)
     held: int = 0
 
-    def update(self, block: Block) -> None:
+    def update(self, block: Events) -> None:
         self.seen += len(block)
-        lot = sampling.at_rows(self.lottery.seed, block.rows.view(np.uint64))
+        lot = sampling.at_rows(self.lottery.seed, block.numbers.view(np.uint64))
         places = np.flatnonzero(lot <= self.lottery.limit)
         if len(places):
-            rows = block.action[places], block.reward[places], block.rows[places], lot[places]
+            rows = block.action[places], block.reward[places], block.numbers[places], lot[places]
             more = np.empty((len(places), 0)) if self.more is None else self.more(block.take(places))
             X = block.matrix[places] if self.schema is None else record_batch(block, self.schema).take(pa.array(places))
-            self._add(Events(X, *rows, more))
+            self._add(Drawn(X, *rows, more))
 
     def merge(self, other: Sample) -> None:
         self.seen += other.seen
         for piece in other.pieces:
             self._add(piece)
 
-    def _add(self, events: Events) -> None:
+    def _add(self, events: Drawn) -> None:
         self.pieces.append(events)
         self.held += len(events)
         if self.held > 2 * self.lottery.most:
@@ -106,7 +106,7 @@ class Sample:
             events = events.take(drawn)
         self.pieces, self.held = [events], len(events)
 
-    def events(self) -> Events:
+    def events(self) -> Drawn:
         """Return the drawn events, in the order of the log."""
         self._cut()
         return self.pieces[0].take(np.argsort(self.pieces[0].row))
@@ -145,10 +145,9 @@ def _draw(reader: Reader, empty: Sample, check: Check | None, part: Part) -> tup
     )  # copied, so that the part starts with the limit so far
     for batch in reader.batches(part, skipped):
         execution.raise_if_stopped()
-        block = Block(batch, 0, len(batch))
         if check is not None:
-            check(block)
-        sample.update(block)
+            check(batch)
+        sample.update(batch)
     return sample, skipped
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.models.passes import Passes
 from drstream.running import execution
 
@@ -24,7 +24,7 @@ class Task(Protocol):
     def start(self) -> Any:
         """Return the sums over no event. They have `merge`, which adds the sums over later events."""
 
-    def add(self, sums: Any, block: Block) -> None: ...
+    def add(self, sums: Any, block: Events) -> None: ...
 
 
 class Asked(NamedTuple):
@@ -88,7 +88,7 @@ def _merge(totals: dict[int, Any], found: dict[int, Any]) -> None:
         total.merge(found[fold])
 
 
-def _sum_up(tasks: dict[int, Task], rows: int, batches: Iterator[Batch]) -> dict[int, Any]:
+def _sum_up(tasks: dict[int, Task], rows: int, batches: Iterator[Events]) -> dict[int, Any]:
     """Sum over the events of one part, for each task without those of its fold."""
     sums = {fold: task.start() for fold, task in tasks.items()}
     for batch in batches:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drstream.errors import NoEventsError
-from drstream.log import Batch
+from drstream.log import Events
 from drstream.models.logistic_fit import NEVER
 from drstream.models.passes import Passes
 from drstream.moments import Layout
@@ -133,7 +133,7 @@ class _Seen:
         self.logged += later.logged
 
 
-def _look_at(layout: Layout, completion: Completion, batches: Iterator[Batch]) -> _Seen:
+def _look_at(layout: Layout, completion: Completion, batches: Iterator[Events]) -> _Seen:
     state, low, high, count = layout.create(), math.inf, -math.inf, np.zeros(completion.n_actions, np.int64)
     for batch in batches:
         count += np.bincount(batch.action, minlength=completion.n_actions)

@@ -11,7 +11,7 @@ import numpy as np
 from drstream.buffers import Rule, Weights
 from drstream.errors import PolicyError
 from drstream.kernels import dlm
-from drstream.log import Batch, Block, Csr, Log
+from drstream.log import Csr, Events, Log
 from drstream.models.meeting import by_name
 from drstream.models.passes import Passes
 from drstream.optimize.base import Learned
@@ -190,7 +190,7 @@ class DirectLossMinimizer(Learned):
     def rule(self) -> Rule | None:
         return self.linear.rule
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.linear.fill(block, out)
 
 
@@ -217,7 +217,7 @@ def _epoch(
     intercept: Floats,
     epsilon: Floats,
     margins: bool,
-    batches: Iterator[Batch],
+    batches: Iterator[Events],
 ) -> Sums:
     actions, (columns, features), runs = completion.n_actions, weights.matrix.shape, len(epsilon)
     sums = Sums.zeros(runs, features, actions)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from drstream.buffers import check_predictions
 from drstream.errors import DrstreamError, LogError, because, parameter, phrase, suggest
 from drstream.kernels.dlm import exclude
-from drstream.log import Block, Log, Reader, Sparse, as_log
+from drstream.log import Events, Log, Reader, Sparse, as_log
 from drstream.log.rows import Origin
 from drstream.models.base import Column
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
@@ -53,7 +53,7 @@ class Completion:
     sign: float  # -1: costs
     n_actions: int
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         """out[a, i] <- the loss of action a in event i, and 0 if the action is not eligible."""
         if self.models.model is None:
             out[:] = 0
@@ -68,12 +68,12 @@ class Completion:
         if self.sign < 0:
             np.negative(out, out=out)
 
-    def exclude(self, block: Block, values: Floats, other: float) -> None:
+    def exclude(self, block: Events, values: Floats, other: float) -> None:
         """Replace the numbers (K, n), or (R K, n), of actions that are not eligible."""
         if block.eligible_bits is not None:
             exclude(values, self.n_actions, block.eligible_bits, other)
 
-    def of(self, block: Block) -> Floats:
+    def of(self, block: Events) -> Floats:
         """The losses as (n, K). Actions that are not eligible cost infinity, or earn minus infinity."""
         out = np.empty((self.n_actions, len(block)))
         self.fill(block, out)
@@ -318,6 +318,5 @@ def as_losses(log: Any, model: Any, workers: Workers) -> Losses:
 def _complete(reader: Reader, completion: Completion, part: Part) -> Iterator[Completed | Counter[str]]:
     skipped: Counter[str] = Counter()
     for batch in reader.batches(part, skipped):
-        block = Block(batch, 0, len(batch))
-        yield Completed(block.matrix, completion.of(block), block.rows)
+        yield Completed(batch.matrix, completion.of(batch), batch.numbers)
     yield skipped

@@ -10,7 +10,7 @@ import numpy as np
 from drstream.buffers import Weights
 from drstream.kernels import sparse
 from drstream.kernels.scores import add_column
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.models.base import RewardModel
 from drstream.models.crossfit import CrossFitted
 from drstream.models.linear import LinearModel
@@ -20,7 +20,7 @@ from drstream.optimize.losses import Completion
 from drstream.running import execution
 from drstream.types import Floats
 
-Fill = Callable[[Block, Floats], None]
+Fill = Callable[[Events, Floats], None]
 ALPHA = 1.0  # of the ridge regression, as Ridge has it
 STEPS = 20  # of conjugate gradients, one pass each: enough for a start
 ENOUGH = 1e-6  # the share of a residual at which it counts as 0
@@ -76,7 +76,7 @@ def _mean_products(passes: Passes, fill: Fill, data: Data, actions: int) -> Floa
     return np.asarray(data.moves(total)[0])
 
 
-def _products(fill: Fill, actions: int, features: int, batches: Iterator[Batch]) -> Sums:
+def _products(fill: Fill, actions: int, features: int, batches: Iterator[Events]) -> Sums:
     """Σ x y_a (d, K) and Σ y_a (K), for the y (K, n) that `fill` gives to a block."""
     sums = Sums.zeros(1, features, actions)
     for batch in batches:
@@ -93,12 +93,12 @@ def _products(fill: Fill, actions: int, features: int, batches: Iterator[Batch])
     return sums
 
 
-def _fill_rewards(completion: Completion, block: Block, out: Floats) -> None:
+def _fill_rewards(completion: Completion, block: Events, out: Floats) -> None:
     completion.fill(block, out)
     np.negative(out, out=out)
 
 
-def _fill_scores(weights: Weights, intercept: Floats, completion: Completion, block: Block, out: Floats) -> None:
+def _fill_scores(weights: Weights, intercept: Floats, completion: Completion, block: Events, out: Floats) -> None:
     """Scores, and 0 for actions that are not eligible: such an event says nothing about the action."""
     weights.fill(block, out)
     add_column(out, intercept)

@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from drstream.errors import LogError, PolicyError, parameter
-from drstream.log import Block, Log, Reader, as_log
+from drstream.log import Events, Log, Reader, as_log
 from drstream.log.rows import Origin
-from drstream.models.sample import Events, More, draw, tidy
+from drstream.models.sample import Drawn, More, draw, tidy
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
 from drstream.parameters import check_estimator, scikit_learn, whole
@@ -61,10 +61,10 @@ class Tournament(Learned):
         """Maximum number of classifiers that an event passes: log2 K, rounded up."""
         return len(self.classifiers_).bit_length()
 
-    def _lead(self, events: Events) -> Lead:
+    def _lead(self, events: Drawn) -> Lead:
         raise NotImplementedError
 
-    def _eligible(self, events: Events, n_actions: int) -> Bools:
+    def _eligible(self, events: Drawn, n_actions: int) -> Bools:
         """Return (n, K), whether events could choose actions, in a log with eligible sets."""
         raise NotImplementedError
 
@@ -217,10 +217,10 @@ class FilterTree(Tournament):
         known: dict[str, Any] = {"all_known": done.estimator == "dm", "models_of": losses.models_of}
         self._grow(losses.log, losses.reader, done.of, workers, **known)
 
-    def _eligible(self, events: Events, n_actions: int) -> Bools:
+    def _eligible(self, events: Drawn, n_actions: int) -> Bools:
         return np.isfinite(events.more)
 
-    def _lead(self, events: Events) -> Lead:
+    def _lead(self, events: Drawn) -> Lead:
         costs, rows = events.more, np.arange(len(events))
         return lambda left, right: costs[rows, left] - costs[rows, right]
 
@@ -276,17 +276,17 @@ class OffsetTree(Tournament):
             )
         self._grow(log, log.reader(context=True, action=True), _propensity, workers)
 
-    def _eligible(self, events: Events, n_actions: int) -> Bools:
+    def _eligible(self, events: Drawn, n_actions: int) -> Bools:
         words, a = events.more[:, 1:].astype(np.uint32), np.arange(n_actions, dtype=np.uint32)
         return (words[:, a // 32] >> (a % 32)) & 1 == 1
 
-    def _lead(self, events: Events) -> Lead:
+    def _lead(self, events: Drawn) -> Lead:
         action, reward = events.action, events.reward
         gain = (reward - self._offset(float(reward.min()), float(reward.max()))) / events.more[:, 0]
         return lambda left, right: gain * (action == right) - gain * (action == left)
 
 
-def _propensity(block: Block) -> Floats:
+def _propensity(block: Events) -> Floats:
     """The propensity, and the words of the eligible set, if there is one."""
     sets = () if block.eligible_bits is None else block.eligible_bits
     return np.column_stack([block.propensity, *sets])

@@ -24,7 +24,7 @@ from drstream.evaluation.estimators import ALL, PREDICTED, Estimator
 from drstream.evaluation.observe import observer_of
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.statistics import Statistics
-from drstream.log import Block, Log
+from drstream.log import Log
 from drstream.running import execution
 from drstream.running.execution import Workers
 from drstream.sources.base import Part
@@ -139,12 +139,12 @@ def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Sp
     for batch in plan.reader.batches(part, Counter()):
         events = observer.in_order(batch)
         variables = observer.variables(events)
-        p = observer.row("p", Block(events, 0, len(events)))[:, None]
+        p = observer.row("p", events)[:, None]
         for block in events.blocks(PIECE):
             execution.raise_if_stopped()
             place = slice(block.start, block.stop)
             choices = actions if block.eligible is None else block.eligible.sizes[:, None]
-            if events.candidates is not None:
+            if len(events.candidates):
                 choices = np.diff(block.candidates.starts)[:, None]
             ratio = p[place] / ((1 - SHARES) * p[place] + SHARES / choices)
             terms = variables[:, place]

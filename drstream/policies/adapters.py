@@ -23,7 +23,7 @@ from drstream.frames import (
     uses_context,
 )
 from drstream.kernels.scores import one_hot
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, nulls
 from drstream.log.labels import describe_labels
 from drstream.log.schema import is_label
@@ -90,7 +90,7 @@ class from_arrow(FixedPolicy):  # noqa: N801  # reads as a function: drs.policie
     def probabilities(self, X: Any) -> NDArray[Any]:
         raise PolicyError("from_arrow: the policy is a function of columns, not of X: call the function itself")
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         who = f"policy {self.name!r}"
         self._wants = self._wants or wants_sets(self.function)
         function = with_sets(self.function, self._wants, block, len(out))
@@ -183,7 +183,7 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
             )
         return np.array([log.labels.index(label) for label in classes])
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         given = block.matrix if self.feed is None else self.feed.of(block)
         who = f"policy {self.name!r}"
         store(answer(self.probabilities, given, who, block), who, PolicyError, block, out)
@@ -208,7 +208,7 @@ class from_sklearn(FixedPolicy):  # noqa: N801  # reads as a function: drs.polic
         return out
 
 
-def _renormalise(pi: Floats, block: Block, who: str) -> None:
+def _renormalise(pi: Floats, block: Events, who: str) -> None:
     """Divide the probabilities (K, n) of eligible actions by their sum."""
     block.hide(pi)
     total = pi.sum(axis=0)

@@ -14,7 +14,7 @@ from drstream.errors import PolicyError, parameter, phrase
 from drstream.findings import STOP, doubt
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
 from drstream.policies.sets import wants_sets, with_sets
@@ -84,11 +84,11 @@ class FixedPolicy:
             raise not_for_candidates(self, name)
         return self.for_candidates(log, name)
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         """out[c] <- ν(c|x) for all candidates of the block's events, one event's after the other's."""
         raise NotImplementedError
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         """out[a, i] <- ν(a|x_i)."""
         self._wants = self._wants or wants_sets(self.asked)
         function = with_sets(self.asked, self._wants, block, len(out))
@@ -104,7 +104,7 @@ class FixedPolicy:
         """How a bound policy acts by linear scores. Such policies share one product a block; None if it is not one."""
         return None
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         """Return ν(a_i|x_i) of the logged actions, for a policy with `only_logged` or `direct`.
 
         mass  If given, gains the sums of ν(a|x) over the events, by action; NaN if the policy does not know them.
@@ -148,7 +148,7 @@ class Function(FixedPolicy):
         bound.name = name
         return bound
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         call_flat(self.function, block, f"policy {self.name!r}", PolicyError, out)
 
     def probabilities(self, X: NDArray[Any], *eligible: Any) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from drstream.buffers import flat_numbers
 from drstream.errors import DrstreamError, PolicyError, phrase
 from drstream.kernels import ragged
 from drstream.kernels.observe import ARGMAX
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, nulls
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_list, is_number, is_string
@@ -40,11 +40,11 @@ class Even(CandidatePolicy):
     uses_candidates = False
     direct = True
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         sizes = np.diff(block.candidates.starts)
         out[:] = np.repeat(1 / sizes, sizes)
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         return 1 / np.diff(block.candidates.starts)
 
 
@@ -56,12 +56,12 @@ class Scored(CandidatePolicy):
         self.kind, self.shared = kind, shared
         self.uses_context = shared.uses_context
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         self.shared.fill(block, out)
         choose(self.kind, block, out, f"policy {self.name!r} has a score", PolicyError)
 
 
-def choose(kind: int, block: Block, out: Floats, what: str, error: type[DrstreamError]) -> None:
+def choose(kind: int, block: Events, out: Floats, what: str, error: type[DrstreamError]) -> None:
     """Turn scores of candidates into probabilities, in place."""
     starts = block.candidates.starts
     scores = out.copy() if not np.isfinite(out.sum()) else out  # kernels overwrite what the message shows
@@ -83,11 +83,11 @@ class Mixed(CandidatePolicy):
         self.uses_context, self.uses_candidates = base.uses_context, base.uses_candidates
         self.columns, self.only_logged, self.direct = base.columns, base.only_logged, base.direct
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         self.base.fill_flat(block, out)
         ragged.mix(block.candidates.starts, self.epsilon, out)
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         sizes = np.diff(block.candidates.starts)
         return (1 - self.epsilon) * self.base.logged(block) + self.epsilon / sizes
 
@@ -100,7 +100,7 @@ class Best(CandidatePolicy):
         self.model = model
         self.uses_context, self.uses_candidates, self.columns = model.uses_context, model.uses_candidates, model.columns
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         self.model.fill_flat(block, out)
         choose(ARGMAX, block, out, f"the reward model of policy {self.name!r} has a prediction", PolicyError)
 
@@ -114,7 +114,7 @@ class Listed(CandidatePolicy):
         super().__init__(name)
         self.column, self.columns = column, (column,)
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         flat_numbers(block, self.column, f"policy {self.name!r}", PolicyError, out)
 
 
@@ -127,7 +127,7 @@ class Target(CandidatePolicy):
         super().__init__(name)
         self.column, self.columns, self.by_id = column, (column,), by_id
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         starts, column = block.candidates.starts, block.column(self.column)
         who = f"policy {self.name!r}: column {self.column!r}"
         if has_nulls(column):
@@ -160,7 +160,7 @@ class One(CandidatePolicy):
             self.uses_context, self.uses_candidates = otherwise.uses_context, otherwise.uses_candidates
             self.columns = otherwise.columns
 
-    def fill_flat(self, block: Block, out: Floats) -> None:
+    def fill_flat(self, block: Events, out: Floats) -> None:
         offered = block.candidates
         if self.key is None:
             ragged.one_hot(offered.starts, np.full(len(block), self.action), out)
@@ -194,7 +194,7 @@ class Logged(CandidatePolicy):
         super().__init__(name)
         self.policy, self.columns = policy, policy.columns
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         return self.policy.logged(block)
 
 

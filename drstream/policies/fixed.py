@@ -16,7 +16,7 @@ from drstream.errors import PolicyError, parameter, phrase
 from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import describe_labels, encode
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
@@ -57,11 +57,11 @@ class Uniform(FixedPolicy):
     def steady(self) -> tuple[int, float]:
         return 0, 1.0
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         out[:] = 0.0
         spread(out, 1.0, block)
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         assert self.n_actions is not None
         if block.eligible is not None:
             if mass is not None:
@@ -138,7 +138,7 @@ class Constant(FixedPolicy):
     def steady(self) -> tuple[int, float] | None:
         return None if self._sets else (self.index, 0.0)
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         out[:] = 0
         out[self.index] = 1
         without = self._without(block)
@@ -148,7 +148,7 @@ class Constant(FixedPolicy):
             self.otherwise.fill(block.take(without), part)
             out[:, without] = part
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         out = (block.action == self.index).astype(np.float64)
         without = self._without(block)
         if len(without):
@@ -158,7 +158,7 @@ class Constant(FixedPolicy):
             mass[self.index] += len(block) - len(without)
         return out
 
-    def _without(self, block: Block) -> Ints:
+    def _without(self, block: Events) -> Ints:
         """The events whose eligible sets lack the action."""
         if block.eligible is None:
             return np.empty(0, np.int64)
@@ -234,7 +234,7 @@ class _Scored(FixedPolicy):
         self._normalise(out, given_bits(eligible, out.shape[1], len(out), type(self).__name__))
         return out.T
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.products.fill(block, out)
         self._normalise(out, block.eligible_bits)
 
@@ -332,7 +332,7 @@ class Epsilon(FixedPolicy):
         base = np.asarray(self.base.probabilities(X, *given), dtype=np.float64)
         return spread_over(base, self.epsilon, given_mask(eligible, len(base), base.shape[1], "Epsilon"))
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         self.base.fill(block, out)
         spread(out, self.epsilon, block)
 
@@ -341,7 +341,7 @@ class Epsilon(FixedPolicy):
         base = rule_of(self.base)
         return None if base is None else replace(base, epsilon=1 - (1 - self.epsilon) * (1 - base.epsilon))
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         assert self.n_actions is not None
         of_base = None if mass is None else np.zeros_like(mass)
         found = self.base.logged(block, of_base)
@@ -351,7 +351,7 @@ class Epsilon(FixedPolicy):
             return (1 - self.epsilon) * found + self.epsilon / block.eligible.sizes
         return (1 - self.epsilon) * found + self.epsilon / self.n_actions
 
-    def _random_mass(self, block: Block) -> Any:
+    def _random_mass(self, block: Events) -> Any:
         """The sums of the probabilities of random actions, by action."""
         assert self.n_actions is not None
         if block.eligible is None:
@@ -412,7 +412,7 @@ class Column(FixedPolicy):
             bound.given_by = self.column if type(self).logged is Column.logged else None
         return bound
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         column = self._whole(block)
         if not is_list(column.type):
             one_hot(self._choice(column, block), out)
@@ -426,7 +426,7 @@ class Column(FixedPolicy):
             )
         out[:] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).T
 
-    def _choice(self, column: pa.Array, block: Block) -> NDArray[np.int32]:
+    def _choice(self, column: pa.Array, block: Events) -> NDArray[np.int32]:
         choice = choices(column, self.labels, f"policy {self.name!r}: column {self.column!r} holds", block)
         if block.eligible is not None and not (inside := block.eligible.has(choice)).all():
             i = int(np.argmin(inside))
@@ -436,7 +436,7 @@ class Column(FixedPolicy):
             )
         return choice
 
-    def logged(self, block: Block, mass: Floats | None = None) -> Floats:
+    def logged(self, block: Events, mass: Floats | None = None) -> Floats:
         column = self._whole(block)
         if self.direct:
             choice = self._choice(column, block)
@@ -453,7 +453,7 @@ class Column(FixedPolicy):
             )
         return pi
 
-    def _whole(self, block: Block) -> pa.Array:
+    def _whole(self, block: Events) -> pa.Array:
         column = block.column(self.column)
         if has_nulls(column):
             i = int(np.argmax(nulls(column)))
@@ -461,7 +461,7 @@ class Column(FixedPolicy):
         return column
 
 
-def choices(column: pa.Array, labels: Sequence[Any], who: str, block: Block) -> NDArray[np.int32]:
+def choices(column: pa.Array, labels: Sequence[Any], who: str, block: Events) -> NDArray[np.int32]:
     """Return the index of the action with each label of a column without nulls, or raise an error at the first other.
 
     who  Words of the message, before the label.

@@ -12,7 +12,7 @@ from drstream.buffers import Rule, as_matrix, check_predictions, fill_from
 from drstream.errors import ModelError, PolicyError, parameter, phrase
 from drstream.kernels.observe import ARGMAX
 from drstream.kernels.scores import argmax
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.rows import Origin
 from drstream.parameters import check_estimator, number
 from drstream.policies.base import FixedPolicy
@@ -82,7 +82,7 @@ class Greedy(FixedPolicy):
         argmax(scores, np.zeros(actions), given_bits(eligible, rows, actions, "Greedy"))
         return spread_over(scores.T, self.epsilon, mask) if self.epsilon else scores.T
 
-    def fill(self, block: Block, out: Floats) -> None:
+    def fill(self, block: Events, out: Floats) -> None:
         if hasattr(self.model, "fill"):
             self.model.fill(block, out)
         else:

@@ -9,7 +9,7 @@ import numpy as np
 from drstream.buffers import invalid_probabilities
 from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.kernels import ragged
-from drstream.log import Block, Log
+from drstream.log import Events, Log
 from drstream.log.columns import floats, has_nulls, lengths, nulls
 from drstream.log.kinds.rankings.reading import Lists
 from drstream.log.ragged import flat_lists
@@ -24,11 +24,11 @@ class Ranker(FixedPolicy):
 
     only_logged = True
 
-    def of_items(self, block: Block, lists: Lists) -> Floats:
+    def of_items(self, block: Events, lists: Lists) -> Floats:
         """Return the probabilities of the shown items at their positions, in a flat array."""
         raise NotImplementedError
 
-    def of_lists(self, block: Block, lists: Lists) -> Floats:
+    def of_lists(self, block: Events, lists: Lists) -> Floats:
         """Return the probabilities of whole lists."""
         raise NotImplementedError
 
@@ -50,10 +50,10 @@ class RankedColumn(Ranker):
         self.name, self.column = name, column
         self.columns = (column,)
 
-    def of_items(self, block: Block, lists: Lists) -> Floats:
+    def of_items(self, block: Events, lists: Lists) -> Floats:
         return items_of(block, self.column, lists.starts, f"policy {self.name!r}: column", PolicyError)
 
-    def of_lists(self, block: Block, lists: Lists) -> Floats:
+    def of_lists(self, block: Events, lists: Lists) -> Floats:
         column = block.column(self.column)
         if has_nulls(column):
             raise self.invalid(None, block.where(int(np.argmax(nulls(column)))))
@@ -101,7 +101,7 @@ class FactorisedLists(Ranker):
         self.name, self.base = name, base
         self.columns, self.uses_context, self.uses_candidates = base.columns, base.uses_context, base.uses_candidates
 
-    def of_items(self, block: Block, lists: Lists) -> Floats:
+    def of_items(self, block: Events, lists: Lists) -> Floats:
         starts, shown = block.candidates.starts, lists.shown
         assert shown is not None
         pi, spare = np.empty(block.candidates.count), np.empty(len(block))
@@ -111,7 +111,7 @@ class FactorisedLists(Ranker):
             raise invalid_probabilities(f"policy {self.name!r}", pi[starts[bad] : starts[bad + 1]], block.where(bad))
         return np.minimum(pi[np.repeat(starts[:-1], np.diff(lists.starts)) + shown], 1.0)  # sums may be rounded
 
-    def of_lists(self, block: Block, lists: Lists) -> Floats:
+    def of_lists(self, block: Events, lists: Lists) -> Floats:
         return np.multiply.reduceat(self.of_items(block, lists), lists.starts[:-1])
 
 
@@ -145,7 +145,7 @@ def bind_ranked(policy: FixedPolicy, name: str, log: Log) -> Ranker:
     return RankedColumn(name, policy.column)
 
 
-def items_of(block: Block, name: str, starts: Ints, who: str, error: type[DrstreamError]) -> Floats:
+def items_of(block: Events, name: str, starts: Ints, who: str, error: type[DrstreamError]) -> Floats:
     """Return the numbers of a column of lists in a flat array, or raise an error at the first that does not fit.
 
     starts  Where the lists of the log begin: the column must have lists of the same lengths.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
-from drstream.log import Block
+from drstream.log import Events
 from drstream.log.kinds.eligible.reading import bits_of
 from drstream.types import Bools, Floats
 
@@ -39,7 +39,7 @@ def wants_sets(function: Callable[..., Any]) -> str:
     return KNOWN if named else NO
 
 
-def with_sets(function: Callable[..., Any], wants: str, block: Block, n_actions: int) -> Callable[[Any], Any]:
+def with_sets(function: Callable[..., Any], wants: str, block: Events, n_actions: int) -> Callable[[Any], Any]:
     """Return a function of X alone, which is given the block's eligible sets if it wants them."""
     more, named = sets_for(wants, block.eligible_mask, (len(block), n_actions))
     return lambda X: function(X, *more, **named)
@@ -81,7 +81,7 @@ def given_mask(eligible: Any, rows: int, n_actions: int, who: str) -> Bools | No
     return mask
 
 
-def spread(pi: Floats, epsilon: float, block: Block) -> None:
+def spread(pi: Floats, epsilon: float, block: Events) -> None:
     """pi (K, n) <- (1 - ε) pi + ε times the uniform policy over the eligible actions."""
     pi *= 1 - epsilon
     if block.eligible is None:

@@ -15,7 +15,7 @@ from drstream.errors import ModelError
 from drstream.kernels import replay as kernels
 from drstream.kernels import sparse, tiles
 from drstream.kernels.tiles import TILE
-from drstream.log import Batch, Block, Coded, Csr, Reader
+from drstream.log import Coded, Csr, Events, Reader
 from drstream.models.base import RewardModel
 from drstream.models.binding import BoundModels
 from drstream.models.calibration import Calibration
@@ -50,7 +50,7 @@ class Spaces:
 class Chunk:
     """Events that are prepared for all lanes, in read-only arrays."""
 
-    block: Block
+    block: Events
     rows: Ints
     action: NDArray[np.int32]
     reward: Floats
@@ -126,12 +126,12 @@ class Preparation:
         """The type of the products that make predictions."""
         return "float32" if self.single and self.models.model is not None and self.models.model.single else "float64"
 
-    def blocks(self, batch: Batch, rows: int) -> Iterator[Block]:
+    def blocks(self, batch: Events, rows: int) -> Iterator[Events]:
         """Yield the blocks of a batch that chunks are made of, of at most so many rows."""
         return batch.blocks(rows)
 
-    def chunk(self, block: Block, spaces: Spaces) -> Chunk:
-        rows, action, reward = block.rows, block.action, block.reward
+    def chunk(self, block: Events, spaces: Spaces) -> Chunk:
+        rows, action, reward = block.numbers, block.action, block.reward
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
         contexts: NDArray[Any] | Csr = NO_CONTEXTS
         if self.for_compiled or (self.models.model is not None and self.models.model.uses_context):
@@ -158,7 +158,7 @@ class Preparation:
         columns = rows, action, reward, contexts, uniforms, propensity, predictions, *known, eligible, sizes
         return Chunk(block, *columns, fixed, calibration, spaces)
 
-    def _sets(self, block: Block, spaces: Spaces) -> tuple[NDArray[np.uint8], Ints]:
+    def _sets(self, block: Events, spaces: Spaces) -> tuple[NDArray[np.uint8], Ints]:
         """The eligible sets in tiles, and their sizes."""
         if block.eligible is None:
             return NO_SETS
@@ -169,7 +169,7 @@ class Preparation:
     def _predict(
         self,
         model: RewardModel,
-        block: Block,
+        block: Events,
         contexts: Any,
         eligible: NDArray[np.uint8],
         spaces: Spaces,
@@ -195,7 +195,7 @@ class Preparation:
             check_predictions(out, block)
         return read_only(out)
 
-    def _check_contexts(self, reader: Reader, rhat: Floats, block: Block) -> None:
+    def _check_contexts(self, reader: Reader, rhat: Floats, block: Events) -> None:
         """Raise an error if a prediction is not finite, before it is clamped: about the context, if that is why."""
         try:
             check_predictions(rhat, block)
@@ -203,14 +203,14 @@ class Preparation:
             reader.check_finite(block)
             raise
 
-    def _probabilities(self, policy: FixedPolicy, block: Block) -> Floats:
+    def _probabilities(self, policy: FixedPolicy, block: Events) -> Floats:
         """ν (n, K) of a fixed policy."""
         out = np.empty((len(block), self.n_actions))
         fill_by_pieces(policy, block, out)
         return read_only(out)
 
 
-def contexts_of(block: Block, spaces: Spaces) -> NDArray[Any] | Csr:
+def contexts_of(block: Events, spaces: Spaces) -> NDArray[Any] | Csr:
     """Contexts for compiled policies, in read-only arrays, because kernels are compiled for those.
 
     Dense contexts are tiles of float32 or float64. Sparse rows have no index twice: the values of a
@@ -227,23 +227,21 @@ def contexts_of(block: Block, spaces: Spaces) -> NDArray[Any] | Csr:
     return Csr(read_only(starts), read_only(at), read_only(sums), rows.dim)
 
 
-def _tiles_of(block: Block, spaces: Spaces) -> NDArray[Any]:
+def _tiles_of(block: Events, spaces: Spaces) -> NDArray[Any]:
     """Dense contexts in tiles, in float32 if the log has float32, else in float64."""
-    context, start, stop = block.batch.context, block.start, block.stop
-    if isinstance(context, Coded):
-        context, start, stop = list(block.matrix.T), 0, len(block)
+    context = list(block.matrix.T) if isinstance(block.context, Coded) else block.context
     assert not isinstance(context, Csr)
     columns = [context] if isinstance(context, np.ndarray) else context
     whole, rest = divmod(len(block), TILE)
     kind = np.result_type(*columns) if columns else np.float64
-    out = spaces.take((whole + (rest > 0), block.batch.n_features if columns else 0, TILE), kind)
+    out = spaces.take((whole + (rest > 0), block.n_features if columns else 0, TILE), kind)
     if isinstance(context, np.ndarray):
-        tiles.from_rows(context[start:stop], out)
+        tiles.from_rows(context, out)
         return out
-    middle = stop - rest
+    middle = len(block) - rest
     for j, column in enumerate(context):
-        out[:whole, j] = column[start:middle].reshape(whole, TILE)
-        out[whole:, j, :rest] = column[middle:stop]
+        out[:whole, j] = column[:middle].reshape(whole, TILE)
+        out[whole:, j, :rest] = column[middle:]
     out[whole:, :, rest:] = 0.0
     return out
 

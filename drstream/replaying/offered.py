@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drstream import sampling
 from drstream.buffers import read_only
 from drstream.kernels.replay_ragged import RaggedEvents
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.log.kinds.candidates.reading import Dense
 from drstream.models.calibration import Calibration
 from drstream.policies.base import FixedPolicy
@@ -68,12 +68,12 @@ class OfferedPreparation(Preparation):
     def chunk_bytes(self, rows: int) -> int:
         return rows * self.event_bytes + FLAT_BYTES
 
-    def blocks(self, batch: Batch, rows: int) -> Iterator[Block]:
+    def blocks(self, batch: Events, rows: int) -> Iterator[Events]:
         """Yield blocks with a bound on their candidates, too."""
         return batch.blocks(rows, FLAT_BYTES // self.candidate_bytes)
 
-    def chunk(self, block: Block, spaces: Spaces) -> OfferedChunk:
-        rows, action, reward = block.rows, block.action, block.reward
+    def chunk(self, block: Events, spaces: Spaces) -> OfferedChunk:
+        rows, action, reward = block.numbers, block.action, block.reward
         offered = block.candidates
         uniforms = {seed: sampling.at_rows(seed, rows.view(np.uint64)) for seed in self.seeds}
         contexts: NDArray[Any] = np.empty((len(block), 0))
@@ -102,7 +102,7 @@ class OfferedPreparation(Preparation):
         return OfferedChunk(block, *columns, fixed, calibration, spaces, read_only(offered.starts), read_only(features))
 
 
-def _probabilities(policy: FixedPolicy, block: Block) -> Floats:
+def _probabilities(policy: FixedPolicy, block: Events) -> Floats:
     """ν of a fixed policy, flat."""
     out = np.empty(block.candidates.count)
     policy.fill_flat(block, out)

@@ -27,7 +27,7 @@ class Given(Ragged):
         """Return the probabilities of one event, or those of all events from one on."""
         if isinstance(place, slice):
             return Given(self.starts[place.start :], self.values)
-        return self.rows(place, place + 1).flat
+        return self[place : place + 1].flat
 
 
 @dataclass
@@ -85,7 +85,7 @@ class OfferedPythonLane(PythonLane):
         return x, _unchangeable(offered.features.row(int(offered.starts[event]) + position)), reward
 
     def _ask(self, chunk: Chunk, first: int, last: int) -> Given:
-        offered = chunk.block.candidates.rows(first, last)
+        offered = chunk.block.candidates[first:last]
         Z = None if offered.features is None else _unchangeable(offered.features.array())
         values = self._call("probabilities", chunk.block.matrix[first:last], Z, offered.starts, at=(chunk, first))
         found, wanted = np.asarray(values), (offered.count,)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drstream.errors import LogError, ModelError, PolicyError, parameter
-from drstream.log import Block, Log, Reader
+from drstream.log import Log, Reader
 from drstream.log.kinds.candidates.columns import Numbered
 from drstream.log.spec import ROWS as BATCH_ROWS
 from drstream.models.binding import BoundModels, ModelInputs, bind_models, no_propensities
@@ -248,6 +248,6 @@ class _Smallest:
 
     def __call__(self, part: Part) -> float:
         batches = self.reader.batches(part, Counter())
-        blocks = (Block(batch, 0, len(batch)) for batch in batches)
+        blocks = (batch for batch in batches)
         actions = len(self.reader.labels)
         return min((float(self.models.propensities_of_many(block, actions).min()) for block in blocks), default=1.0)

@@ -248,7 +248,7 @@ def _replay(
                     continue
                 sums.calibration.merge(item.calibration)
                 feed.put(item)
-                first_row = item.block.batch.place.first_row if first_row is None else first_row
+                first_row = item.block.place.first_row if first_row is None else first_row
                 report(int(item.rows[-1]) + 1 - first_row, _progress_text(lanes))
                 taken += 1
                 if stop.is_set() or all(lane.done for lane in lanes):

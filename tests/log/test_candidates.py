@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.log import Block
 from tests.helpers.candidate_logs import DZ, FORMS, NAMES, events, items_of, log_of, table_of
 from tests.helpers.crossed import meeting
 from tests.helpers.cut import cut_log
@@ -74,7 +73,7 @@ def test_an_action_that_cannot_be_an_id_is_a_position():
 def test_blocks_and_copies():
     found = events()
     (batch,), _ = read(log_of(found))
-    block = Block(batch, 7, 21)
+    block = batch[7:21]
     z, ids = flat(found)
     first, last = sum(map(len, found["sets"][:7])), sum(map(len, found["sets"][:21]))
     assert (block.candidates.features.matrix == z[first:last]).all()
@@ -95,7 +94,7 @@ def test_without_features_only_their_number_is_read():
     (batch,), _ = read(log, features=False)
     assert batch.candidates.features is None
     assert batch.take(np.array([1, 2])).candidates.features is None
-    assert batch.candidates.rows(0, 3).features is None
+    assert batch.candidates[0:3].features is None
     assert "z" not in log.reader(action=True).columns
     assert len(read(log_of(found, "items"), features=False)[0][0].candidates) == 40
 

@@ -80,14 +80,13 @@ def test_dense_equals_sparse_equals_one_hot_encoder(columns):
 def test_an_encoding_of_one_log_on_another_equals_one_hot_encoder(ours, theirs):
     """Values that were not seen are all zeros, as with handle_unknown="ignore", and counted."""
     mine = of(ours, categorical=list(ours), missing="keep").encoding
-    rows = len(theirs["text"])
     found = mine.read(pa.RecordBatch.from_pydict(theirs))
     wanted, unseen = [], 0
     for name, column in ours.items():
         known = OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(as_objects(column))
         wanted.append(known.transform(as_objects(theirs[name])))
         unseen += int((wanted[-1].sum(axis=1) == 0).sum())
-    np.testing.assert_array_equal(found.matrix(0, rows), np.hstack(wanted))
+    np.testing.assert_array_equal(found.matrix(), np.hstack(wanted))
     np.testing.assert_array_equal(found.sparse().array().toarray(), np.hstack(wanted))
     assert sum(mine.others(lambda name: theirs[name]).values()) == unseen
 
@@ -271,5 +270,5 @@ def test_a_column_without_a_category_has_no_feature():
     columns = {"x0": pa.array([1.0, 2.0]), "c": pa.array([None, None], pa.string())}
     known = encoding.Encoding((encoding.Number("x0"), encoding.Category("c", "text", ())), missing="keep")
     found = known.read(pa.RecordBatch.from_pydict(columns))
-    assert found.matrix(0, 2).tolist() == found.sparse().array().toarray().tolist() == [[1.0], [2.0]]
+    assert found.matrix().tolist() == found.sparse().array().toarray().tolist() == [[1.0], [2.0]]
     assert known.others(lambda name: columns[name]) == {"c": 2}

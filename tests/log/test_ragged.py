@@ -31,7 +31,7 @@ def test_rows_and_copies_of_rows() -> None:
     starts, items = flat_lists(pa.array(LISTS))
     ragged = Ragged(starts, items.to_numpy())
     assert len(ragged) == len(LISTS)
-    part = ragged.rows(1, 4)
+    part = ragged[1:4]
     assert part.flat.tolist() == [4, 1, 5, 9]
     copy = part.take(np.array([2, 0, 1]))
     assert copy.starts.tolist() == [0, 3, 3, 4]

@@ -45,7 +45,7 @@ def rows_of(log, skipped=None, **needs):
     reader = log.reader(**needs)
     skipped = Counter() if skipped is None else skipped
     batches = [batch for part in log.parts(reader.columns) for batch in reader.batches(part, skipped)]
-    return [batch.row_number(i) for batch in batches for i in range(len(batch))]
+    return [int(row) for batch in batches for row in batch.rows]
 
 
 START = datetime.datetime(2024, 2, 28, 22)
@@ -344,7 +344,7 @@ def test_folds_are_parts_of_the_log(cluster, count, users, tmp_path):
         for batch in reader.batches(part, Counter()):
             for block in batch.blocks(37):
                 assert len(block.fold) == len(block)
-                found[block.rows] = block.fold
+                found[block.numbers] = block.fold
     seed = (5 + FOLD_SEED) % 2**64
     keys = range(ROWS) if cluster is None else [fnv(f"user {u}") for u in users]
     assert found.tolist() == [int(reference.uniform(seed, k) * count) for k in keys]
@@ -380,7 +380,7 @@ def test_folds_of_a_side_with_bad_rows_and_a_filter(users):
     seen = {}
     for part in log.parts(reader.columns):
         for batch in reader.batches(part, Counter()):
-            seen |= {batch.row_number(i): int(batch.fold[i]) for i in range(len(batch))}
+            seen |= dict(zip(map(int, batch.rows), batch.fold.tolist(), strict=True))
     assert list(seen) == rows_of(log)
     assert list(seen.values()) == [int(reference.uniform(FOLD_SEED, int(users[k])) * 3) for k in seen]
     assert {seen[k] for k in rows_of(log.part_of(folds.all_but(1)))} == {0, 2}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import drstream as drs
 from drstream.buffers import Weights
 from drstream.kernels.tiles import TILE
-from drstream.log import Block
 from drstream.log.sparse import STORED
 from drstream.replaying.chunks import by_event
 from tests.helpers import reference
@@ -257,7 +256,7 @@ def test_matrix_is_a_view_where_rows_are_in_order_and_nobody_can_write_to_it():
     ordered = [sorted(dict(row).items()) for row in pairs()]
     table, context = sparse_table(ordered)
     batch = batches(drs.Log(table, context=context))[0]
-    block = Block(batch, 1, ROWS - 1)
+    block = batch[1 : ROWS - 1]
     assert np.shares_memory(block.matrix.data, batch.context.values)
     assert np.shares_memory(block.matrix.indices, batch.context.indices)
     for form in ("two lists", "indices"):
@@ -316,14 +315,14 @@ def test_take_of_rows_and_of_blocks(rows, data):
     stop = data.draw(st.integers(start + 1, len(rows)))
     chosen = np.array(data.draw(st.lists(st.integers(0, stop - start - 1), max_size=8)), np.int64)
     X = dense(rows)[start:stop]
-    taken = batch.context.rows(start, stop).take(chosen)
+    taken = batch.context[start:stop].take(chosen)
     assert (taken.array().toarray() == X[chosen]).all()
     assert taken.indptr.dtype == np.int64
     assert taken.indices.dtype == np.int32
-    block = Block(batch, start, stop).take(chosen)
+    block = batch[start:stop].take(chosen)
     assert (block.matrix.toarray() == X[chosen]).all()
     assert block.matrix.shape == (len(chosen), DIM)
-    assert block.rows.tolist() == (chosen + start).tolist()
+    assert block.numbers.tolist() == (chosen + start).tolist()
     assert block.column("row").to_pylist() == (chosen + start).tolist()
     for name in ("action", "reward", "propensity"):
         assert getattr(block, name).tolist() == table[name].to_numpy()[chosen + start].tolist()

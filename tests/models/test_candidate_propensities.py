@@ -11,7 +11,6 @@ import pytest
 import scipy.optimize
 
 import drstream as drs
-from drstream.log import Block
 from drstream.models import choice_fit
 from drstream.running.execution import Workers
 from tests.helpers import naive_candidates as naive
@@ -131,11 +130,10 @@ def test_a_step_that_makes_the_loss_larger_is_halved():
     sums = asked.task.start()
     reader = log_of(FOUND).reader(action=True, candidates=True)
     (batch,) = [b for part in log_of(FOUND).parts(reader.columns) for b in reader.batches(part, Counter())]
-    block = Block(batch, 0, len(batch))
-    asked.task.add(sums, block)
+    asked.task.add(sums, batch)
     first = fit.send(sums).task.theta
     worse = asked.task.start()
-    choice_fit.SumsTask(first * np.inf).add(worse, block)
+    choice_fit.SumsTask(first * np.inf).add(worse, batch)
     assert worse.loss == np.inf
     assert (fit.send(worse).task.theta == first / 2).all()
     huge = events(rows=20, kind=np.float64)

@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 import pytest
 
 import drstream as drs
-from drstream.log.batch import Block
 from drstream.planning.sample import RUNS, choose_runs, take_sample
 from tests.helpers.logs import world
 
@@ -59,9 +58,8 @@ def events_of(log):
     found = {}
     for part in log.parts(reader.columns):
         for batch in reader.batches(part, Counter()):
-            block = Block(batch, 0, len(batch))
             for row, action, reward, p, x in zip(
-                block.rows, block.action, block.reward, block.propensity, block.matrix, strict=True
+                batch.numbers, batch.action, batch.reward, batch.propensity, batch.matrix, strict=True
             ):
                 found[int(row)] = (int(action), float(reward), float(p), *map(float, x))
     return found

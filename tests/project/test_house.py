@@ -11,7 +11,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def dotted(path):
-    """drstream/log/batch.py is drstream.log.batch."""
+    """drstream/log/events.py is drstream.log.events."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -222,7 +222,7 @@ def test_no_module_imports_a_test_module():
 
 
 MOST_AT_THE_TOP = 16  # modules beside the rooms
-MOST_NAMES_TWICE = 41  # names of public classes that two modules give to two things
+MOST_NAMES_TWICE = 40  # names of public classes that two modules give to two things
 LINES = {  # most lines of a room, about a twentieth more than it has
     "auditing": 2_050,
     "cli": 4_150,

@@ -16,7 +16,7 @@ from drstream.evaluation.observe.linear import Linear, n_predictions
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
 from drstream.kernels import observe as kernels
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.log.encoding import Coded
 from drstream.models.base import RewardModel
 from drstream.models.calibration import Calibration
@@ -38,21 +38,21 @@ class Actions(Observer):
         if isinstance(job.embedding, Embedding):
             self.marginals = OfActions(job.embedding, plan.form.actions, plan.block_rows)
 
-    def in_order(self, batch: Batch) -> Batch:
+    def in_order(self, batch: Events) -> Events:
         """Blocks have one model each; compiled code gathers events of a fold itself, if contexts are numbers."""
         by_fold = self.job.asks or isinstance(batch.context, Coded)
         return super().in_order(batch) if by_fold else batch
 
-    def observe(self, batch: Batch, sums: Sums) -> Floats:
+    def observe(self, batch: Events, sums: Sums) -> Floats:
         self.begin(batch)
-        job, whole = self.job, Block(batch, 0, len(batch))
+        job = self.job
         if job.models.logger is not None and job.models.logger.policy.direct:
-            job.models.logger.fill(whole, np.empty((0, len(batch))), self.row("p", whole))
+            job.models.logger.fill(batch, np.empty((0, len(batch))), self.row("p", batch))
         for j, policy in enumerate(job.policies):
             if job.direct[j]:
-                self.row(f"{j}.pi", whole)[:] = policy.logged(whole, sums.mass[j])
+                self.row(f"{j}.pi", batch)[:] = policy.logged(batch, sums.mass[j])
         if self._linear is not None:
-            bad = self._linear.observe(whole, self.values, sums)
+            bad = self._linear.observe(batch, self.values, sums)
             if bad is not None:
                 self._explain(self._linear, bad)
         if job.asks:
@@ -60,10 +60,10 @@ class Actions(Observer):
                 raise_if_stopped()
                 self.see(block, sums)
         for j in range(len(job.policies)):
-            self.weigh_own(j, whole, self.row("p", whole))
+            self.weigh_own(j, batch, self.row("p", batch))
         return self.values
 
-    def see(self, block: Block, sums: Sums) -> None:
+    def see(self, block: Events, sums: Sums) -> None:
         """Ask in Python for what compiled code did not fill in."""
         job, models, n = self.job, self.job.models, len(block)
         pi = self._pi[: self.plan.form.actions * n].reshape(-1, n)
@@ -94,7 +94,7 @@ class Actions(Observer):
                 whole, covered = self.row(f"{j}.pi.category", block), self.row(f"{j}.pi.covered", block)
                 self.marginals.add(pi, block, logged, whole, covered)
 
-    def _predict(self, model: RewardModel, block: Block, logged: Floats, calibration: Calibration | None) -> Floats:
+    def _predict(self, model: RewardModel, block: Events, logged: Floats, calibration: Calibration | None) -> Floats:
         """Return r̂(x, a) (K, n), and fill in r̂ of the logged actions."""
         models, n = self.job.models, len(block)
         rhat, clipped = self._rhat[: self.plan.form.actions * n].reshape(-1, n), np.zeros(1, np.int64)
@@ -108,10 +108,10 @@ class Actions(Observer):
             calibration.clamped += int(clipped[0])
         return rhat
 
-    def _explain(self, linear: Linear, bad: Block) -> None:
+    def _explain(self, linear: Linear, bad: Events) -> None:
         """Raise the error about events of which one has an invalid number: asking in Python names it."""
         self.plan.reader.check_finite(bad)
         alone = self.plan.in_python()
-        Actions(alone).observe(bad.batch, alone.create())
+        Actions(alone).observe(bad, alone.create())
         linear.explain(bad)  # in float32, a score may be infinite that is not so in float64
         raise AssertionError(f"the events from {bad.where(0)} on have an invalid number, and then have none")

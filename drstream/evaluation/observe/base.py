@@ -12,7 +12,7 @@ from drstream.evaluation.sums import Sums
 from drstream.kernels import account as kernels
 from drstream.kernels.moments import TILE
 from drstream.kernels.observe import note_events
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.log.spec import ROWS
 from drstream.running.execution import raise_if_stopped
 from drstream.types import Floats
@@ -30,12 +30,12 @@ class Observer:
         self._tile = np.empty((self.program.height, TILE))
         self._shift = np.empty(2 * plan.form.variables)
 
-    def in_order(self, batch: Batch) -> Batch:
+    def in_order(self, batch: Events) -> Events:
         """The events of a batch in the order in which they are observed."""
         by_fold = self.plan.reader.folds is not None and not self.job.candidates  # then each block has one model
         return batch.by_fold() if by_fold else batch
 
-    def add(self, batch: Batch, groups: dict[str, Groups], sums: Sums) -> None:
+    def add(self, batch: Events, groups: dict[str, Groups], sums: Sums) -> None:
         """Add the events of a batch."""
         values = self.observe(batch, sums)
         actions = NO_ACTIONS if self.job.candidates or self.job.ranking else batch.action
@@ -44,13 +44,13 @@ class Observer:
             least = float(values[self.program.rows["p"]].min())
             sums.calibration.least_propensity = min(sums.calibration.least_propensity, least)
         if "rhat" in self.program.rows:
-            unpredicted = self.job.models.unpredicted(Block(batch, 0, len(batch)))
+            unpredicted = self.job.models.unpredicted(batch)
             rhat = values[self.program.rows["rhat"]]
             sums.calibration.add(rhat, batch.reward, unpredicted)
         refuse_outside(self.plan, values, batch)
         self._account(values, groups, sums)
 
-    def observe(self, batch: Batch, sums: Sums) -> Floats:
+    def observe(self, batch: Events, sums: Sums) -> Floats:
         """Return the observations (rows, n) of a batch."""
         self.begin(batch)
         for block in batch.blocks(self.plan.block_rows, self.plan.block_candidates):
@@ -58,7 +58,7 @@ class Observer:
             self.see(block, sums)
         return self.values
 
-    def variables(self, batch: Batch) -> Floats:
+    def variables(self, batch: Events) -> Floats:
         """Return the variables (variables, n) of a batch, and leave its observations in `values`."""
         values = self.observe(batch, self.plan.create())
         out = np.empty((self.plan.form.variables, len(batch)))
@@ -66,7 +66,7 @@ class Observer:
         kernels.compute(self.program.code, values, more, self._tile, out)
         return out
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: Events) -> None:
         """Make rows for a batch, and fill in what the log itself gives."""
         rows = self.program.rows
         self.values = self._values[: len(rows) * len(batch)].reshape(len(rows), -1)
@@ -82,16 +82,16 @@ class Observer:
             if power and overlaps is not None:
                 self.values[row] = overlaps.shares(int(j), batch.numbers, float(power))
 
-    def see(self, block: Block, sums: Sums) -> None:
+    def see(self, block: Events, sums: Sums) -> None:
         """Fill in the observations of a block of the batch."""
         raise NotImplementedError
 
-    def row(self, name: str, block: Block) -> Floats:
+    def row(self, name: str, block: Events) -> Floats:
         """The numbers of a row for the events of a block."""
         found: Floats = self.values[self.program.rows[name], block.start : block.stop]
         return found
 
-    def weigh_own(self, j: int, block: Block, p: Floats) -> None:
+    def weigh_own(self, j: int, block: Events, p: Floats) -> None:
         """Have the user's own weights filled in, for policy j."""
         for group in self.job.terms.weighted:
             if callable(group.weight.kernel):
@@ -111,6 +111,6 @@ class Observer:
         kernels.account(self.program.code, values, index, into, more, self._tile, self._shift)
 
 
-def refuse(who: str, pi: Floats, block: Block, event: int) -> None:
+def refuse(who: str, pi: Floats, block: Events, event: int) -> None:
     """Raise an error about the probabilities (K, n) of an event."""
     raise invalid_probabilities(who, pi[:, event], block.where(event), block.eligible, event)

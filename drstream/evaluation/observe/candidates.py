@@ -11,11 +11,10 @@ from drstream.evaluation.observe.categories import OfCandidates
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
 from drstream.kernels import ragged
-from drstream.log import Block
+from drstream.log import Events
 from drstream.types import Floats
 
 NONE = np.empty(0)
-NOTHING = np.zeros(1, np.int64)
 
 
 class Candidates(Observer):
@@ -27,10 +26,9 @@ class Candidates(Observer):
         self.marginals = OfCandidates(categories) if isinstance(categories, Categories) else None
         self._pi, self._rhat = NONE, NONE  # they grow if events have very many candidates
 
-    def see(self, block: Block, sums: Sums) -> None:
+    def see(self, block: Events, sums: Sums) -> None:
         job, models = self.job, self.job.models
-        offered = block.batch.candidates  # None if all policies find what they do in columns
-        starts, count = (NOTHING, 0) if offered is None else (block.candidates.starts, block.candidates.count)
+        starts, count = block.candidates.starts, block.candidates.count  # 0 if policies find all in columns
         self._pi = _of_size(self._pi, count)
         pi, rhat, p = self._pi, NONE, self.row("p", block)
         if models.logger is not None:

@@ -16,7 +16,7 @@ from drstream.evaluation.stacking import Stack
 from drstream.evaluation.sums import Sums
 from drstream.kernels import observe as kernels
 from drstream.kernels import order
-from drstream.log import Batch, Block
+from drstream.log import Events
 from drstream.log.encoding import Coded
 from drstream.models.binding import BoundModels
 from drstream.types import Floats, Ints
@@ -55,30 +55,29 @@ class Linear:
             rows.get("rhat", -1),
         )
 
-    def observe(self, whole: Block, values: Floats, sums: Sums) -> Block | None:
+    def observe(self, batch: Events, values: Floats, sums: Sums) -> Events | None:
         """Fill in the observations (rows, n) of a batch. Returns some events of which one has an invalid number."""
-        batch, clipped, folds = whole.batch, np.zeros(1, np.int64), len(self._stack.weights)
+        clipped, folds = np.zeros(1, np.int64), len(self._stack.weights)
         places, starts = IN_ORDER, np.array([0, len(batch)])
         if folds > 1 and batch.fold_starts is not None:
             starts = batch.fold_starts
-        elif folds > 1 and batch.fold is not None:
+        elif folds > 1 and len(batch.fold):
             places, starts = np.empty(len(batch), np.int64), np.empty(int(batch.fold.max(initial=0)) + 2, np.int64)
             order.sort_by_group(batch.fold, starts, places)
         memory = values, sums.mass, clipped, self._x, self._scores, self._found
         for fold, (first, last) in enumerate(pairwise(starts.tolist())):
             for columns, listed, start, stop in _contexts(batch, self._stack.kind, first, last):
-                events = columns, listed, batch.action, whole.eligible_bits, self._words, places, start, stop
+                events = columns, listed, batch.action, batch.eligible_bits, self._words, places, start, stop
                 bad = kernels.observe(self._linear, fold if folds > 1 else 0, *events, *memory)
                 if bad >= 0:
                     end = min(last, bad + self._x.shape[1] - kernels.PAD)
-                    some = batch.take(places[bad:end] if len(places) else np.arange(bad, end))
-                    return Block(some, 0, len(some))
+                    return batch.take(places[bad:end] if len(places) else np.arange(bad, end))
         if self._job.models.clamp is not None and self._stack.with_model:
-            sums.calibration.predictions += n_predictions(whole, self._actions)
+            sums.calibration.predictions += n_predictions(batch, self._actions)
             sums.calibration.clamped += int(clipped[0])
         return None
 
-    def explain(self, some: Block) -> None:
+    def explain(self, some: Events) -> None:
         """Raise an error if a score of a policy is not finite."""
         stack, K = self._stack, self._actions
         with np.errstate(all="ignore"):
@@ -91,13 +90,13 @@ class Linear:
                     raise PolicyError(f"policy {name!r} has a score that is not finite at {some.where(i)}: [{shown}]")
 
 
-def n_predictions(block: Block, actions: int) -> int:
+def n_predictions(block: Events, actions: int) -> int:
     """How many predictions there are for a block: those for eligible actions."""
     sets = block.eligible
     return len(block) * actions if sets is None else int(sets.lists.starts[-1] - sets.lists.starts[0])
 
 
-def _contexts(batch: Batch, kind: np.dtype[Any], first: int, last: int) -> Iterator[tuple[Ints, int, int, int]]:
+def _contexts(batch: Events, kind: np.dtype[Any], first: int, last: int) -> Iterator[tuple[Ints, int, int, int]]:
     """Yield where contexts are, and for which events.
 
     Addresses and types of columns, or of a matrix with so many features. An address is where the number of event 0
@@ -106,7 +105,7 @@ def _contexts(batch: Batch, kind: np.dtype[Any], first: int, last: int) -> Itera
     context = batch.context
     if isinstance(context, Coded):
         for start in range(first, last, CODED):
-            block = Block(batch, start, min(start + CODED, last))
+            block = batch[start : min(start + CODED, last)]
             features = block.features_as(kind)
             yield _addresses(list(features), start), 0, start, block.stop
     elif isinstance(context, np.ndarray):

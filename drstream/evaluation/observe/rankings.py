@@ -11,7 +11,7 @@ from drstream.evaluation.observe.base import Observer
 from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.sums import Sums
 from drstream.kernels import rankings as kernels
-from drstream.log import Block
+from drstream.log import Events
 from drstream.log.kinds.rankings.reading import Lists
 from drstream.models.positions import Positions
 from drstream.policies.rankings import Ranker, event_of
@@ -23,7 +23,7 @@ NONE = np.empty(0)
 class Rankings(Observer):
     """Asks policies for the probabilities of shown lists, or of their items."""
 
-    def see(self, block: Block, sums: Sums) -> None:
+    def see(self, block: Events, sums: Sums) -> None:
         plan, rows, lists = self.plan, self.program.rows, block.lists
         sizes = np.diff(lists.starts)
         self.row("length", block)[:] = sizes
@@ -43,7 +43,7 @@ class Rankings(Observer):
                 self._see_items(j, policy, block, lists, whole, shown)
             self.weigh_own(j, block, lists.joint)
 
-    def _see_items(self, j: int, policy: Ranker, block: Block, lists: Lists, whole: Floats, shown: Floats) -> None:
+    def _see_items(self, j: int, policy: Ranker, block: Events, lists: Lists, whole: Floats, shown: Floats) -> None:
         assert self.plan.lists is not None
         pi = policy.of_items(block, lists)
         pseudo, ratio, product = np.empty(len(block)), np.empty(len(pi)), np.empty(len(pi))

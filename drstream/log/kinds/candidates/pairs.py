@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.log.batch import Batch, Block, Context
+from drstream.log.events import Context, Events
 from drstream.log.kinds.candidates.columns import Numbered
+from drstream.log.kinds.candidates.reading import NOT_OFFERED
 from drstream.log.sparse import Csr
 
 
@@ -43,29 +44,27 @@ class Pairs:
             np.multiply(X[:, :, None], Z[:, None, :], out=products, dtype=np.float64)
         return out
 
-    def logged(self, batch: Batch) -> Batch:
+    def logged(self, events: Events) -> Events:
         """Return the events of a batch with the logged pair as their context, and one action for all."""
-        offered = batch.candidates
-        assert offered is not None
-        action = np.zeros(len(batch), np.int32)
+        offered, position = events.candidates, events.action
+        events = replace(events, action=np.zeros(len(events), np.int32), candidates=NOT_OFFERED)
         if offered.features is None:
-            return replace(batch, action=action, candidates=None)
-        chosen = offered.features.take(offered.starts[:-1] + batch.action)
-        block = Block(batch, 0, len(batch))
+            return events
+        chosen = offered.features.take(offered.starts[:-1] + position)
         context: Context
-        if isinstance(chosen, Csr) or block.sparse is not None:
-            context = contexts_of(block).beside(chosen if isinstance(chosen, Csr) else Csr.of(chosen.matrix))
+        if isinstance(chosen, Csr) or events.sparse is not None:
+            context = contexts_of(events).beside(chosen if isinstance(chosen, Csr) else Csr.of(chosen.matrix))
         else:
-            context = self.rows(block.matrix, chosen.matrix)
+            context = self.rows(events.matrix, chosen.matrix)
             context.flags.writeable = False
-        return replace(batch, action=action, candidates=None, context=context, n_features=self.width, scratch={})
+        return replace(events, context=context, n_features=self.width)
 
-    def all(self, block: Block, first: int, last: int) -> Any:
+    def all(self, block: Events, first: int, last: int) -> Any:
         """Return the rows of a block's candidates first..last-1: an array, or a sparse array of SciPy."""
         offered = block.candidates
         assert offered.features is not None
         event = np.searchsorted(offered.starts, np.arange(first, last), side="right") - 1
-        features = offered.features.rows(first, last)
+        features = offered.features[first:last]
         if isinstance(features, Csr) or block.sparse is not None:
             items = features if isinstance(features, Csr) else Csr.of(features.matrix)
             return contexts_of(block).take(event).beside(items).array()
@@ -90,7 +89,7 @@ class Pairs:
         return cls(int(found["context"]), items, bool(found["interactions"]))
 
 
-def contexts_of(block: Block) -> Csr:
+def contexts_of(block: Events) -> Csr:
     """Return the contexts of a block as sparse rows."""
     rows = block.sparse
     return Csr.of(block.matrix) if rows is None else rows

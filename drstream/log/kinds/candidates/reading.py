@@ -70,9 +70,9 @@ class Dense:
         """Return the features of one candidate, for the user's code; (1, d) if they are sparse."""
         return self.matrix[place]
 
-    def rows(self, start: int, stop: int) -> Dense:
-        """Return the candidates start..stop-1, without a copy."""
-        return Dense(self.matrix[start:stop])
+    def __getitem__(self, candidates: slice) -> Dense:
+        """Return consecutive candidates, without a copy."""
+        return Dense(self.matrix[candidates])
 
     def take(self, places: Ints) -> Dense:
         """Return a copy of the candidates at these places."""
@@ -103,10 +103,11 @@ class Offered:
         parts: tuple[Any, ...] = (self.starts, self.features, self.ids, self.propensities)
         return sum(part.nbytes for part in parts if part is not None)
 
-    def rows(self, start: int, stop: int) -> Offered:
-        """Return those of the events start..stop-1. Features and ids are not copied."""
+    def __getitem__(self, events: slice) -> Offered:
+        """Return those of consecutive events. Features and ids are not copied."""
+        start, stop, _ = events.indices(len(self))
         first, last = int(self.starts[start]), int(self.starts[stop])
-        features = None if self.features is None else self.features.rows(first, last)
+        features = None if self.features is None else self.features[first:last]
         ids = None if self.ids is None else self.ids.slice(first, last - first)
         propensities = None if self.propensities is None else self.propensities[first:last]
         return Offered(self.starts[start : stop + 1] - first, features, ids, propensities)
@@ -124,6 +125,9 @@ class Offered:
         if self.ids is None:
             return f"candidate {position}"
         return f"candidate {self.ids[int(self.starts[event]) + position].as_py()!r}"
+
+
+NOT_OFFERED = Offered(np.zeros(1, np.int64), None, None)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ class Sets:
     def __len__(self) -> int:
         return len(self.lists)
 
-    def rows(self, start: int, stop: int) -> Sets:
-        """Return the sets of the events start..stop-1, without a copy."""
-        return Sets(self.lists.rows(start, stop), self.labels, self.words[start:stop])
+    def __getitem__(self, events: slice) -> Sets:
+        """Return the sets of consecutive events, without a copy."""
+        return Sets(self.lists[events], self.labels, self.words[events])
 
     def take(self, events: Ints) -> Sets:
         """Return a copy of the sets of these events."""
@@ -72,7 +72,7 @@ class Sets:
 
     def shown(self, i: int) -> str:
         """The set of event i as words, for messages."""
-        return _shown([self.labels[a] for a in self.lists.rows(i, i + 1).flat])
+        return _shown([self.labels[a] for a in self.lists[i : i + 1].flat])
 
     def add_even(self, out: Floats) -> None:
         """out (K) gains the probabilities of the policy that takes each action of a set equally often."""

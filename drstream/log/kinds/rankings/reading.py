@@ -53,8 +53,12 @@ class Lists:
     def for_reward(self, name: str) -> Lists:
         return replace(self, reward=self.more_rewards[name])
 
-    def events(self, start: int, stop: int) -> Lists:
-        """Return the lists of events start..stop-1, with starts from 0."""
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, events: slice) -> Lists:
+        """Return the lists of consecutive events, with starts from 0."""
+        start, stop, _ = events.indices(len(self))
         first, last = int(self.starts[start]), int(self.starts[stop])
         return Lists(
             self.starts[start : stop + 1] - first,
@@ -63,6 +67,9 @@ class Lists:
             self.reward[first:last],
             shown=None if self.shown is None else self.shown[first:last],
         )
+
+
+NO_LISTS = Lists(np.zeros(1, np.int64), NONE, NONE, NONE)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.log import Block
 from drstream.log.rows import Blocks
 
 ROWS = 701  # odd, so that columns of four bytes are no whole words
@@ -53,7 +52,7 @@ def first_batch(context, folds, rows=ROWS):
 def test_everything_moves_with_its_event(context):
     batch = first_batch(context, None)
     batch.propensities = np.outer(batch.reward, np.ones(3))
-    batch.scratch = np.empty(7)
+    batch.scratch[0] = np.empty(7)
     ordered = batch.by_fold()
     assert len(ordered) == ROWS
     assert len(ordered.scratch) == 0
@@ -63,7 +62,7 @@ def test_everything_moves_with_its_event(context):
         np.testing.assert_array_equal(getattr(ordered, name), getattr(batch, name)[places], err_msg=name)
     np.testing.assert_array_equal(ordered.more_rewards["more"], batch.more_rewards["more"][places])
     assert ordered.columns == batch.columns.take(pa.array(places))
-    found, given = (Block(b, 0, ROWS).matrix for b in (ordered, batch))
+    found, given = (b.matrix for b in (ordered, batch))
     if context != "sparse":
         assert not found.flags.writeable
     else:
@@ -80,7 +79,7 @@ def test_blocks_have_one_fold(rows):
     blocks = list(batch.blocks(rows))
     assert [blocks[0].start, *(block.stop for block in blocks)] == [*(block.start for block in blocks), ROWS]
     assert all(len(set(block.fold.tolist())) == 1 and 0 < len(block) <= rows for block in blocks)
-    assert all((np.diff(block.rows) > 0).all() for block in blocks)
+    assert all((np.diff(block.numbers) > 0).all() for block in blocks)
 
 
 def test_a_fold_without_events():
@@ -100,7 +99,7 @@ def test_rows_that_are_only_counted_are_numbered():
     log = drs.Log(table(), context="list", propensity="propensity")
     reader = log.reader(context=True)
     batch = next(reader.batches(next(log.parts(reader.columns)), Counter()))
-    assert batch.rows == 0
+    assert batch.rows == range(ROWS)
     assert not len(batch.action)
     taken = batch.take(np.array([3, 1]))
     assert (taken.rows.tolist(), taken.reward.tolist(), len(taken.action)) == ([3, 1], [3, 1], 0)
