@@ -42,6 +42,17 @@ class Direct:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """How far a doubly robust estimate is from IPS, beyond what the mean weight explains. It should be 0."""
+
+    estimator: str
+    value: float
+    stderr: float
+    of_estimate: float  # standard error of the estimate
+    far: float  # how many standard errors are more than chance
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known about one policy on a log. Unknown numbers are NaN."""
 
@@ -70,6 +81,7 @@ class Facts:
     by: str = ""  # the estimators that use them, in a log of rankings
     of: str = "actions"  # what has weight, and what `unlogged` is about
     direct: Mapping[str, Direct] = field(default_factory=dict)  # by estimator with weights of categories
+    gap: Gap | None = None
 
     @property
     def who(self) -> str:
@@ -88,6 +100,16 @@ class Facts:
     def wrong_weights(self) -> bool:
         """Whether the mean weight is so far from 1 that propensities, or the policy, must be wrong."""
         return abs(self.z) > self.far and abs(self.mean_weight - 1) > VERY_WRONG
+
+    @property
+    def without_weight(self) -> bool:
+        """Whether no event of the log has weight for it."""
+        return self.no_overlap or self.mean_weight == 0
+
+    @property
+    def covered(self) -> bool:
+        """Whether the mean weight is what the policy's mass on logged actions lets expect."""
+        return abs(self.mean_weight - 1 + self.unlogged) <= max(HARMLESS, self.far * self.stderr)
 
     @property
     def rare(self) -> float:
@@ -178,7 +200,7 @@ def _what_it_does(facts: Facts) -> str:
 
 def effective_sample(facts: Facts) -> Finding | None:
     """A small effective sample size: few events decide on the estimate."""
-    if facts.no_overlap or facts.mean_weight == 0:
+    if facts.without_weight:
         return _finding(
             STOP,
             "ess",
@@ -337,6 +359,25 @@ def direct_effect(facts: Facts) -> Finding | None:
     )
 
 
+def gap(facts: Facts) -> Finding | None:
+    """DR and IPS estimate the same, if propensities are right and contexts were known before the action."""
+    found = facts.gap
+    if found is None or not found.stderr > 0:
+        return None
+    seen = f"{found.estimator} of {facts.policy} differs from IPS by {found.value:.3g} ± {found.stderr:.2g}"
+    if not abs(found.value) > found.far * found.stderr:
+        return _finding(OK, "gap", facts, found.value, f"{seen}, which agrees with 0.")
+    return _finding(
+        STOP if abs(found.value) > SERIOUS * found.of_estimate else LOOK,
+        "gap",
+        facts,
+        found.value,
+        f"{seen}, but both should be the same up to chance.",
+        "Either a context is an outcome, known only after the action, or propensities are wrong.",
+        "Leave out contexts that came after the action, and check the propensities with an audit of the log.",
+    )
+
+
 def reward_model(r2: float) -> Finding | None:
     """A model that predicts worse than the mean reward: DR gains nothing from it."""
     if math.isnan(r2):
@@ -408,9 +449,23 @@ ALL: tuple[Check, ...] = (
     estimated_propensities,
     propensity_error,
     direct_effect,
+    gap,
 )
 BESIDE: tuple[Check, ...] = (unlogged_mass, mean_weight, direct_effect)  # about marginal weights, beside others
 
 
 def findings_of(facts: Facts, checks: Sequence[Check] = ALL) -> list[Finding]:
-    return [found for check in checks if (found := check(facts)) is not None]
+    """What the checks find. Findings of one cause are one finding: what follows from another one is left out."""
+    found = {check: finding for check in checks if (finding := check(facts)) is not None}
+    bad = {check for check, finding in found.items() if finding.level != OK}
+    follow: set[Check] = set()
+    if unlogged_mass in found and found[unlogged_mass].level == STOP:
+        follow |= {effective_sample, largest_weight, effective_rewards, clusters}
+        follow |= {mean_weight} if facts.covered else set()
+    elif facts.without_weight:
+        follow |= {mean_weight, effective_rewards, clusters}
+    if effective_sample in bad:  # one weight that is a large share of all of them makes the sample small
+        follow.add(largest_weight)
+    if mean_weight in bad:
+        follow.add(gap)
+    return [finding for check, finding in found.items() if check not in follow & bad]

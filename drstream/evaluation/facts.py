@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from drstream.evaluation.checks import Direct, Facts
+from drstream.evaluation.checks import FAR_LEVEL, Direct, Facts, Gap
 from drstream.evaluation.embedding import Embedding
-from drstream.evaluation.estimators import BALANCED, IMPORTANCE, MARGINAL, Estimator, Weight
+from drstream.evaluation.estimators import ALL, BALANCED, IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.statistics import Overlap, Statistics
+from drstream.intervals import t_score
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
 
@@ -53,6 +54,7 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
         "weight": "balanced weight" if weight.balanced else "marginal weight" if weight.marginal else "weight",
         "of": "categories" if weight.marginal else "actions",
         "direct": _direct(seen, j, of_kind) if weight.marginal else {},
+        "gap": None if weight.marginal or seen.rankings else _gap(seen, j),
     }
     if seen.rankings:
         used = [e for e in seen.estimators if e.weight == weight or (weight == IMPORTANCE and not _of_lists(e))]
@@ -118,6 +120,40 @@ def _direct(seen: Seen, j: int, estimators: Sequence[Estimator]) -> dict[str, Di
         own = seen.sums.value(j, estimator)
         found[estimator.name] = Direct(effect.value, seen.stderr(effect), seen.stderr(own), estimator.needs_model)
     return found
+
+
+def _gap(seen: Seen, j: int) -> Gap | None:
+    """How far the first doubly robust estimate is from IPS with the same weights.
+
+    It is mean b - w r̂, which should be 0 whatever the rewards are. With rewards and predictions about the mean reward
+    c, the difference is mean (b - c) - w (r̂ - c): so what a mean weight other than 1 does is left out, which has a
+    check of its own. Large weights make it uncertain how uncertain it is. So what is far is told by Student's t, with
+    Σ w² / max w² as the number of events.
+    """
+    sums = seen.sums
+    for estimator in seen.estimators:
+        weight = estimator.weight
+        if weight is None or estimator.score != "robust" or not estimator.is_mean:
+            continue
+        if weight.reduced or weight.power or not sums.inspected.largest[j, sums.kind(estimator)] > 0:
+            continue
+        kind, centre = sums.kind(estimator), sums.baseline().value
+        robust, ips = sums.value(j, estimator), sums.value(j, replace(ALL["ips"], weight=weight))
+        mean = sums.mean_weight(j, kind)
+        value = robust.value - ips.value + centre * (mean.value - 1)
+        gradient = robust.gradient - ips.gradient + centre * mean.gradient
+
+        def at(means: Any, parts: tuple[Statistic, ...] = (robust, ips, mean), centre: float = centre) -> Any:
+            return parts[0].at(means) - parts[1].at(means) + centre * (parts[2].at(means) - 1)
+
+        found = seen.stderr(replace(robust, value=value, gradient=gradient, at=at, sides=()))
+        large = sums.weight_sums(j, kind)[1] / float(sums.inspected.largest[j, kind]) ** 2
+        if seen.clustered:
+            large = min(large, effective_number(sums.bucket_weights(j, kind)[0]))
+        level = 1 - (1 - FAR_LEVEL) / len(sums.overlap.mass)
+        far = t_score(level, max(1.0, large - 1)) if large == large else math.inf
+        return Gap(estimator.of or estimator.name, value, found, seen.stderr(robust), far)
+    return None
 
 
 def _by_category(overlap: Overlap, embedding: Embedding) -> Overlap:

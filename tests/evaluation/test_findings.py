@@ -74,14 +74,31 @@ def test_an_effective_sample_of_two():
     propensity[[3, 77]] = 0.001
     result = drs.evaluate(log_of(action, np.ones(10_000), propensity), drs.policies.Constant(1))
     assert result["ips"].ess == pytest.approx(2)
-    assert level(result, "ess") == level(result, "largest weight") == "stop"
+    assert level(result, "ess") == "stop"
+    assert "largest weight" not in bad(result)  # half of the weight: that is why the sample is so small
     assert level(result, "small propensities") == "look"
+
+
+def bad(result):
+    """The checks that say something, but for what the default interval is."""
+    return {f.check for f in result.findings if f.level != "ok" and f.check != "interval"}
+
+
+def test_findings_of_one_cause_are_one_finding():
+    """Each of these gave up to four stops."""
+    log = random_log(actions=2)
+    assert bad(drs.evaluate(log, drs.policies.Linear(np.zeros((3, 0)), [0.0, 0, 1]))) == {"unlogged"}
+    assert bad(drs.evaluate(log, drs.policies.Uniform(3))) == {"unlogged"}  # the mean weight is 2/3, as it should be
+    half = drs.policies.Epsilon(drs.policies.Linear(np.zeros((3, 0)), [0.0, 0, 1]), 1e-3)
+    assert bad(drs.evaluate(log, half)) == {"unlogged"}
+    wrong = log.source.table.set_column(2, "propensity", pa.array(np.full(ROWS, 0.9)))
+    assert bad(drs.evaluate(drs.Log(wrong), drs.policies.Uniform(3))) == {"unlogged", "mean weight"}  # 2/3 * 1/1.8
 
 
 def test_no_event_has_weight():
     log = log_of([0, 0, 0, 1], [1.0, 0.0, 1.0, 1.0], [0.5] * 4)
     result = drs.evaluate(log, drs.policies.Linear(np.zeros((3, 0)), [0.0, 0, 1]))
-    assert level(result, "ess") == "stop"
+    assert level(result, "unlogged") == "stop"
     assert math.isnan(result["ips"].low)
 
 
