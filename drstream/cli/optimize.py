@@ -93,7 +93,7 @@ def optimize(
     """Learn a policy on a part of a log, and write it to a file; evaluate --policy FILE uses the other part."""
     from drstream.cli import specs
     from drstream.errors import DrstreamError
-    from drstream.storage import check_savable
+    from drstream.models.saved import check_savable
 
     opened = open_log(locals())
     check_folder(output, opened)

@@ -21,10 +21,10 @@ from drstream.log import Log
 from drstream.log.schema import is_string
 from drstream.models.crossfit import to_be_fitted
 from drstream.models.propensity import PropensityModel
+from drstream.models.saved import NOT_OURS
 from drstream.models.trained import Trained
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import FOLDS
-from drstream.storage import NOT_OURS
 
 POLICIES = (
     "uniform",

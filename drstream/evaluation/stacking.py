@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.inheritance import older
 from drstream.kernels.observe import IDENTITY, NOTHING
 from drstream.models.base import RewardModel
 from drstream.models.crossfit import CrossFitted
 from drstream.models.linear import LinearModel
-from drstream.policies.base import FixedPolicy, rule_of, steady_rule
+from drstream.policies.base import FixedPolicy, older, rule_of, steady_rule
 from drstream.types import Floats, Ints
 
 Matrix = NDArray[Any]  # float32 or float64

@@ -7,7 +7,7 @@ from drstream.models.logistic import Logistic
 from drstream.models.positions import Positions
 from drstream.models.propensity import Propensity, SklearnPropensity
 from drstream.models.ridge import Ridge
-from drstream.storage import Shelf
+from drstream.models.saved import Shelf
 
 __all__ = [
     "Column",

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from drstream.buffers import PIECE, answer, call_flat, copy_to_tiles, fill_from, flat_numbers, hint_of_more, store
 from drstream.errors import ModelError, closest, parameter
 from drstream.frames import by_label, named_columns, record_batch, refuse_reward, stored
-from drstream.inheritance import older
 from drstream.kernels.tiles import TILE
 from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import describe_labels
 from drstream.log.rows import Origin
 from drstream.log.schema import is_list, is_number, require_column
-from drstream.policies.base import FixedPolicy
+from drstream.policies.base import FixedPolicy, older
 from drstream.types import Bools, Floats
 
 WORDS = {  # the names of models on the command line

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from drstream.buffers import Weights
-from drstream.inheritance import older
 from drstream.kernels.observe import IDENTITY
 from drstream.kernels.scores import add_column
 from drstream.log import Events, Log
@@ -13,6 +12,7 @@ from drstream.models.base import CandidateModel, RewardModel
 from drstream.models.candidates import SharedModel
 from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
+from drstream.policies.base import older
 from drstream.shared import Shared
 from drstream.types import Floats
 

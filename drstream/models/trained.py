@@ -184,10 +184,14 @@ class Trained(Described):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a file. `drs.models.load` reads models, `drs.optimize.load` policies. scikit-learn's need skops."""
-        from drstream.storage import save
+        self._save(path)
+
+    def _save(self, path: str | os.PathLike[str], policy: dict[str, Any] | None = None) -> None:
+        """Save to a file, perhaps with the parameters of a policy that is made of the model."""
+        from drstream.models.saved import save
 
         self.check_savable()
-        save(self, path)
+        save(self, path, policy)
 
     def check_savable(self) -> None:
         """Raise an error if the model cannot be written to a file."""

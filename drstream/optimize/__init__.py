@@ -2,12 +2,12 @@
 
 from drstream.errors import PolicyError
 from drstream.models import Logistic, Ridge, from_sklearn
+from drstream.models.saved import Shelf
 from drstream.optimize.dlm import DirectLossMinimizer
 from drstream.optimize.losses import Losses, impute
 from drstream.optimize.progressive import ProgressivePolicy
 from drstream.optimize.trees import CHECKED, FilterTree, OffsetTree
 from drstream.policies.greedy import Greedy
-from drstream.storage import Shelf
 
 __all__ = ["DirectLossMinimizer", "FilterTree", "Losses", "OffsetTree", "ProgressivePolicy", "impute", "load"]
 

@@ -13,12 +13,12 @@ from drstream.errors import LogError, PolicyError, parameter
 from drstream.log import Events, Log, Reader, as_log
 from drstream.log.rows import Origin
 from drstream.models.sample import Drawn, More, draw, tidy
+from drstream.models.saved import untrusted
 from drstream.optimize.base import Learned
 from drstream.optimize.losses import Losses, as_losses
 from drstream.parameters import check_estimator, scikit_learn, whole
 from drstream.policies.sets import given_mask
 from drstream.running.execution import Workers
-from drstream.storage import untrusted
 from drstream.types import Bools, Floats, Ints
 
 Lead = Callable[[Any, Any], Floats]  # from two actions for each event: by how much the second is better

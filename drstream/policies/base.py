@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from drstream.buffers import Rule, by_position, call_flat, fill_from
 from drstream.errors import PolicyError, parameter, phrase
 from drstream.findings import STOP, doubt
-from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX
 from drstream.log import Events, Log
 from drstream.log.labels import describe_labels
@@ -110,6 +109,12 @@ class FixedPolicy:
         mass  If given, gains the sums of ν(a|x) over the events, by action; NaN if the policy does not know them.
         """
         raise NotImplementedError
+
+
+def older(kind: type, name: str, *others: str) -> bool:
+    """Whether `name` is inherited from an older class than one of the others, and so does not know of it."""
+    homes = {n: next(i for i, c in enumerate(kind.__mro__) if n in vars(c)) for n in (name, *others)}
+    return any(homes[name] > homes[other] for other in others)
 
 
 def not_for_candidates(policy: FixedPolicy, name: str) -> PolicyError:

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from drstream.buffers import Rule, Weights, hint_of_more
 from drstream.errors import PolicyError, parameter, phrase
-from drstream.inheritance import older
 from drstream.kernels.observe import ARGMAX, SOFTMAX
 from drstream.kernels.scores import argmax, one_hot, softmax
 from drstream.log import Events, Log
 from drstream.log.columns import has_nulls, lengths, nulls
 from drstream.log.labels import describe_labels, encode
 from drstream.log.schema import is_label, is_list, is_number, is_string, require_column
-from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, rule_of
+from drstream.policies.base import FixedPolicy, as_policy, as_vector, as_weights, older, rule_of
 from drstream.policies.candidates import Even, Mixed, Scored, from_column, one_candidate, shared_weights
 from drstream.policies.sets import given_bits, given_mask, spread, spread_over
 from drstream.types import Floats, Ints

@@ -18,7 +18,6 @@ from drstream.parameters import check_estimator, number
 from drstream.policies.base import FixedPolicy
 from drstream.policies.candidates import Best, Mixed
 from drstream.policies.sets import given_bits, given_mask, spread, spread_over
-from drstream.storage import save
 from drstream.types import Floats
 
 
@@ -102,8 +101,7 @@ class Greedy(FixedPolicy):
         """Save the model and epsilon to a file, if the model can be saved. `drs.optimize.load` reads it."""
         if not hasattr(self.model, "kept"):
             raise PolicyError(f"Greedy: only a model that was fitted to a log can be saved, not {self.model!r}")
-        self.model.check_savable()
-        save(self.model, path, {"epsilon": self.epsilon})
+        self.model._save(path, {"epsilon": self.epsilon})
 
     def __repr__(self) -> str:
         return f"Greedy({self.model!r}{f', epsilon={self.epsilon:g}' if self.epsilon else ''})"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drstream.errors import PolicyError, parameter
-from drstream.inheritance import older
 from drstream.kernels._jit import policy_function
 from drstream.kernels.eligible import (
     ELIGIBLE_PROBABILITIES,
@@ -23,7 +22,7 @@ from drstream.kernels.eligible import (
 )
 from drstream.kernels.replay import PROBABILITIES, SPARSE_PROBABILITIES, SPARSE_UPDATE, UPDATE
 from drstream.log import Log
-from drstream.policies.base import FixedPolicy, as_policy
+from drstream.policies.base import FixedPolicy, as_policy, older
 from drstream.types import Floats
 
 DENSE = ("probabilities", PROBABILITIES, "state, x, out"), ("update", UPDATE, "state, x, action, reward")

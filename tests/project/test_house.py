@@ -44,9 +44,9 @@ def room(module):
 
 
 # What a room may import besides itself, from the top of the house to its cellar: the data's way, backwards.
-BASICS = {"errors", "types", "findings", "inheritance", "views"}
+BASICS = {"errors", "types", "findings", "views"}
 LOG = {*BASICS, "parameters", "sampling", "kernels", "sources"}
-TOOLS = {*LOG, "log", "running", "intervals", "moments", "results", "states", "storage", "provenance"}
+TOOLS = {*LOG, "log", "running", "intervals", "moments", "results", "states", "provenance"}
 POLICIES = {*TOOLS, "buffers", "frames", "shared"}
 MODELS = {*POLICIES, "policies"}
 USES = {*MODELS, "models"}  # of models and policies
@@ -67,7 +67,6 @@ MAY_IMPORT = {
     "buffers": {*LOG, "log"},
     "frames": {*BASICS, "log"},
     "running": {*LOG, "log"},
-    "storage": {*BASICS, "log", "states"},
     "states": {"errors", "findings", "log", "parameters", "provenance", "sources"},
     "provenance": {"errors", "log", "sources"},
     "log": LOG,
@@ -77,7 +76,6 @@ MAY_IMPORT = {
     "results": BASICS,
     "sampling": {"types", "kernels"},
     "parameters": {"errors"},
-    "inheritance": set(),
     "kernels": set(),
     "errors": set(),
     "findings": {"errors"},
@@ -85,7 +83,7 @@ MAY_IMPORT = {
     "views": set(),
 }
 EXCEPTIONS = {  # not at the top of the file
-    ("drstream.storage", "models.trained"),  # for types only: a file holds what was fitted, which saves itself
+    ("drstream.models.saved", "models.trained"),  # for types only: a file holds what was fitted, which saves itself
     ("drstream.log.log", "auditing.result"),  # for types only, as the next one
     ("drstream.log.log", "auditing.audit"),  # log.audit() opens the room above, when it is called
     ("drstream.log.log", "auditing.description"),  # and so does log.describe()
@@ -221,7 +219,7 @@ def test_no_module_imports_a_test_module():
             )
 
 
-MOST_AT_THE_TOP = 16  # modules beside the rooms
+MOST_AT_THE_TOP = 15  # modules beside the rooms
 MOST_NAMES_TWICE = 40  # names of public classes that two modules give to two things
 LINES = {  # most lines of a room, about a twentieth more than it has
     "auditing": 2_050,
@@ -231,7 +229,7 @@ LINES = {  # most lines of a room, about a twentieth more than it has
     "intervals": 1_550,
     "kernels": 6_000,
     "log": 7_200,
-    "models": 4_850,
+    "models": 5_000,
     "optimize": 2_100,
     "planning": 1_200,
     "policies": 2_650,
