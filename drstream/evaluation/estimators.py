@@ -19,7 +19,7 @@ policy, with the terms of every other policy, and with the reward. So difference
 
 To add an estimator, add an entry to `ALL`. Or pass an estimator of your own to `evaluate` as an object:
 
-    estimators=["dr", Estimator("half", ("predicted", "robust"), IMPORTANCE, value=..., gradient=...)]
+    estimators=["dr", Estimator("half", ("predicted", "robust"), IMPORTANCE, value=...)]
 
 This module imports no NumPy and no kernels, so `drstream evaluate --help` lists the estimators at once.
 """
@@ -27,12 +27,12 @@ This module imports no NumPy and no kernels, so `drstream evaluate --help` lists
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.evaluation.lacking import MESSAGES, PARAMETERS, no_parameters
+from drstream.evaluation.lacking import PARAMETERS, PROPENSITIES, lacks
 
 __all__ = ["ALL", "IMPORTANCE", "Estimator", "Sample", "Weight"]
 
@@ -113,7 +113,7 @@ SCORES: dict[str, dict[str, float | None]] = {
 class Sample(NamedTuple):
     """The input of an estimator: the means of its terms, their covariances, and the pivot."""
 
-    mean: Floats
+    mean: Floats  # complex while derivatives are taken
     covariance: Floats
     pivot: float
 
@@ -122,9 +122,8 @@ class Sample(NamedTuple):
 class Estimator:
     """A function of the means of `terms`, with weights of one kind.
 
-    value     Computes the estimate from a `Sample`.
-    gradient  Computes the derivative of the value by each mean from a `Sample` (the delta method's influence of each
-              term).
+    value     Computes the estimate from a `Sample`, as a smooth function of the means. Its derivatives, for the delta
+              method, come from complex means or, if it does not take these, from central differences.
     score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
     is_mean   Whether the value is the mean of that score, with the weights that the estimator uses: b + z, where
               z = w (r - r̂(x, a)) and b = r̂(x, ν), or z = w r and b = 0, or z = 0. Then `explain` knows its parts.
@@ -137,7 +136,6 @@ class Estimator:
     terms: tuple[str, ...]
     weight: Weight | None
     value: Callable[[Sample], float]
-    gradient: Callable[[Sample], Sequence[float]]
     score: str | None = None
     default: bool = True
     headline: bool = False
@@ -159,6 +157,11 @@ class Estimator:
         if self.of:
             return form_of, (self.of, self.name, self.weight)
         return Estimator, tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the user's own, and not one of this package."""
+        return not self.of and ALL.get(self.name) is not self
 
     @property
     def needs_model(self) -> bool:
@@ -230,7 +233,7 @@ class Estimator:
 def _second(name: str, term: str, weight: Weight, score: str | None = None, **more: Any) -> Estimator:
     """The mean of a term. The weight is beside it in its group, as intervals use that its expectation is 1."""
     more = {"is_mean": score is not None, **more}
-    return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], score, **more)
+    return Estimator(name, ("weight", term), weight, lambda s: s.mean[1], score, **more)
 
 
 def _ips(name: str, weight: Weight, is_mean: bool = True) -> Estimator:
@@ -239,7 +242,6 @@ def _ips(name: str, weight: Weight, is_mean: bool = True) -> Estimator:
         ("weight", "centred"),
         weight,
         lambda s: s.pivot * s.mean[0] + s.mean[1],
-        lambda s: [s.pivot, 1.0],
         "reward",
         is_mean=is_mean,
     )
@@ -251,7 +253,6 @@ def _snips(name: str, weight: Weight, is_ratio: bool = True) -> Estimator:
         ("weight", "centred"),
         weight,
         lambda s: s.pivot + s.mean[1] / s.mean[0],
-        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
         "reward",
         is_ratio=is_ratio,
     )
@@ -259,14 +260,7 @@ def _snips(name: str, weight: Weight, is_ratio: bool = True) -> Estimator:
 
 def _by_time(name: str, weight: Weight) -> Estimator:
     """Σ h Γ / Σ h. The delta method's standard error is what the papers studentise by: √Σ h²(Γ - value)² / Σ h."""
-    return Estimator(
-        name,
-        ("share", "robust"),
-        weight,
-        lambda s: s.mean[1] / s.mean[0],
-        lambda s: [-s.mean[1] / s.mean[0] ** 2, 1 / s.mean[0]],
-        default=False,
-    )
+    return Estimator(name, ("share", "robust"), weight, lambda s: s.mean[1] / s.mean[0], default=False)
 
 
 def _control(s: Sample) -> float:
@@ -275,7 +269,7 @@ def _control(s: Sample) -> float:
     Where all weights are the same, up to rounding, w controls nothing: β is 0, and the estimate is that of IPS.
     """
     spread = s.covariance[0, 0]
-    return float(s.covariance[0, 1] / spread) if spread > (1e-14 * s.mean[0]) ** 2 else -s.pivot
+    return float(s.covariance[0, 1] / spread) if spread > (1e-14 * abs(s.mean[0])) ** 2 else -s.pivot
 
 
 SELF_NORMALISED = "snips"  # estimators of rankings have its form, too
@@ -290,7 +284,6 @@ ALL: dict[str, Estimator] = {
             ("weight", PREDICTED, "residual"),
             IMPORTANCE,
             lambda s: s.mean[1] + s.mean[2] / s.mean[0],
-            lambda s: [-s.mean[2] / s.mean[0] ** 2, 1.0, 1 / s.mean[0]],
             "robust",
             default=False,
             is_ratio=True,
@@ -303,7 +296,6 @@ ALL: dict[str, Estimator] = {
             ("weight", "centred"),
             IMPORTANCE,
             lambda s: s.pivot + s.mean[1] - _control(s) * (s.mean[0] - 1),
-            lambda s: [-_control(s), 1.0],
             "reward",
             default=False,
         ),
@@ -320,7 +312,7 @@ ALL: dict[str, Estimator] = {
         _snips("snmips", MARGINAL),
         _second("offcem", "robust", MARGINAL, "robust"),  # Saito, Ren, Joachims 2023
         # DM is last: its interval leaves out the error of the model, so it looks surer than it is
-        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], lambda s: [1.0], "predicted", is_mean=True),
+        Estimator("dm", (PREDICTED,), None, lambda s: s.mean[0], "predicted", is_mean=True),
     )
 }
 
@@ -344,19 +336,19 @@ class Available:
     grid: frozenset[str] = frozenset()  # parameters of weights that are chosen from a grid
     all_propensities: bool = False  # those of all actions, not of the logged one alone
     forward: bool = False  # the first events have no prediction: models are fitted on earlier events only
-    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `MESSAGES`
+    balance: str | None = "logger propensities"  # what balanced weights lack, as a key of `SENTENCES`
     embedding: bool = False  # the categories of actions
     distribution: bool = False  # what all actions' propensities are: logged, uniform, or by a model
     candidates: bool = False  # each event has candidates of its own
 
     def lacks(self, estimator: Estimator) -> str | None:
-        """What an estimator needs that was not given, as a key of `MESSAGES`, or None."""
+        """What an estimator needs that was not given, as a key of `SENTENCES`, or None."""
         if estimator.needs_model and not self.model:
             return "model"
         if estimator.weight is None:
             return "predictions" if self.forward else None
         if not self.propensities:
-            return "propensities"
+            return PROPENSITIES
         if estimator.weight.power and (self.candidates or not self.all_propensities):
             return "one set of actions" if self.candidates else "all propensities"
         if estimator.weight.balanced and self.balance is not None:
@@ -380,7 +372,7 @@ def choose(
         usual = {e: available.lacks(e) for e in known.values() if e.default}
         for e, what in usual.items():
             if available.embedding and e.weight is not None and e.weight.marginal and what not in (None, "model"):
-                raise MESSAGES[what](e.name, no_propensities)  # who gives categories wants them to be used
+                raise lacks(e.name, what, no_propensities, ())  # who gives categories wants them to be used
         possible = [e for e, what in usual.items() if what is None]
         if not possible:
             raise DrstreamError(f"estimators without a reward model need propensities, {no_propensities}")
@@ -393,9 +385,8 @@ def choose(
             raise DrstreamError(f"there is no estimator {name!r}: {suggest(str(name).lower(), known)}")
         _check_parameters(estimator.weight, available)
         if lacking := available.lacks(estimator):
-            if lacking == PARAMETERS and estimator.weight is not None:
-                raise no_parameters(estimator.name, [name for name, _ in estimator.weight.parameters])
-            raise MESSAGES[lacking](estimator.name, no_propensities)
+            limits = () if estimator.weight is None else estimator.weight.parameters
+            raise lacks(estimator.name, lacking, no_propensities, [name for name, _ in limits])
         if found.setdefault(estimator.name, estimator) is not estimator:
             raise DrstreamError(f"two estimators are called {estimator.name!r}: give one of them another name")
         weight = estimator.weight

@@ -15,14 +15,4 @@ def normalised(mean: Any) -> Any:
     """Return Σ_l share_l (mean of v_l r_l) / (mean of v_l). A position that no list has counts as 0."""
     shown, weight, reward = np.split(np.asarray(mean), 3)
     with np.errstate(all="ignore"):
-        found = np.where(shown == 0, 0.0, shown * (reward / weight)).sum(axis=0)
-    return found if found.ndim else float(found)
-
-
-def normalised_gradient(mean: Any) -> list[float]:
-    """Return its derivative by each mean."""
-    shown, weight, reward = np.split(np.asarray(mean), 3)
-    with np.errstate(all="ignore"):
-        ratio = reward / weight
-        parts = np.concatenate([ratio, -shown * ratio / weight, shown / weight])
-    return np.where(np.tile(shown == 0, 3), 0.0, parts).tolist()
+        return np.where(np.real(shown) == 0, 0.0, shown * (reward / weight)).sum(axis=0)

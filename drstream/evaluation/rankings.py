@@ -24,6 +24,7 @@ from typing import Any
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation import estimators
 from drstream.evaluation.estimators import CAPPED, IMPORTANCE, Available, Estimator, Sample, Weight
+from drstream.evaluation.lacking import PROPENSITIES
 from drstream.findings import LOOK, Finding
 
 __all__ = ["ALL"]
@@ -82,6 +83,10 @@ class Ranked(Estimator):
         return (named, (self.name,)) if not self.positions else (_form_of, (self.name, self.positions))
 
     @property
+    def own(self) -> bool:
+        return False
+
+    @property
     def by_position(self) -> bool:
         """Whether it needs rewards by position."""
         return isinstance(self.weight, ListWeight) and self.weight.by_position
@@ -101,12 +106,12 @@ ANY_USERS = "nothing about users, rewards may depend on the whole list; propensi
 
 
 def _mean(name: str, term: str, weight: ListWeight, assumes: str, **more: Any) -> Ranked:
-    return Ranked(name, ("weight", term), weight, lambda s: s.mean[1], lambda s: [0.0, 1.0], assumes=assumes, **more)
+    return Ranked(name, ("weight", term), weight, lambda s: s.mean[1], assumes=assumes, **more)
 
 
 def _normalised(name: str, weight: ListWeight, assumes: str) -> Ranked:
     """Σ_l (share of the lists that have position l) (Σ v_l r_l / Σ v_l), with sums over the lists that have it."""
-    return Ranked(name, BY_POSITION, weight, _value, _gradient, default=False, assumes=assumes)
+    return Ranked(name, BY_POSITION, weight, _value, default=False, assumes=assumes)
 
 
 def _value(sample: Sample) -> Any:
@@ -115,16 +120,10 @@ def _value(sample: Sample) -> Any:
     return normalised(sample.mean)
 
 
-def _gradient(sample: Sample) -> Sequence[float]:
-    from drstream.evaluation.positions import normalised_gradient
-
-    return normalised_gradient(sample.mean)
-
-
 def _like(entry: str, name: str, weight: Weight, assumes: str, **more: Any) -> Ranked:
     """An estimator of events, for lists: with the weight and the reward of the whole list."""
     of = estimators.ALL[entry]
-    return Ranked(name, of.terms, weight, of.value, of.gradient, assumes=assumes, **more)
+    return Ranked(name, of.terms, weight, of.value, assumes=assumes, **more)
 
 
 ALL: dict[str, Ranked] = {
@@ -245,7 +244,7 @@ class AvailableLists(Available):
         if not of_lists and (weight is None or estimator.needs_model or not _takes_lists(weight)):
             return "one action"
         if not self.propensities:
-            return "propensities"
+            return PROPENSITIES
         if of_lists and not self.listed:
             return "position propensities"
         if isinstance(estimator, Ranked) and estimator.by_position and not self.by_position:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
+from drstream.evaluation import derivatives
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
 from drstream.evaluation.form import MOST_PAIRED
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
@@ -192,7 +193,9 @@ class Statistics:
         place = self._place(j, columns, estimator.columns)
         at = self._function(group, place, estimator)
         with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            value, gradient = float(at(group.means)), self._gradient(group, place, estimator)
+            value, gradient = float(at(group.means)), np.zeros(len(group.means))
+            variables = [*place, 1] if self.down_sampled else place
+            gradient[variables] = derivatives.gradient(at, group.means, variables, checked=estimator.own)
         sides = self._sides(j, columns, place, estimator)
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
             gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
@@ -258,14 +261,13 @@ class Statistics:
     def _statistic(
         self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
-        group = group.only(_used(gradient, sides))
+        used = _used(gradient, sides)
+        used[1 : self.first] = True  # 1 / sample rate: it may cancel from a derivative, but not from the value
+        group = group.only(used)
         return Statistic(value, self.n, group.means, group.spread, gradient, at, sides, group.buckets, group.stretches)
 
     def _mean_reward(self, means: Floats) -> Any:
         return means[0] / means[1] if self.down_sampled else means[0]
-
-    def _sample(self, means: Floats, covariance: Floats) -> Sample:
-        return Sample(means, covariance, self.pivot)
 
     def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
         covariance = self._covariance(group, place)
@@ -273,7 +275,7 @@ class Statistics:
         def at(means: Floats) -> Any:
             scale = means[1] if self.down_sampled else 1.0
             with np.errstate(all="ignore"):
-                return estimator.value(self._sample(means[place] / scale, covariance))
+                return estimator.value(Sample(means[place] / scale, covariance, self.pivot))
 
         return at
 
@@ -289,16 +291,6 @@ class Statistics:
         pick[:, 1] = -ratio / scale
         with np.errstate(all="ignore"):
             return pick @ group.only((pick != 0).any(axis=0)).comoment @ pick.T / self.n
-
-    def _gradient(self, group: Group, place: Place, estimator: Estimator) -> Floats:
-        scale = group.means[1] if self.down_sampled else 1.0
-        ratio = group.means[place] / scale
-        inner = np.asarray(estimator.gradient(self._sample(ratio, self._covariance(group, place))), np.float64)
-        gradient = np.zeros(len(group.means))
-        gradient[place] = inner / scale
-        if self.down_sampled:
-            gradient[1] = -float(inner @ ratio) / scale
-        return gradient
 
     def _sides(self, j: int, columns: Sequence[str], place: Place, estimator: Estimator) -> tuple[Side, ...]:
         coefficients = None if self.down_sampled else estimator.score_coefficients(self.pivot)

@@ -74,7 +74,7 @@ def impute(events, reward_model=None, **options):
 def own_estimator(weight):
     """The mean of a term with a weight of the user's own, without an entry among the estimators."""
     tempered = drs.estimators.Weight("tempered", weight, (("lambda_", 1.0),))
-    return drs.estimators.Estimator("tempered dr", ("robust",), tempered, lambda s: s.mean[0], lambda s: [1.0])
+    return drs.estimators.Estimator("tempered dr", ("robust",), tempered, lambda s: s.mean[0])
 
 
 def plan(events, policies, reward_model=None, **options):

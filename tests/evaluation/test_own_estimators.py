@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, Weight
+from drstream.evaluation.derivatives import gradient
+from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, Sample, Weight
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, evaluate
 from tests.helpers.logs import arrays
@@ -23,23 +24,15 @@ def first_mean(sample):
     return sample.mean[0]
 
 
-def one(sample):
-    return [1.0]
-
-
 def ratio(sample):
     return sample.pivot + sample.mean[1] / sample.mean[0]
 
 
-def ratio_gradient(sample):
-    return [-sample.mean[1] / sample.mean[0] ** 2, 1 / sample.mean[0]]
-
-
 TEMPERED = Weight("tempered", tempered, (("lambda_", 1.0),))
-OWN_DR = Estimator("tempered dr", ("robust",), TEMPERED, first_mean, one)
-OWN_SNIPS = Estimator("tempered snips", ("weight", "centred"), TEMPERED, ratio, ratio_gradient)
+OWN_DR = Estimator("tempered dr", ("robust",), TEMPERED, first_mean)
+OWN_SNIPS = Estimator("tempered snips", ("weight", "centred"), TEMPERED, ratio)
 MIXED = Estimator(  # of a term that has no weight and one that has
-    "half dm, half dr", ("predicted", "robust"), IMPORTANCE, lambda s: s.mean.mean(), lambda s: [0.5, 0.5]
+    "half dm, half dr", ("predicted", "robust"), IMPORTANCE, lambda s: s.mean.mean()
 )
 MODEL = drs.models.Constant([0.1, 0.2, 0.3, 0.4])
 
@@ -82,6 +75,55 @@ def test_own_weights_in_plain_numpy(table, naive):
         assert alone[name] == result[name]
 
 
+def refusing(sample):
+    return sample.pivot + math.exp(math.log(abs(sample.mean[1])) - math.log(sample.mean[0]))
+
+
+def dropping(sample):
+    return sample.pivot + abs(sample.mean[1]) / float(sample.mean[0])
+
+
+def half(sample):
+    """The imaginary part of one mean is lost, and nothing says so."""
+    return sample.pivot + sample.mean[1] / abs(sample.mean[0])
+
+
+@pytest.mark.parametrize("value", [refusing, dropping, half])
+def test_functions_that_do_not_take_complex_numbers(table, value):
+    """Their derivatives are central differences."""
+    mine = Estimator("mine", ("weight", "centred"), IMPORTANCE, value)
+    result = evaluate(table, {"new": POLICY, "old": drs.policies.Uniform()}, MODEL, ["snips", mine])
+    for policy in result.policies:
+        one, other = result[policy, "mine"], result[policy, "snips"]
+        assert (one.value, one.stderr) == pytest.approx((other.value, other.stderr), rel=1e-9)
+    gaps = [result.difference("new", "old", name).stderr for name in ("mine", "snips")]
+    assert gaps[0] == pytest.approx(gaps[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e-3, 1.0, 1e120])
+def test_derivatives_are_those_of_calculus(scale):
+    """Of the package's functions, at means that are far from each other in size."""
+    m = np.random.default_rng(0).uniform(0.5, 2.0, 3) * [scale, 1.0, 1.0]
+    covariance = np.array([[2.0, 0.3], [0.3, 1.0]]) * [[scale**2, scale], [scale, 1.0]]
+    wanted = {
+        "ips": [0.7, 1.0],
+        "snips": [-m[1] / m[0] ** 2, 1 / m[0]],
+        "dr": [0.0, 1.0],
+        "sndr": [-m[2] / m[0] ** 2, 1.0, 1 / m[0]],
+        "ips-cv": [-0.15 / scale, 1.0],
+        "dm": [1.0],
+    }
+
+    def derivatives(name, terms):
+        def value(means):
+            return ALL[name].value(Sample(means[:terms], covariance, 0.7))
+
+        return gradient(value, m, range(terms), checked=False)
+
+    for name, slopes in wanted.items():
+        assert derivatives(name, len(slopes)) == pytest.approx(slopes, rel=1e-14, abs=1e-300), name
+
+
 def test_own_function_of_the_packages_terms(table):
     result = evaluate(table, {"new": POLICY, "old": drs.policies.Uniform()}, MODEL, ["dm", "dr", MIXED])
     dm, dr, mixed = (result["new", name].value for name in ("dm", "dr", MIXED.name))
@@ -96,14 +138,14 @@ def test_own_function_of_the_packages_terms(table):
 def test_one_alone_and_one_that_is_the_headline(table):
     alone = evaluate(table, POLICY, MODEL, OWN_DR, lambda_=0.5)
     assert alone.estimators == [OWN_DR.name]
-    first = Estimator("mine", ("reward",), IMPORTANCE, first_mean, one, headline=True)
+    first = Estimator("mine", ("reward",), IMPORTANCE, first_mean, headline=True)
     result = evaluate(table, POLICY, estimators=["snips", first])
     assert result.difference("policy") == result.difference("policy", estimator="mine")
     assert result["mine"] == evaluate(table, POLICY, estimators="ips")["ips"]
 
 
 def test_a_name_of_the_packages_may_be_taken(table):
-    mine = Estimator("ips", ("robust",), IMPORTANCE, first_mean, one)
+    mine = Estimator("ips", ("robust",), IMPORTANCE, first_mean)
     got = evaluate(table, POLICY, MODEL, [mine])["ips"]
     assert got == evaluate(table, POLICY, MODEL, ["dr"])["dr"]
     copy = pickle.loads(pickle.dumps(mine))
@@ -135,15 +177,15 @@ def test_processes_give_the_same_bits(table, processes):
 
 def test_terms_that_there_are_not():
     with pytest.raises(drs.DrstreamError, match=r"estimator 'mine': there is no term 'rewards': did you mean 'reward'"):
-        Estimator("mine", ("weight", "rewards"), IMPORTANCE, first_mean, one)
+        Estimator("mine", ("weight", "rewards"), IMPORTANCE, first_mean)
     with pytest.raises(drs.DrstreamError, match=r"no term 'x': there are: predicted, weight, reward, centred"):
-        Estimator("mine", ("x",), IMPORTANCE, first_mean, one)
+        Estimator("mine", ("x",), IMPORTANCE, first_mean)
     with pytest.raises(drs.DrstreamError, match="estimator 'mine': the term 'reward' needs a weight, and it has none"):
-        Estimator("mine", ("reward",), None, first_mean, one)
+        Estimator("mine", ("reward",), None, first_mean)
 
 
 def test_two_of_one_name(table):
-    mine = Estimator("dr", ("reward",), IMPORTANCE, first_mean, one)
+    mine = Estimator("dr", ("reward",), IMPORTANCE, first_mean)
     with pytest.raises(drs.DrstreamError, match="two estimators are called 'dr': give one of them another name"):
         evaluate(table, POLICY, MODEL, ["dr", mine])
     twice = evaluate(table, POLICY, MODEL, ["dr", "DR", ALL["dr"]])  # the same one, which is no harm
@@ -152,7 +194,7 @@ def test_two_of_one_name(table):
 
 def test_two_weights_of_one_name(table):
     """Their terms would be taken for each other's."""
-    mine = Estimator("mine", ("reward",), Weight(IMPORTANCE.name, tempered, (("lambda_", 1.0),)), first_mean, one)
+    mine = Estimator("mine", ("reward",), Weight(IMPORTANCE.name, tempered, (("lambda_", 1.0),)), first_mean)
     with pytest.raises(drs.DrstreamError, match="two weights are called 'w': give one of them another name"):
         evaluate(table, POLICY, MODEL, ["ips", mine], lambda_=0.5)
 

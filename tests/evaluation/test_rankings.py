@@ -232,7 +232,7 @@ def test_weights_of_ones_own_are_those_of_whole_lists():
         out[:] = pi / p**0.5
 
     weight = drs.estimators.Weight("tempered", tempered)
-    about = ("reward",), weight, lambda sample: sample.mean[0], lambda sample: [1.0]
+    about = ("reward",), weight, lambda sample: sample.mean[0]
     lists = many(200)
     found = drs.evaluate(log_of(lists), NEW, estimators=[drs.estimators.Estimator("own", *about)])["own"]
     scores = [np.prod(one["pi"]) / np.prod(one["p"]) ** 0.5 * sum(one["r"]) for one in lists]

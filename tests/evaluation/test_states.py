@@ -290,9 +290,7 @@ def test_functions_have_a_name_or_nobody_can_vouch_for_them(tmp_path):
 def test_passes_without_a_lasting_state(tmp_path, options, wanted):
     log = drs.Log(day(0), **CONTEXT, propensities="mu")
     if options.get("estimators") == ["mine"]:
-        own = drs.estimators.Estimator(
-            "mine", ("reward",), drs.estimators.IMPORTANCE, lambda s: s.mean[0], lambda s: [1.0]
-        )
+        own = drs.estimators.Estimator("mine", ("reward",), drs.estimators.IMPORTANCE, lambda s: s.mean[0])
         options = {"estimators": [own]}
     with pytest.raises(drs.StateError, match=wanted):
         drs.evaluate(log, TWO, **{"state": tmp_path / "x.state", **options})
