@@ -80,6 +80,8 @@ def show(result: Evaluation, truth: dict[str, float] | None = None) -> None:
         markup=False,
     )
     print_table(console, table, 2)
+    if len(result.policies) > 1:
+        console.print(result.best().sentence, highlight=False, markup=False)
     if how := result.how():
         console.print(how, highlight=False, markup=False)
     if result.skipped:

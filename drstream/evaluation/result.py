@@ -29,6 +29,7 @@ from drstream.evaluation.checks import (
     unknown_categories,
     unlogged_mass,
 )
+from drstream.evaluation.choosing import Choosing
 from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.explanation import Explain, Explained, Explanation, explain, has_parts
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
@@ -69,19 +70,19 @@ class About:
 class Comparison:
     """How a policy compares with the logging policy.
 
-    gain     The difference of their values, with a paired interval.
-    p_value  Of this difference; NaN if it has no interval.
-    stops    Findings that say not to use the estimate.
+    gain   The difference of their values, with a paired interval.
+    band   The bounds of this difference that hold for all policies at once; those of the interval for one policy.
+    stops  Findings that say not to use the estimate.
     """
 
     policy: str
     estimator: str
     gain: Estimate
-    p_value: float
+    band: tuple[float, float]
     stops: Sequence[Finding]
 
 
-class Evaluation(WithModels, Reported):
+class Evaluation(WithModels, Choosing, Reported):
     """Estimates of every policy by every estimator: `result["new", "dr"].value`.
 
     policies, estimators  Names of the policies and of the estimators.
@@ -155,8 +156,12 @@ class Evaluation(WithModels, Reported):
         found = self._estimate(self.statistics.baseline(), None, None)
         return replace(found, ess=float(self.n), max_weight=1.0)
 
-    def difference(self, policy: str, other: str | None = None, estimator: str | None = None) -> Estimate:
+    def difference(
+        self, policy: str, other: str | None = None, estimator: str | None = None, *, times: float = 1.0
+    ) -> Estimate:
         """The value of a policy minus that of another policy, or of the logging policy, with a paired interval.
+
+        times  Multiplies what is subtracted.
 
         The terms of each event are paired. Without an estimator, the doubly robust one is used if the evaluation has
         it, else the first.
@@ -164,21 +169,20 @@ class Evaluation(WithModels, Reported):
         j, chosen = self._find(policy, estimator or self.headline)
         name = estimator or self.headline
         k = None if other is None else self._find(other, name)[0]
-        found = self._estimate(self.statistics.difference(j, k, chosen), j, chosen, other=k)
-        if name in self._grids:
-            first = self._grids[name].forms[0]
-            found = grids.extended(found, self._estimate(self.statistics.difference(j, k, first), j, first, other=k))
-        return found
+
+        def by(form: Estimator) -> Estimate:
+            return self._estimate(self.statistics.difference(j, k, form, times), j, form, k, times)
+
+        return grids.extended(by(chosen), by(self._grids[name].forms[0])) if name in self._grids else by(chosen)
 
     def comparisons(self, estimator: str | None = None) -> list[Comparison]:
-        """How each policy compares with the logging policy, by one estimator; without a name, by the headline's.
-
-        The p-value is that of the difference: the smallest one at which its interval excludes 0.
-        """
-        name = estimator or self.headline
+        """How each policy compares with the logging policy, by one estimator; without a name, by the headline's."""
+        name, many = estimator or self.headline, len(self.policies) > 1
+        gains = [self.difference(policy, estimator=name) for policy in self.policies]
+        bands = self.bands(name).to_pylist()[len(gains) :] if many else [vars(gain) for gain in gains]
         return [
-            Comparison(p, name, self.difference(p, estimator=name), self._p_value(p, name), self.stops(p, name))
-            for p in self.policies
+            Comparison(policy, name, gain, (band["low"], band["high"]), self.stops(policy, name))
+            for policy, gain, band in zip(self.policies, gains, bands, strict=True)
         ]
 
     def stops(self, policy: str, estimator: str) -> list[Finding]:
@@ -193,6 +197,12 @@ class Evaluation(WithModels, Reported):
     def scaled(self, ratio: float) -> Evaluation:
         """The evaluation of so many times as many events like these: its intervals are a forecast."""
         return Evaluation(self._about, self.statistics.scaled(ratio))
+
+    def at_confidence(self, confidence: float) -> Evaluation:
+        """The same estimates with intervals of another level, without segments."""
+        request = replace(self._request, settings=replace(self._settings, confidence=confidence))
+        about = replace(self._about, header=replace(self._header, request=request))
+        return Evaluation(about, self.statistics, chosen_limits=self._chosen_limits)
 
     @property
     def headline(self) -> str:
@@ -226,10 +236,15 @@ class Evaluation(WithModels, Reported):
     # Intervals
 
     def _estimate(
-        self, statistic: Statistic, j: int | None, estimator: Estimator | None, other: int | None = None
+        self,
+        statistic: Statistic,
+        j: int | None,
+        estimator: Estimator | None,
+        other: int | None = None,
+        times: float = 1.0,
     ) -> Estimate:
         chosen, limits = self._methods(j, estimator, other)
-        bias = self._propensity_bias(j, estimator, other)
+        bias = self._propensity_bias(j, estimator, other, times)
         found = {method.name: methods.interval(method, statistic, limits, bias) for method in chosen}
         shown = chosen[0].name if chosen else ""
         low, high = found.get(shown, (math.nan, math.nan))
@@ -242,12 +257,15 @@ class Evaluation(WithModels, Reported):
         name = ", ".join(filter(None, said))
         return Estimate(statistic.value, self._stderr(statistic), low, high, self.n, intervals=found, method=name)
 
-    def _propensity_bias(self, j: int | None, estimator: Estimator | None, other: int | None) -> float:
+    def _propensity_bias(
+        self, j: int | None, estimator: Estimator | None, other: int | None, times: float = 1.0
+    ) -> float:
         """How far an estimate or a difference may be off by wrong propensities; 0 if these are exact."""
         error = self._settings.propensity_error
         if not error or estimator is None:
             return 0.0
-        return sum(self.statistics.propensity_bias(k, estimator, error) for k in (j, other) if k is not None)
+        both = (j, 1.0), (other, abs(times))
+        return sum(size * self.statistics.propensity_bias(k, estimator, error) for k, size in both if k is not None)
 
     def _stderr(self, statistic: Statistic) -> float:
         if math.isnan(statistic.value):
@@ -573,6 +591,8 @@ class Evaluation(WithModels, Reported):
         """The result as a dictionary, as in JSON."""
         found = {"schema": schema_name("evaluate"), **self._described(), "provenance": self.provenance}
         found["estimates"] = self.rows()
+        if len(self.policies) > 1:
+            found |= {"best": self.best().to_dict(), "bands": self.bands().to_pylist()}
         if self.by:
             assert self.segments is not None
             found["segments"] = self.segments.to_pylist()
@@ -623,6 +643,7 @@ class Evaluation(WithModels, Reported):
         if how := self.how():
             lines.append(f"  {how}")
         lines += words.table(self.rows(), GIVEN_THE_MODEL)
+        lines += [f"  {self.best().sentence}"] if len(self.policies) > 1 else []
         lines += [f"  {line}" for line in words.assumptions(self.assumptions)]
         lines += [f"  {finding}" for finding in to_show(self.findings)]
         if self.by:

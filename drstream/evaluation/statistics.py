@@ -238,8 +238,8 @@ class Statistics:
         sides = () if self.down_sampled else (Side(1.0, "baseline", None, score, score, score, 1.0),)
         return self._statistic(group, value, gradient, self._mean_reward, sides)
 
-    def difference(self, j: int, other: int | None, estimator: Estimator) -> Statistic:
-        """The value of policy j minus that of another, or of the logging policy (None)."""
+    def difference(self, j: int, other: int | None, estimator: Estimator, times: float = 1.0) -> Statistic:
+        """The value of policy j minus so many times that of another, or of the logging policy (None)."""
         if other is not None and not self.paired:
             raise DrstreamError(
                 "differences between two policies need their covariances, which are gathered for up to "
@@ -250,13 +250,14 @@ class Statistics:
         right = self.baseline(group) if other is None else self.value(other, estimator)
         sides: tuple[Side, ...] = ()
         if left.sides and right.sides:
-            mirrored = (replace(side, sign=-side.sign) for side in right.sides)
+            mirrored = (replace(side, sign=-times * side.sign) for side in right.sides)
             sides = (*left.sides, *mirrored)
 
         def at(means: Floats) -> Any:
-            return left.at(means) - right.at(means)
+            return left.at(means) - times * right.at(means)
 
-        return self._statistic(group, left.value - right.value, left.gradient - right.gradient, at, sides)
+        value, gradient = left.value - times * right.value, left.gradient - times * right.gradient
+        return self._statistic(group, value, gradient, at, sides)
 
     def _statistic(
         self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]

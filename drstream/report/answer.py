@@ -1,7 +1,7 @@
 """The answer in one sentence. It rests on paired differences to the logging policy, and on the findings.
 
 A finding of level "stop", or a difference without an interval, means that the log cannot tell. With several policies, a
-policy is said to be better only if its p-value allows for all of them (Bonferroni).
+policy is said to be better only if its band says so, which holds for all of them at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drstream.errors import DrstreamError
+from drstream.evaluation.choosing import Best
 from drstream.evaluation.result import Comparison, Evaluation
 from drstream.findings import LOOK
 from drstream.report.numbers import count, estimate, level, percent
@@ -129,7 +130,7 @@ def of_policy(result: Evaluation, compared: Comparison) -> Verdict:
         return Verdict(UNSURE, policy, sentence, brief, gain)
     kind, does = (BETTER, "beats") if gain.low > 0 else (WORSE, "does worse than")
     said, many = f"{name} {does} the logging policy by {text} {told}", len(result.policies)
-    if many > 1 and not compared.p_value * many <= 1 - result.confidence:
+    if not (compared.band[0] > 0 or compared.band[1] < 0):
         chance = f"one of {many} policies may do so by chance"
         sentence = start(f"{said}, but {chance}: no difference is told.")
         return Verdict(UNSURE, policy, sentence, f"{brief}; but {chance}", gain)
@@ -146,10 +147,12 @@ def of_evaluation(result: Evaluation) -> Answer:
     beside, many = _beside(result), len(verdicts)
     if many == 1:
         return Answer(verdicts[0].kind, verdicts[0].sentence, beside, verdicts)
+    best = result.best()
+    beside = [*_of_best(best, verdicts), *beside]
     ordered = sorted(verdicts, key=lambda v: (v.kind == UNKNOWN, -_or_least(v.gain.value)))
     better = [verdict for verdict in ordered if verdict.kind == BETTER]
     if better:
-        sentence, more = _of_better(result, better, many)
+        sentence, more = _of_better(result, better, best, many)
         return Answer(BETTER, sentence, [*more, *beside], ordered)
     if all(verdict.kind == UNKNOWN for verdict in verdicts):
         why = verdicts[0].brief.rstrip(".")
@@ -162,18 +165,24 @@ def of_evaluation(result: Evaluation) -> Answer:
     return Answer(UNSURE, sentence, beside, ordered)
 
 
-def _of_better(result: Evaluation, better: Sequence[Verdict], many: int) -> tuple[str, list[str]]:
+def _of_better(result: Evaluation, better: Sequence[Verdict], best: Best, many: int) -> tuple[str, list[str]]:
     """The sentence about several policies of which some are better, and what to say beside it."""
-    best, gain = better[0], gain_text(better[0].gain, result.baseline)
+    first = better[0]
+    gain = gain_text(best.gain if best.policy == first.policy else first.gain, result.baseline)
     if len(better) == 1:
-        sentence = f"1 of {many} policies beats the logging policy: {named(best.policy)} by {gain} {_told(result)}."
-        return sentence, []
+        return f"1 of {many} policies beats the logging policy: {named(first.policy)} by {gain} {_told(result)}.", []
     some = _all(many) if len(better) == many else f"{len(better)} of {many}"
-    highest = f"{named(best.policy)} has the highest estimate, {gain} above it"
-    beside = [_against_second(result, best, better[1])]
-    if many > 2:
-        beside.append("The highest of several estimates tends to be too high.")
+    highest = f"{named(first.policy)} has the highest estimate, {gain} above it"
+    beside = [_against_second(result, first, better[1])]
     return f"{some} policies beat the logging policy; {highest} {_told(result)}.", beside
+
+
+def _of_best(best: Best, verdicts: Sequence[Verdict]) -> list[str]:
+    """What is said about the best of several policies, if the log can tell its value."""
+    if math.isnan(best.low) or any(v.kind == UNKNOWN for v in verdicts if v.policy == best.policy):
+        return []
+    said = f"{named(best.policy)}, {estimate(best.value, best.low, best.high)} by {best.estimator}"
+    return [f"The best: {said}, valid after choosing it among {best.among}."]
 
 
 def _all(many: int) -> str:

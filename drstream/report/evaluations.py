@@ -404,8 +404,12 @@ def _loggers(result: Evaluation) -> Table:
 
 
 def _tables(result: Evaluation) -> Sequence[Table]:
-    """Tables without a picture: what estimators of rankings assume, and the limits that were tried."""
+    """Tables without a picture: bands, what estimators of rankings assume, and the limits that were tried."""
     found = []
+    if len(result.policies) > 1:
+        bands = (Column("policy", "policy", "text"), Column("base", "minus", "text"), *VALUE)
+        title = f"Bands that hold for all policies at once, by {result.headline}"
+        found.append(Table(title, result.bands().to_pylist(), bands))
     if result.assumptions:
         rows = [{"estimator": name, "text": said} for name, said in result.assumptions.items()]
         columns = Column("estimator", "estimator", "text"), Column("text", "assumes about users", "text")
