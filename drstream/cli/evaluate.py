@@ -70,7 +70,7 @@ def evaluate(
         list[str],
         typer.Option(
             help="Policy: uniform, constant:LABEL, column:NAME, softmax:weights.npz, linear:weights.npz, "
-            "greedy:model.npz, factorised:POLICY (for rankings), python:module:object, or a file of drstream optimize. "
+            "greedy:model.npz, python:module:object, or a file of drstream optimize. "
             "The rows that a file was learned from are left out. NAME=... gives it another name. Repeat the "
             "option for more policies."
         ),

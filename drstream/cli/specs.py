@@ -35,7 +35,6 @@ POLICIES = (
     "linear:FILE.npz",
     "greedy:MODEL",
     "greedy:MODEL,epsilon=E",
-    "factorised:POLICY",
     "python:MODULE:OBJECT",
     "FILE of drstream optimize",
 )
@@ -168,7 +167,6 @@ def _policy(spec: str, labels: Log | Sequence[Any], all_forms: Sequence[str] = P
         "softmax": lambda: kinds.Softmax(**_weights(rest, ("temperature",))),
         "linear": lambda: kinds.Linear(**_weights(rest)),
         "greedy": lambda: _greedy(rest, spec),
-        "factorised": lambda: kinds.Factorised(_policy(rest, labels)),
         "python": lambda: _python(rest, PolicyError),
     }
     if kind not in made or bool(rest) == (kind == "uniform"):

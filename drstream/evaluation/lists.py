@@ -38,9 +38,6 @@ def make_list_plan(request: Request, log: Log, workers: Workers) -> Plan:
     models = BoundModels(given.bind_lists(log, list(policies)) if given and needed else None, None, None, None)
     columns = [*(name for policy in bound for name in policy.columns), *models.columns, *request.by]
     reader = log.reader(
-        context=any(policy.uses_context for policy in bound),
-        action=log.has_candidates,
-        candidates=log.has_candidates and any(policy.uses_candidates for policy in bound),
         columns=tuple(dict.fromkeys(columns)),
         cluster=request.settings.cluster,
         loggers=True,
@@ -49,7 +46,7 @@ def make_list_plan(request: Request, log: Log, workers: Workers) -> Plan:
     terms = replace(terms, weighted=tuple(map(_without_centred, terms.weighted)))
     down_sampled = log.roles.sample_rate is not None
     job = Job([*bound], models, terms, 0, log.pivot, bounds_of(request), down_sampled)
-    job = replace(job, candidates=log.has_candidates, ranking=True)
+    job = replace(job, ranking=True)
     positions = max((getattr(e, "positions", 0) for e in chosen), default=0)
     known = (*TERMS, *(f"{term} {place}" for term in BY_POSITION for place in range(positions)))
     plan = Plan(

@@ -7,7 +7,7 @@ p_l and the policy's probability π_l, and w_l = π_l / p_l. Positions are count
 import numpy as np
 
 from drstream.kernels._jit import kernel
-from drstream.kernels._types import F8, F8_2, F8_IN, I4_IN, I8, I8_IN, U1, U8_IN, int64, void
+from drstream.kernels._types import F8, F8_2, F8_IN, I4_IN, I8, I8_IN, U1, int64, void
 
 LEAST = 1e-200  # smaller propensities of whole lists are raised to it, so that they do not become 0
 
@@ -59,22 +59,6 @@ def note_repeats(starts, item, seen, bad):
             seen[item[k]] = i
         count += bad[i]
     return count
-
-
-@kernel(void(I8_IN, U8_IN, I8_IN, U8_IN, I8))
-def find(starts, keys, of_lists, items, out):
-    """out[k] <- where the key of a shown item is among those of its event's candidates, or -1.
-
-    keys   Those of candidates: event i has starts[i] to starts[i + 1] - 1.
-    items  Those of shown items: event i has of_lists[i] to of_lists[i + 1] - 1.
-    """
-    for i in range(starts.shape[0] - 1):
-        for k in range(of_lists[i], of_lists[i + 1]):
-            out[k] = -1
-            for c in range(starts[i], starts[i + 1]):
-                if keys[c] == items[k]:
-                    out[k] = c - starts[i]
-                    break
 
 
 @kernel(int64(I8_IN, F8_IN, F8_IN, F8, F8, F8, F8))

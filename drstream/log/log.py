@@ -156,6 +156,11 @@ class Log(Offering, Described):
         about = of_loggers, of_candidates, positions, eligible
         roles = assign_roles(schema, *named, exclude, logger, *about)
         if sets is not None:
+            if roles.ranking:
+                raise LogError(
+                    f"column {roles.lists[0]!r} holds lists, so this is a log of rankings. It takes no "
+                    f"{parameter('candidates')}: leave it out, and name columns with the probabilities of policies"
+                )
             roles = replace(roles, candidates=with_action(schema, sets, roles.action))
             _check_beside_candidates(actions, roles.propensities, eligible)
         if eligible is not None:
@@ -581,11 +586,10 @@ class Log(Offering, Described):
         labels = "labels not known before reading"
         if self.has_candidates:
             labels = self._shown_choice()
-        elif known and roles.action and not roles.ranking:
+        elif known and roles.ranking:
+            labels = shown_lengths(self.facts, roles)
+        elif known and roles.action:
             labels = describe_labels(self.labels)
-        if known and roles.ranking:
-            lengths = shown_lengths(self.facts, roles)
-            labels = f"{lengths}, {labels}" if self.has_candidates else lengths
         lines = [
             f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}{self._shown_files()}",
             f"  context     {self._shown_context()}",

@@ -139,7 +139,7 @@ class Offering(Contexts):
         candidates, name, kind = self.roles.candidates, self.roles.action, self.candidate_ids_type
         assert candidates is not None
         assert name is not None
-        if not candidates.guessed or kind is None or not pa.types.is_integer(kind) or self.roles.ranking:
+        if not candidates.guessed or kind is None or not pa.types.is_integer(kind):
             return False
         column, inner = split_path(self.source.schema, candidates.ids)
         first = self.facts.first([name, column])
@@ -171,6 +171,4 @@ class Offering(Contexts):
     def _shown_choice(self) -> str:
         candidates = self.roles.candidates
         assert candidates is not None
-        one, many = ("the id", "ids") if candidates.action_is == ID else ("the position", "positions")
-        start = "" if candidates.action_is == ID else ", from 0"
-        return f"{many} of candidates{start}" if self.roles.ranking else f"{one} of a candidate{start}"
+        return "the id of a candidate" if candidates.action_is == ID else "the position of a candidate, from 0"

@@ -7,7 +7,6 @@ from drstream.policies.fixed import Column, Constant, Epsilon, Linear, Softmax, 
 from drstream.policies.greedy import Greedy
 from drstream.policies.learners import *  # noqa: F403  # its __all__ holds the learners and nothing else
 from drstream.policies.online import Compiled, Fixed
-from drstream.policies.rankings import Factorised
 from drstream.policies.retrained import Retrained
 from drstream.policies.shared import CompiledShared
 
@@ -17,7 +16,6 @@ __all__ = [
     "CompiledShared",
     "Constant",
     "Epsilon",
-    "Factorised",
     "Fixed",
     "FixedPolicy",
     "Greedy",

@@ -113,9 +113,6 @@ def opened(folder):
         "rankings conditional": calls.log(ranked, positions="conditional", **roles),
         "rankings marginal": calls.log(ranked, positions="marginal", **roles),
         "rankings whole": calls.log(ranked, **{**roles, "propensity": "whole"}),
-        "rankings of candidates": calls.log(
-            ranked, candidates=calls.candidates("offered", "z"), positions="independent", **roles
-        ),
     }
 
 
@@ -127,11 +124,7 @@ def pairs(name):
 def fixed(log, name):
     """Policies for one of these logs."""
     if name.startswith("rankings"):
-        if "candidates" not in name:
-            return {"stored": calls.policy("Column", "soft whole" if "whole" in name else "soft")}
-        soft = calls.policy("Softmax", [0.0, 0.0, 0.5, -1.0], interactions=np.array([[0.4, -0.2], [0.1, 0.3]]))
-        bases = {"soft": soft, "even": calls.policy("Uniform"), "python": InPython(2)}
-        return {key: calls.policy("Factorised", base) for key, base in bases.items()}
+        return {"stored": calls.policy("Column", "soft whole" if "whole" in name else "soft")}
     rng = np.random.default_rng(2)
     weights = rng.normal(size=(ACTIONS, 2)) if name == "eligible" else np.array([0.1, 0.2, 0.5, -1.0, 0.7])
     more = {"interactions": rng.normal(size=(2, 3))} if pairs(name) else {}

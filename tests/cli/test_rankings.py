@@ -7,7 +7,6 @@ import pytest
 
 import drstream as drs
 from tests.helpers.command import drstream, fails
-from tests.helpers.ranked_candidates import draw
 from tests.helpers.rankings import NEW, ROLES, Simulated
 
 OPENED = ["--action", "items", "--propensity", "p", "--reward", "r"]
@@ -87,16 +86,3 @@ def test_describe(log):
 )
 def test_mistakes(log, words, message, tmp_path):
     fails(message, words[0], log, *OPENED, *words[1:], cwd=tmp_path)
-
-
-def test_factorised_policies(tmp_path):
-    pq.write_table(draw(50), tmp_path / "log.parquet")
-    opened = ["--action", "shown", "--propensity", "p", "--reward", "r", "--positions", "independent"]
-    opened += ["--candidates", "offered,z"]
-    words = ["evaluate", "log.parquet", *opened, "--policy", "new=factorised:uniform", "--estimator", "ips"]
-    done = drstream(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "50 rankings of 1 to 3 items" in done.stdout
-    assert "50 rows" in drstream("convert", "log.parquet", "out.parquet", *opened, cwd=tmp_path).stdout
-    words = ["evaluate", "log.parquet", *opened, "--policy", "new=factorised:unifrom"]
-    fails("did you mean 'uniform'?", *words, cwd=tmp_path)

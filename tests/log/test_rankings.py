@@ -222,3 +222,9 @@ def test_rankings_are_copied_to_another_file(tmp_path):
     assert log.to_arrow(["items", "p", "r", "new"]) == table
     wanted = drs.evaluate(drs.Log(table, **ROLES), NEW).rows()
     assert [row["value"] for row in drs.evaluate(log, NEW).rows()] == [row["value"] for row in wanted]
+
+
+def test_rankings_have_no_candidates():
+    lists = pa.table({"action": [[1, 2]], "reward": [[0.0, 1.0]], "propensity": [[0.5, 0.5]], "items": [[1, 2, 3]]})
+    with pytest.raises(drs.LogError, match=r"column 'action' holds lists, .* It takes no candidates=: leave it out"):
+        drs.Log(lists, candidates=drs.Candidates("items"))

@@ -12,9 +12,8 @@ from drstream.evaluation.rankings import ListWeight
 from drstream.evaluation.sums import Sums
 from drstream.kernels import rankings as kernels
 from drstream.log import Events
-from drstream.log.kinds.rankings.reading import Lists
 from drstream.models.positions import Positions
-from drstream.policies.rankings import Ranker, event_of
+from drstream.policies.rankings import RankedColumn, event_of
 from drstream.types import Floats
 
 NONE = np.empty(0)
@@ -35,17 +34,18 @@ class Rankings(Observer):
             shown = model.of_shown(block, lists.starts)
             sums.calibration.add(shown, lists.reward)
         for j, policy in enumerate(self.job.policies):
-            assert isinstance(policy, Ranker)
+            assert isinstance(policy, RankedColumn)
             whole = self.row(f"{j}.pi", block) if f"{j}.pi" in rows else np.empty(len(block))
             if plan.lists is None or not plan.lists.listed:
-                whole[:] = policy.of_lists(block, lists)
+                whole[:] = policy.of_lists(block)
             else:
-                self._see_items(j, policy, block, lists, whole, shown)
+                self._see_items(j, policy, block, whole, shown)
             self.weigh_own(j, block, lists.joint)
 
-    def _see_items(self, j: int, policy: Ranker, block: Events, lists: Lists, whole: Floats, shown: Floats) -> None:
+    def _see_items(self, j: int, policy: RankedColumn, block: Events, whole: Floats, shown: Floats) -> None:
         assert self.plan.lists is not None
-        pi = policy.of_items(block, lists)
+        lists = block.lists
+        pi = policy.of_items(block, lists.starts)
         pseudo, ratio, product = np.empty(len(block)), np.empty(len(pi)), np.empty(len(pi))
         first_bad = kernels.weigh(lists.starts, pi, lists.propensity, ratio, product, whole, pseudo)
         if first_bad >= 0:

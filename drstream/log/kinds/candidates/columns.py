@@ -411,7 +411,7 @@ def with_action(schema: pa.Schema, candidates: Candidates, action: str | None) -
     if action is None:
         raise LogError(f"{parameter('candidates')} needs the actions: name their column with {parameter('action')}")
     kind = schema.field(action).type
-    kind = _plain(kind.value_type if is_list(kind) else kind)  # lists of a log of rankings
+    kind = _plain(kind)
     ids = None if candidates.ids is None else _plain(inner_type(schema, candidates.ids))
     can_be_id = ids is not None and is_string(ids) == is_string(kind)
     told = candidates.action_is

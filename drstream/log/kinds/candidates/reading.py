@@ -302,7 +302,7 @@ def fields(spec: Spec, needs: Needs) -> list[Field]:
     if needs.action and spec.offers is not None:
         assert roles.action is not None
         found = [Choice(spec.offers, roles.action, roles.constant == UNIFORM)]
-    if needs.propensities and not roles.ranking:
+    if needs.propensities:
         found.append(OfAll(roles.propensities[0], roles.propensity))
     return [*rewards(spec), *found]
 

@@ -17,19 +17,8 @@ from drstream.errors import parameter
 from drstream.kernels import rankings as kernels
 from drstream.log.bad_rows import finite_numbers, probabilities, refuse, refuse_improper, refuse_items, whole
 from drstream.log.columns import floats, floats_or_nan, has_nulls, nulls
-from drstream.log.fields import NO_ACTIONS, Field
-from drstream.log.kinds.candidates.reading import (
-    ABSENT,
-    OUTSIDE,
-    TWICE,
-    Offered,
-    Offers,
-    equal_ids,
-    located,
-    whole_numbers,
-)
+from drstream.log.fields import Field
 from drstream.log.ragged import flat_lists, repeats
-from drstream.log.rows import keys_of
 from drstream.log.schema import INDEPENDENT, Roles, is_list
 from drstream.log.spec import Needs, Spec
 from drstream.types import Bools, Floats, Ints
@@ -48,7 +37,6 @@ class Lists:
     joint: Floats  # of each list; empty if the log has no propensities
     reward: Floats  # of each item; empty if a list has one number
     more_rewards: dict[str, Floats] = field(default_factory=dict)  # by column, for a log with several
-    shown: Ints | None = None  # the position of each item among the candidates of its event, if these are read
 
     def for_reward(self, name: str) -> Lists:
         return replace(self, reward=self.more_rewards[name])
@@ -65,7 +53,6 @@ class Lists:
             self.propensity[first:last],
             self.joint[start:stop],
             self.reward[first:last],
-            shown=None if self.shown is None else self.shown[first:last],
         )
 
 
@@ -78,19 +65,16 @@ class Ranking:
 
     constant    The propensity of every list, if no column holds them.
     repeatable  Whether a list may have an item twice.
-    offers      How to read the candidates among which the items are, if that is needed.
     """
 
     roles: Roles
     constant: float | None
     repeatable: bool
-    offers: Offers | None
 
     @property
     def columns(self) -> tuple[str, ...]:
         roles = self.roles
-        names = [name for name in (*roles.rewards, roles.propensity, roles.action) if name is not None]
-        return tuple(dict.fromkeys([*names, *(() if self.offers is None else self.offers.needed)]))
+        return tuple(name for name in (*roles.rewards, roles.propensity, roles.action) if name is not None)
 
     def read(self, batch: pa.RecordBatch, known: Mapping[str, Any]) -> dict[str, Any]:
         roles, n = self.roles, batch.num_rows
@@ -115,12 +99,8 @@ class Ranking:
             if kernels.summarise(starts, NONE, by_position[name], NONE, NONE, totals[name]) >= 0:
                 refuse(~np.isfinite(totals[name]), "reward is not finite", name)
         lists = Lists(starts, p, joint, by_position[roles.reward], by_position)
-        found = {"reward": totals[roles.reward], "propensity": least, "action": NO_ACTIONS}
-        found["more_rewards"] = {name: totals[name] for name in roles.more_rewards}
-        if self.offers is None:
-            return found | {"lists": lists}
-        offered, shown = self._shown(batch, self.offers, starts, flat[str(roles.action)])
-        return found | {"candidates": offered, "lists": replace(lists, shown=shown)}
+        more = {name: totals[name] for name in roles.more_rewards}
+        return {"reward": totals[roles.reward], "propensity": least, "more_rewards": more, "lists": lists}
 
     def _lists(self, batch: pa.RecordBatch) -> tuple[Ints, dict[str, pa.Array]]:
         """Return where each list begins, and the items of all lists, by column."""
@@ -135,40 +115,17 @@ class Ranking:
                 refuse(np.diff(starts) != np.diff(found), "lists have different lengths", name, first)
             if has_nulls(flat[name]):
                 refuse_items(nulls(flat[name]), starts, f"{role} holds a null", name)
-            if role == "action" and not self.repeatable:
-                hint = f"Where positions are filled independently, that may be: {parameter('positions', INDEPENDENT)}. "
-                if repeated(starts, flat[name]).any():
-                    refuse_items(
-                        repeats(starts, _codes(flat[name])[0]), starts, "action has an item twice", name, hint=hint
-                    )
+            if role == "action" and not self.repeatable and repeated(starts, flat[name]).any():
+                twice = repeats(starts, _codes(flat[name])[0])
+                refuse_items(twice, starts, "action has an item twice", name, hint=MAY_REPEAT)
         return found, flat
-
-    def _shown(self, batch: pa.RecordBatch, offers: Offers, of_lists: Ints, items: pa.Array) -> tuple[Offered, Ints]:
-        """Return the candidates, and the position of each shown item among those of its event."""
-        offered, keys = offers.read(batch)
-        starts, about = offered.starts, (str(self.roles.action), *offers.shown)
-        if keys is not None and located(starts, keys, np.empty(0, np.uint64))[1] >= 0:
-            refuse_items(repeats(starts, keys), starts, TWICE, *offers.shown)
-        if not offers.by_id:
-            positions = whole_numbers(items)
-            outside = (positions < 0) | (positions >= np.repeat(np.diff(starts), np.diff(of_lists)))
-            refuse_items(outside, of_lists, OUTSIDE, *about, hint=offers.hint)
-            return offered, positions
-        assert keys is not None
-        assert offered.ids is not None
-        positions = np.empty(len(items), np.int64)
-        kernels.find(starts, keys, of_lists, keys_of(items), positions)
-        first = np.repeat(starts[:-1], np.diff(of_lists))
-        same = equal_ids(offered.ids, first + np.maximum(positions, 0), items)
-        refuse_items((positions < 0) | ~same, of_lists, ABSENT, *about, hint=offers.hint)
-        return offered, positions
 
 
 def fields(spec: Spec, needs: Needs) -> list[Field]:
     """How to read the events of a log of rankings."""
     roles = spec.roles
     repeatable = roles.action is None or roles.positions == INDEPENDENT
-    return [Ranking(roles, spec.constant, repeatable, spec.offers if needs.action else None)]
+    return [Ranking(roles, spec.constant, repeatable)]
 
 
 def _roles(roles: Roles) -> list[tuple[str, str]]:
