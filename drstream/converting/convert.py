@@ -127,7 +127,7 @@ def _open(
     names = [log] if isinstance(log, str | os.PathLike) else log if isinstance(log, list | tuple) else []
     texts = [os.fspath(name) for name in names if isinstance(name, str | os.PathLike)]
     check_apart(path, texts, texts)
-    found = open_log(log, form, options, workers, bits, items)
+    found = open_log(log, form, options, bits=bits, items=items, progress=workers.progress)
     if found is not None:
         return found
     if bits is not None or items is not None:

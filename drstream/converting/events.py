@@ -1,34 +1,183 @@
-"""Files with an event a line as a source: blocks of whole lines are the parts of the log.
+"""Lines of text as a source: a line becomes an event, and events become record batches, whose features are hashed.
 
-A first pass finds the columns and the number of rows of each block, as neither is known before the last line.
-`lines.py` says what a block and its lines are.
+What a line means is the business of a syntax: `vw.py`, `dsjson.py`. A first pass finds the columns and the actions.
 """
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
-from drstream.converting.lines import Left, Syntax, TextPart
-from drstream.errors import LogError
-from drstream.running import execution
+from drstream.errors import LogError, parameter
+from drstream.log.bad_rows import SKIP
+from drstream.log.rows import keys_of
 from drstream.running.progress import reporter
-from drstream.sources.base import Part, Source
-from drstream.sources.names import arrow_says
+from drstream.sources.base import PIECE, Place, Source
+from drstream.sources.memory import TablePart, TableSource
+from drstream.sources.names import arrow_says, changed
+from drstream.sources.text import MALFORMED
+from drstream.types import Ints
 
-BLOCK_BYTES = 1 << 23  # enough for a thread to work on; a thread holds about five times as much
-LONGEST_LINE = 1 << 28
+BITS, MOST_BITS = 18, 30
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: the upper bits of the product depend on all bits
+AT_ONCE = 8_192  # events that become a record batch: as objects of Python they take much memory
+BUFFER, LONGEST_LINE = 1 << 20, 1 << 28  # bytes
+LONGEST_VALUE = 300  # characters of a line that a message shows
+NO_LABEL = "no label"  # why a line is left out
+Features = list[tuple[str, float]]
+
+
+class LeftOut(Exception):  # noqa: N818  # becomes a count, or a LogError, which also says where
+    """A line without an event. A malformed one is an error, unless bad rows are skipped and it may be."""
+
+    def __init__(self, what: str, reason: str = MALFORMED, skippable: bool = True) -> None:
+        super().__init__(what if len(what) < LONGEST_VALUE else f"{what[:LONGEST_VALUE]} ...")
+        self.reason, self.skippable = reason, skippable
+
+
+@dataclass(slots=True)
+class LineEvent:
+    """What a line says."""
+
+    action: int
+    cost: float
+    propensity: float
+    features: Features  # of the context
+    tag: str | None = None
+    items: list[Features] | None = None  # of the candidates
+    propensities: list[float] | None = None  # of all candidates
+    rate: float | None = None  # with which such events are in the log
+    event_id: str | None = None
+    time: str | None = None
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """A format with an event a line. `parse` returns None for a line that is empty, or raises `LeftOut`."""
+
+    name: str
+    parse: Callable[[bytes], LineEvent | None]
+
+
+# Columns
+
+
+def _list_of(kind: Any) -> pa.DataType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+ENTRY = pa.struct([pa.field("index", pa.int32(), nullable=False), pa.field("value", pa.float64(), nullable=False)])
+TYPES = {
+    "event_id": pa.string(),
+    "timestamp": pa.string(),
+    "action": pa.int64(),
+    "reward": pa.float64(),
+    "propensity": pa.float64(),
+    "tag": pa.string(),
+    "propensities": _list_of(pa.float64()),
+    "sample_rate": pa.float64(),
+    "items": _list_of(pa.int32()),
+    "indices": _list_of(pa.int32()),
+    "values": _list_of(pa.float64()),
+    "item_features": _list_of(_list_of(ENTRY)),
+}
+OF_EVENTS: dict[str, Callable[[LineEvent], Any]] = {
+    "event_id": lambda e: e.event_id,
+    "timestamp": lambda e: e.time,
+    "action": lambda e: e.action,
+    "reward": lambda e: 0.0 - e.cost,  # not -cost: a cost of 0 is a reward of 0, not of -0
+    "propensity": lambda e: e.propensity,
+    "tag": lambda e: e.tag,
+    "propensities": lambda e: e.propensities,
+    "sample_rate": lambda e: e.rate,
+    "items": lambda e: None if e.items is None else range(len(e.items)),
+}
+ALWAYS = {"action", "reward", "propensity", "indices", "values"}
+TIME = pa.timestamp("ns", "UTC")
+
+
+def check_bits(bits: Any) -> int:
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MOST_BITS:
+        raise LogError(f"{parameter('bits', bits)}: features are hashed to 2^bits indices; give 1 to {MOST_BITS}")
+    return bits
+
+
+def index_of(names: Sequence[str], bits: int) -> NDArray[np.int32]:
+    """Return the index of each feature, from 0 to 2^bits - 1. This hash is drstream's own and never changes.
+
+    It is the FNV-1a hash of the name's UTF-8 bytes, in 64 bits, times the golden ratio; of the product, the upper bits.
+    Vowpal Wabbit has another one, so weights cannot be carried over.
+    """
+    return ((keys_of(pa.array(names, pa.large_string())) * GOLDEN) >> np.uint64(64 - bits)).astype(np.int32)
+
+
+def _hashed(things: Sequence[Features], bits: int) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the indices and values of all features, and where those of each thing begin."""
+    starts = np.cumsum([0, *map(len, things)])
+    features = list(itertools.chain.from_iterable(things))
+    names, values = zip(*features, strict=True) if features else ((), ())
+    return pa.array(index_of(names, bits)), pa.array(values, pa.float64()), pa.array(starts, pa.int32())
+
+
+def columns_of(events: Sequence[LineEvent], schema: pa.Schema, bits: int) -> pa.RecordBatch:
+    """Return the events as columns."""
+    found: dict[str, pa.Array] = {}
+    if not {"indices", "values"}.isdisjoint(schema.names):
+        indices, values, starts = _hashed([event.features for event in events], bits)
+        found["indices"] = pa.ListArray.from_arrays(starts, indices, type=TYPES["indices"])
+        found["values"] = pa.ListArray.from_arrays(starts, values, type=TYPES["values"])
+    if "item_features" in schema.names:
+        sets = [event.items for event in events]
+        indices, values, starts = _hashed([item for items in sets for item in items or ()], bits)
+        entries = pa.StructArray.from_arrays([indices, values], fields=list(ENTRY))
+        kind = TYPES["item_features"]
+        each = pa.ListArray.from_arrays(starts, entries, type=kind.value_type)
+        starts = pa.array(np.cumsum([0, *(len(items or ()) for items in sets)]), pa.int32())
+        none = pa.array([items is None for items in sets], pa.bool_())
+        found["item_features"] = pa.ListArray.from_arrays(starts, each, type=kind, mask=none)
+    for column in schema:
+        if column.name in OF_EVENTS:
+            values = pa.array(map(OF_EVENTS[column.name], events), TYPES[column.name], size=len(events))
+            values = values.fill_null(1.0) if column.name == "sample_rate" else values
+            found[column.name] = values.cast(column.type)
+    return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+
+
+# The source
+
+
+@dataclass(frozen=True)
+class Lines(Place):
+    """Where rows of a text are stored."""
+
+    lines: Ints | None = field(default=None, compare=False)  # of the rows
+
+    def of_row(self, row: int) -> str:
+        assert self.lines is not None
+        return f"row {row} (line {self.lines[row - self.first_row]} of {self.name})"
+
+
+@dataclass
+class LinePart(TablePart):
+    lines: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def place(self) -> Place:
+        return Lines(self.first_row, self.name, file_row=self.file_row, lines=self.lines)
 
 
 class LineSource:
-    """Files of one syntax, in the order given.
+    """Files of one syntax, in the order given. Each pass parses them again.
 
     skip  Malformed lines are left out and counted. Otherwise the first one raises an error.
     """
@@ -38,128 +187,111 @@ class LineSource:
         paths: Sequence[str],
         name: str,
         syntax: Syntax,
-        threads: int = 1,
-        progress: bool = False,
+        bits: int = BITS,
         skip: bool = False,
-    ):
-        self.name = name
-        self.paths = tuple(paths)
+        progress: Any = False,
+    ) -> None:
+        self.paths, self.name, self.syntax = tuple(paths), name, syntax
+        self.bits, self.skip = bits, skip
         self.keys = tuple(map(os.path.abspath, paths))
-        self.syntax = syntax
-        self.skip = skip
-        self.extremes: dict[str, tuple[int, int]] = {}  # of the whole numbers of a column, or of the lengths of lists
-        self.left_out: dict[str, str] = {}  # the first line that holds no row, by reason
-        self._rows: list[int] = []  # of each block
-        self._dropped: dict[int, Counter[str]] = {}  # lines without a row, by block
-        self.schema = self._look(threads, progress)
-
-    @property
-    def rows(self) -> int:
-        return sum(self._rows)
+        self.dropped: Counter[str] = Counter()  # lines without a row in the last pass, by reason
+        self.left_out: dict[str, str] = {}  # the first of them
+        self.rows = self.most_action = self.most_items = 0
+        self._first: list[LineEvent] = []
+        self.schema = self._look(progress)
 
     def peek(self, rows: int | None = None) -> Source:
-        return self
+        held = columns_of(self._first, self.schema, self.bits)
+        enough = rows is not None and min(rows, self.rows) <= len(held)
+        return TableSource(pa.Table.from_batches([held]), self.name) if enough else self
 
     def parts(
         self, columns: Sequence[str], filter: ds.Expression | None = None, text: Sequence[str] = ()
-    ) -> Iterator[TextPart]:
+    ) -> Iterator[LinePart]:
         schema = pa.schema([self.schema.field(name) for name in columns])
-        first_row, counts = 0, iter(self._rows)
-        for number, block in enumerate(self._blocks()):
-            block.schema, block.first_row, block.rows = schema, first_row, next(counts, -1)
-            block.dropped = self._dropped.get(number, block.dropped)
-            first_row += block.rows
-            if block.rows or block.dropped:
-                yield block
+        self.dropped, self.left_out, before = Counter(), {}, Counter[str]()
+        first_row = 0
+        for path in self.paths:
+            file_row, found = first_row, self._events(path)
+            while True:
+                batches, lines = [], []
+                while some := list(itertools.islice(found, min(AT_ONCE, PIECE - len(lines)))):
+                    batches.append(columns_of([event for _, event in some], schema, self.bits))
+                    lines += [line for line, _ in some]
+                dropped, before = self.dropped - before, self.dropped.copy()
+                if not lines and not dropped:
+                    break
+                table = pa.Table.from_batches(batches, schema)
+                yield LinePart(table, first_row, path, file_row, dict(dropped), np.array(lines, np.int64))
+                first_row += len(lines)
+        if first_row != self.rows:
+            raise changed(self.name, f"it had {self.rows:,} rows, and has {first_row:,}")
 
-    def _look(self, threads: int, progress: bool) -> pa.Schema:
-        """Read all files once, to find the columns and the rows of each block."""
-        types: dict[str, pa.DataType] = {}
-        row = 0
-        with (
-            reporter(progress, None) as report,
-            closing(execution.stream(_look_at, self._blocks(), threads, 1)) as looks,
-        ):
-            for block, look in looks:
-                block.first_row, block.rows = row, look.rows
-                self._remember(look, block)
-                for column in look.schema:
-                    before = types.get(column.name, column.type)
-                    types[column.name] = self.syntax.common_type(before, column.type)
-                self._rows.append(look.rows)
-                row += look.rows
-                report(row, "looking for the columns")
-        if not row:
+    def _look(self, progress: Any) -> pa.Schema:
+        """Read all files once, to find the columns, the number of rows and the actions."""
+        found, times = set(ALWAYS), True
+        numbered = itertools.chain.from_iterable(map(self._events, self.paths))
+        with reporter(progress, None) as report:
+            while events := [event for _, event in itertools.islice(numbered, AT_ONCE)]:
+                for name, of in OF_EVENTS.items():
+                    if name not in found and any(of(event) is not None for event in events):
+                        found.add(name)
+                self._first = self._first or events
+                self.rows += len(events)
+                self.most_action = max(self.most_action, *(event.action for event in events))
+                self.most_items = max(self.most_items, *(len(event.items or ()) for event in events))
+                times = times and _are_times([event.time for event in events])
+                report(self.rows, "looking for the columns")
+        if not self.rows:
             first = next((f", but e.g. {what}" for what in self.left_out.values()), "")
             raise LogError(f"{self.name} holds no row: there is nothing to read{first}")
-        return pa.schema(list(types.items()))
+        if "items" in found:
+            found.add("item_features")
+        kinds = {**TYPES, "timestamp": TIME if times else pa.string()}
+        return pa.schema([(name, kind) for name, kind in kinds.items() if name in found])
 
-    def _remember(self, look: _Look, block: TextPart) -> None:
-        """Keep the extremes of columns, and which lines of a block are left out."""
-        for name, (low, high) in look.extremes.items():
-            before = self.extremes.get(name, (low, high))
-            self.extremes[name] = min(low, before[0]), max(high, before[1])
-        if look.left_out:
-            self._dropped[len(self._rows)] = Counter({reason: left.count for reason, left in look.left_out.items()})
-        for reason, left in look.left_out.items():
-            self.left_out.setdefault(reason, f"{left.what}, at line {block.first_line + left.line} of {block.path}")
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """Number of lines that hold no row, by reason."""
-        return dict(sum(self._dropped.values(), Counter()))
-
-    def _blocks(self) -> Iterator[TextPart]:
-        for path in self.paths:
+    def _events(self, path: str) -> Iterator[tuple[int, LineEvent]]:
+        """Yield the events of a file, each with the number of its line."""
+        for line, data in self._lines(path):
             try:
-                with pa.input_stream(path) as file:  # decompresses .gz, .bz2 and .zst
-                    yield from self._blocks_of(path, file)
-            except (pa.ArrowException, OSError) as error:
-                raise LogError(f"cannot read {path}: {arrow_says(error)}. Is it complete?") from None
+                event = self.syntax.parse(data)
+            except LeftOut as error:
+                if error.reason == MALFORMED and not (self.skip and error.skippable):
+                    self._refuse(error, line, path)
+                self.dropped[error.reason] += 1
+                self.left_out.setdefault(error.reason, f"{error}, at line {line} of {path}")
+                continue
+            if event is not None:
+                yield line, event
 
-    def _blocks_of(self, path: str, file: pa.NativeFile) -> Iterator[TextPart]:
-        held, line, begun = b"", 1, False
-        while True:
-            data = file.read(BLOCK_BYTES)
-            held += data
-            if not begun:
-                held = held.removeprefix(b"\xef\xbb\xbf")  # the mark of UTF-8 that some programs write
-                if b"\0" in held:
-                    raise LogError(f"{path} holds bytes that are no text: write it as UTF-8")
-            end = held.rfind(b"\n") + 1 if data else len(held)
-            if not end and len(held) > LONGEST_LINE:
-                raise LogError(f"{path} has a line of over {LONGEST_LINE >> 20} MB from line {line} on: is it a text?")
-            if end:
-                begun = True
-                block = TextPart(path, held[:end], line, self.syntax, self.skip)
-                line += block.count
-                held = held[end:]
-                yield block
-            if not data:
-                return
+    def _refuse(self, error: LeftOut, line: int, path: str) -> NoReturn:
+        advice = f", or pass {SKIP} to leave such lines out and have them counted" if error.skippable else ""
+        raise LogError(
+            f"cannot read {self.syntax.name}: {error}, at line {line} of {path}. Repair the line, or remove it{advice}"
+        ) from None
 
-
-@dataclass
-class _Look:
-    """What a first look at a block tells."""
-
-    schema: pa.Schema
-    rows: int
-    left_out: dict[str, Left]
-    extremes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    def _lines(self, path: str) -> Iterator[tuple[int, bytes]]:
+        try:
+            with (
+                pa.input_stream(path) as stream,
+                io.BufferedReader(stream, BUFFER) as file,
+            ):  # decompresses .gz and others
+                for number in itertools.count(1):
+                    line = file.readline(LONGEST_LINE + 1)
+                    if not line:
+                        return
+                    if len(line) > LONGEST_LINE:
+                        raise LogError(f"{path} has a line of over {LONGEST_LINE >> 20} MB, line {number}: is it text?")
+                    if b"\0" in line:
+                        raise LogError(f"{path} holds bytes that are no text: write it as UTF-8")
+                    yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # the mark of UTF-8
+        except (pa.ArrowException, OSError) as error:
+            raise LogError(f"cannot read {path}: {arrow_says(error)}. Is it complete?") from None
 
 
-def _look_at(block: Part) -> Iterator[tuple[TextPart, _Look]]:
-    assert isinstance(block, TextPart)
-    found = block.parse()
-    table = found.table
-    look = _Look(table.schema, table.num_rows, found.left_out)
-    for place, column in enumerate(table.schema):
-        values = table.column(place)
-        if pa.types.is_list(column.type) or column.type == pa.int64():
-            numbers = pc.list_value_length(values) if pa.types.is_list(column.type) else values
-            low, high = (value.as_py() for value in pc.min_max(numbers).values())
-            if low is not None:
-                look.extremes[column.name] = low, high
-    block.release()
-    yield block, look
+def _are_times(texts: list[str | None]) -> bool:
+    try:
+        pa.array(texts, pa.string()).cast(TIME)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -1,18 +1,32 @@
-"""Logs of other systems: text that is read as it is, with the roles that its format gives the columns."""
+"""Logs of other systems: text that is read as it is, with the roles that its format gives the columns.
+
+To add a format, add it to `FORMATS`. pyarrow reads CSV and JSON lines (`sources/text.py`). Of a format with an event a
+line, a `Syntax` says what a line means.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from drstream.converting.events import LineSource
-from drstream.converting.features import BITS, INDICES, VALUES, check_bits
-from drstream.converting.inputs import FORMATS, open_text
-from drstream.converting.obp import AFFINITY, USER, describe_items, read_items
+from drstream.converting.dsjson import DSJSON
+from drstream.converting.events import BITS, LineSource, Syntax, check_bits
+from drstream.converting.obp import (
+    AFFINITY,
+    ITEM_CONTEXT,
+    USER,
+    check_names,
+    describe_items,
+    is_open_bandit,
+    logger_of,
+    read_items,
+)
+from drstream.converting.vw import VW
 from drstream.errors import DrstreamError, LogError, parameter, suggest
 from drstream.log import Log, Sparse
 from drstream.log.categories import Hashed
@@ -20,11 +34,32 @@ from drstream.log.kinds.candidates.columns import candidates_metadata
 from drstream.log.labels import MOST
 from drstream.log.schema import FIND, USUAL, is_label
 from drstream.log.sparse import sparse_metadata
-from drstream.running.execution import Workers
-from drstream.sources.text import TextSource
+from drstream.parameters import one_of
+from drstream.sources.names import expand
+from drstream.sources.open import check_no_file_twice
+from drstream.sources.text import Csv, JsonLines, TextSource, no_constants
 
 Types = Mapping[str, str | pa.DataType] | None
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+FORMATS: dict[str, Csv | JsonLines | Syntax] = {
+    "csv": Csv(),
+    "tsv": Csv("\t", "tab-separated values"),
+    "json": JsonLines(),
+    "vw": VW,
+    "dsjson": DSJSON,
+    "obp": Csv(name="Open Bandit's CSV"),
+}
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".vw": "vw",
+    ".dsjson": "dsjson",
+}
+COMPRESSED = (".gz", ".bz2", ".zst")
+FIRST_BYTES = 1 << 16  # of a file, to tell formats with the same suffix apart
 
 
 def read_csv(path: Paths, *, delimiter: str = ",", types: Types = None, **options: Any) -> Log:
@@ -40,32 +75,29 @@ def read_csv(path: Paths, *, delimiter: str = ",", types: Types = None, **option
     """
     if delimiter not in (",", "\t"):
         raise LogError(f"delimiter={delimiter!r}: it must be a comma or a tab")
-    return _read(path, "csv" if delimiter == "," else "tsv", None, False, options, types=types)
+    return _read(path, "csv" if delimiter == "," else "tsv", options, types=types)
 
 
 def read_json(path: Paths, *, types: Types = None, **options: Any) -> Log:
     """Open a log in JSON lines, an object a line, which pyarrow reads. Parameters are those of `read_csv`."""
-    return _read(path, "json", None, False, options, types=types)
+    return _read(path, "json", options, types=types)
 
 
-def read_vw(path: Paths, *, bits: int = BITS, threads: int | None = None, progress: Any = False, **options: Any) -> Log:
+def read_vw(path: Paths, *, bits: int = BITS, progress: Any = False, **options: Any) -> Log:
     """Open a log in Vowpal Wabbit's text for contextual bandits: `action:cost:probability tag|namespace feature:value`.
 
-    bits     Features are hashed to 2^bits indices, by drstream's own hash.
-    threads, progress
-             Of the first pass, which finds the columns.
-    options  Parameters of `Log`. `actions=K` stands for the labels 1 to K; by default, K is the largest action.
+    bits      Features are hashed to 2^bits indices, by drstream's own hash.
+    progress  Of the first pass, which finds the columns.
+    options   Parameters of `Log`. `actions=K` stands for the labels 1 to K; by default, K is the largest action.
 
     The columns are action, reward (the negated cost), propensity, indices and values (the sparse context), and tag if
     there are tags. Lines without a label are left out and counted. Malformed lines raise an error, or are left out
     and counted with on_bad_row="skip".
     """
-    return _read(path, "vw", threads, progress, options, bits)
+    return _read(path, "vw", options, bits=bits, progress=progress)
 
 
-def read_dsjson(
-    path: Paths, *, bits: int = BITS, threads: int | None = None, progress: Any = False, **options: Any
-) -> Log:
+def read_dsjson(path: Paths, *, bits: int = BITS, progress: Any = False, **options: Any) -> Log:
     """Open a log in Vowpal Wabbit's dsjson, with one context, or with candidates (adf).
 
     Parameters are those of `read_vw`; `actions=K` stands for the positions 0 to K - 1.
@@ -75,7 +107,7 @@ def read_dsjson(
     positions), item_features (their sparse features), sample_rate (1 - pdrop), event_id and timestamp. Lines without a
     label, and those that are marked _skipLearn, are left out and counted.
     """
-    return _read(path, "dsjson", threads, progress, options, bits)
+    return _read(path, "dsjson", options, bits=bits, progress=progress)
 
 
 def read_obp(path: Paths, *, items: str | os.PathLike[str] | None = None, **options: Any) -> Log:
@@ -89,26 +121,17 @@ def read_obp(path: Paths, *, items: str | os.PathLike[str] | None = None, **opti
 
     Folders of both loggers may be given: the column `policy` says which one, "random" or "bts", logged an event.
     """
-    return _read(path, "obp", None, False, options, items=items)
+    return _read(path, "obp", options, items=items)
 
 
-def _read(
-    path: Paths,
-    form: str,
-    threads: int | None,
-    progress: Any,
-    options: dict[str, Any],
-    bits: int = BITS,
-    items: Any = None,
-    types: Types = None,
-) -> Log:
+def _read(path: Paths, form: str, options: dict[str, Any], **about: Any) -> Log:
     if not isinstance(path, str | os.PathLike | list | tuple):
-        raise LogError(f"cannot read {FORMATS[form].syntax(BITS).name} from {type(path).__name__}: pass a path")
+        raise LogError(f"cannot read {FORMATS[form].name} from {type(path).__name__}: pass a path")
     known = set(inspect.signature(Log).parameters) - {"source"}
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise DrstreamError(f"{unknown}= is no parameter of drs.Log: {suggest(unknown, sorted(known))}")
-    log = open_log(path, form, options, Workers.of(threads, progress=progress), bits, items, types)
+    log = open_log(path, form, options, **about)
     assert log is not None
     return log
 
@@ -117,26 +140,75 @@ def open_log(
     source: Any,
     form: str | None,
     options: dict[str, Any],
-    workers: Workers,
+    *,
     bits: int | None = None,
     items: Any = None,
     types: Types = None,
+    progress: Any = False,
 ) -> Log | None:
     """Open a log that is text, with the roles of its format; return None if it is anything else.
 
     form  The format. By default, the suffixes and beginnings of the files tell.
     """
-    if bits is not None:
-        check_bits(bits)
-    skip = options.get("on_bad_row") == "skip"
-    about = workers.threads, workers.progress, BITS if bits is None else bits
-    found = open_text(source, form, skip, *about, _types(types, options))
-    if found is None:
+    bits = BITS if bits is None else check_bits(bits)
+    if form is not None:
+        one_of("format", form, list(FORMATS), error=LogError)
+    names = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str | os.PathLike) for name in names):
+        if form is not None:
+            what = parameter("format", form, option="from")
+            raise LogError(f"{what}: pass paths of files, not {type(source).__name__}")
         return None
-    form, text = found
-    if isinstance(text, TextSource):
-        _as_numbers(text, types or {}, options)
-    return Log(text, **{**options, **_roles(form, text, options, BITS if bits is None else bits, items)})
+    paths = _paths([os.fspath(name) for name in names], form)
+    formats = [form or format_of(path) for path in paths]
+    first = next((found for found in formats if found is not None), None)
+    if first is None:
+        return None
+    name, syntax = os.fspath(names[0]) if len(names) == 1 else f"{len(names)} paths", FORMATS[first]
+    other = next((path for path, found in zip(paths, formats, strict=True) if found != first), None)
+    if other is not None:
+        one = paths[formats.index(first)]
+        raise LogError(f"{name} holds files of two kinds, e.g. {one} and {other}: choose one kind, e.g. with a glob")
+    check_no_file_twice(paths)
+    remote = next((path for path in paths if "://" in path), None)
+    if remote is not None:
+        raise LogError(f"cannot read {remote}: a file of {syntax.name} must be on this computer. Copy it first")
+    skip = options.get("on_bad_row") == "skip"
+    if isinstance(syntax, Syntax):
+        lines = LineSource(paths, name, syntax, bits, skip, progress)
+        found = _roles_of_events(lines, first, options)
+        return Log(lines, **{**options, **_but_given(found, options)})
+    told = logger_of if first == "obp" else no_constants
+    text = TextSource(tuple(paths), name, syntax, _types(types, options), skip, told)
+    _as_numbers(text, types or {}, options)
+    found = _roles_of_open_bandit(text, options, items) if first == "obp" else {}
+    return Log(text, **{**options, **_but_given(found, options)})
+
+
+def format_of(path: str) -> str | None:
+    """Return the format of a file by its suffix and beginning; None for Parquet and Arrow, whatever they are called."""
+    name = Path(path.lower())
+    found = SUFFIXES.get(Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix)
+    if found == "csv" and is_open_bandit(_first_bytes(path)):
+        return "obp"
+    return "dsjson" if found == "json" and b'"_label_cost"' in _first_bytes(path) else found
+
+
+def _first_bytes(path: str) -> bytes:
+    try:
+        with pa.input_stream(path) as file:
+            return file.read(FIRST_BYTES)
+    except (pa.ArrowException, OSError):
+        return b""  # the error comes when it is read
+
+
+def _paths(names: Sequence[str], form: str | None) -> list[str]:
+    """Return the files, without those that describe the items of Open Bandit."""
+    known = [suffix for suffix, name in SUFFIXES.items() if form in (None, name)] or [".csv"]
+    suffixes = tuple(suffix + more for suffix in known for more in ("", *COMPRESSED))
+    found = [path for name in names for path in expand(name, suffixes)]
+    others = [path for path in found if os.path.basename(path) != ITEM_CONTEXT]
+    return others if form in (None, "obp") and others else found
 
 
 def _types(types: Types, options: dict[str, Any]) -> dict[str, pa.DataType]:
@@ -166,41 +238,48 @@ def _as_numbers(text: TextSource, types: Mapping[str, Any], options: dict[str, A
                 text.schema = text.schema.set(place, pa.field(name, pa.float64()))
 
 
-def _roles(form: str, text: TextSource | LineSource, options: dict[str, Any], bits: int, items: Any) -> dict[str, Any]:
-    """Return the parameters of `Log` that the format gives and the caller has not given, and labels in its own way."""
+def _but_given(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `Log` that the format gives and the caller has not given. Labels have its own way."""
     given = {name for name, value in options.items() if value is not None or name == "propensity"}
-    found: dict[str, Any] = {}
-    if isinstance(text, LineSource):
-        found = {"action": "action", "reward": "reward", "propensity": "propensity"}
-        metadata = sparse_metadata(Sparse(INDICES, VALUES, 2**bits))
-        sets = "items" in text.schema.names
-        if sets:
-            more = {name: name for name in ("propensities", "sample_rate") if name in text.schema.names}
-            metadata |= candidates_metadata("action", "items", Sparse("item_features", dim=2**bits), **more)
-        text.schema = text.schema.with_metadata(metadata)
-        if "sample_rate" in text.schema.names:
-            found["sample_rate"] = "sample_rate"
-        as_actions = not sets or "actions" in given or options.get("candidates", FIND) is None
-        if "action" not in given and as_actions and "candidates" not in given:
-            found["actions"] = (_vw_labels if form == "vw" else _positions)(text, options.get("actions"))
-            given -= {"actions"}
-    elif form == "obp":
-        found = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
-        users = [one for one in text.schema if one.name.startswith(USER) and is_label(one.type)]
-        contexts = [one.name for one in users] + [name for name in text.schema.names if name.startswith(AFFINITY)]
-        if contexts and "context" not in given:
-            whole = [one.name for one in users if pa.types.is_integer(one.type)]  # codes that happen to have no letter
-            found |= {"context": contexts, "categorical": whole or None}
-        table = read_items(text.paths, items)
-        if table is not None:
-            text.schema = text.schema.with_metadata(describe_items(table))
+    return {name: value for name, value in found.items() if name not in given or name == "actions"}
+
+
+def _roles_of_events(text: LineSource, form: str, options: dict[str, Any]) -> dict[str, Any]:
+    found = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    metadata = sparse_metadata(Sparse("indices", "values", 2**text.bits))
+    sets, actions = "items" in text.schema.names, options.get("actions")
+    if sets:
+        more = {name: name for name in ("propensities", "sample_rate") if name in text.schema.names}
+        metadata |= candidates_metadata("action", "items", Sparse("item_features", dim=2**text.bits), **more)
+    text.schema = text.schema.with_metadata(metadata)
+    if "sample_rate" in text.schema.names:
+        found["sample_rate"] = "sample_rate"
+    as_actions = not sets or actions is not None or options.get("candidates", FIND) is None
+    if options.get("action") is None and as_actions and options.get("candidates") is None:
+        labels = _vw_labels(text, actions) if form == "vw" else actions
+        found["actions"] = max(text.most_action + 1, text.most_items) if labels is None else labels
+    return found
+
+
+def _roles_of_open_bandit(text: TextSource, options: dict[str, Any], items: Any) -> dict[str, Any]:
+    check_names(text.name, text.schema)
+    found: dict[str, Any] = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
+    users = [one for one in text.schema if one.name.startswith(USER) and is_label(one.type)]
+    contexts = [one.name for one in users] + [name for name in text.schema.names if name.startswith(AFFINITY)]
+    if contexts and options.get("context") is None:
+        whole = [one.name for one in users if pa.types.is_integer(one.type)]  # codes that happen to have no letter
+        found |= {"context": contexts, "categorical": whole or None}
+    table = read_items(text.paths, items)
+    if table is not None:
+        text.schema = text.schema.with_metadata(describe_items(table))
+        if options.get("actions") is None:
             found["actions"] = sorted(table.column("item_id").to_pylist())
-    return {name: value for name, value in found.items() if name not in given}
+    return found
 
 
 def _vw_labels(text: LineSource, actions: Any) -> Any:
     """Return the labels 1 to K, if their number is given, or neither."""
-    most = text.extremes["action"][1] if actions is None else actions
+    most = text.most_action if actions is None else actions
     if isinstance(most, bool) or not isinstance(most, int):
         return actions
     if actions is None and most > MOST:
@@ -209,10 +288,3 @@ def _vw_labels(text: LineSource, actions: Any) -> Any:
             f"{parameter('actions')}"
         )
     return list(range(1, most + 1))
-
-
-def _positions(text: LineSource, actions: Any) -> Any:
-    """Return the number of candidates, or of actions, if it is not given."""
-    if actions is not None:
-        return actions
-    return max(text.extremes["action"][1] + 1, text.extremes.get("items", (0, 0))[1])

@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import drstream as drs
-from drstream.converting import events as blocks
-from drstream.converting.dsjson_lines import DsJson
-from drstream.converting.lines import Malformed
-from tests.helpers.systems import dsjson_lines, events, naive_index, vw_lines, write
+from drstream.converting import events as lines_of_text
+from drstream.converting.dsjson import DSJSON
+from tests.helpers.systems import dsjson_lines, events, naive_index, read_lines, vw_lines, write
 
 EVENT = {
     "_label_cost": -1.5,
@@ -51,7 +50,7 @@ SHARED = {
 
 def parse(*found, skip=False, bits=18):
     lines = [line if isinstance(line, str) else json.dumps(line) for line in found]
-    return DsJson(bits).parse("\n".join(lines).encode(), None, skip)
+    return read_lines(DSJSON, "\n".join(lines).encode(), bits, skip)
 
 
 def but(**changes):
@@ -60,7 +59,7 @@ def but(**changes):
 
 
 def test_an_event_with_candidates():
-    (row,) = parse(EVENT, bits=20).table.to_pylist()
+    (row,) = parse(EVENT, bits=20)[0].to_pylist()
     assert (row["action"], row["reward"], row["propensity"]) == (1, 1.5, 0.25)
     assert row["propensities"] == [0.15, 0.25, 0.6]  # p is in the order of a
     assert row["sample_rate"] == 0.8
@@ -89,16 +88,16 @@ def test_an_event_with_candidates():
     ],
 )
 def test_other_ways_to_write_it(changes, wanted):
-    first, other = parse(EVENT, but(**changes)).table.to_pylist()
+    first, other = parse(EVENT, but(**changes))[0].to_pylist()
     assert other == {**first, **wanted}
 
 
 def test_an_event_without_candidates():
     plain = but(c={"user": {"age": 3}}, p=None, a=None, pdrop=None)
-    table = parse(plain).table
+    table = parse(plain)[0]
     assert table.column_names == ["event_id", "timestamp", "action", "reward", "propensity", "indices", "values"]
     assert table["indices"].to_pylist() == [[naive_index("user^age", 18)]]
-    both = parse(plain, EVENT).table
+    both = parse(plain, EVENT)[0]
     assert both["items"].to_pylist() == [None, [0, 1, 2]]
     assert both["item_features"].to_pylist()[0] is None
 
@@ -130,23 +129,38 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("line", "reason", "what"), LEFT_OUT, ids=[what[:20] for _, _, what in LEFT_OUT])
 def test_lines_that_are_left_out(line, reason, what):
-    found = parse(EVENT, "", line, EVENT, line, skip=True)
-    assert found.table.num_rows == 2
-    assert found.lines.tolist() == [0, 3]
-    assert (found.left_out[reason].count, found.left_out[reason].line) == (2, 2)
-    assert what in found.left_out[reason].what
+    table, lines, source = parse(EVENT, "", line, EVENT, line, skip=True)
+    assert table.num_rows == 2
+    assert lines == [1, 4]
+    assert source.dropped == {reason: 2}
+    assert what in source.left_out[reason]
+    assert ", at line 3 of " in source.left_out[reason]
     if reason == "malformed line":
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(drs.LogError, match=", at line 3 of ") as caught:
             parse(EVENT, "", line, EVENT)
         assert what in str(caught.value)
-        assert caught.value.line == 2
     else:
-        assert parse(EVENT, line).left_out[reason].count == 1
+        assert parse(EVENT, line)[2].dropped == {reason: 1}
 
 
-@pytest.mark.parametrize("block", [300, 1 << 23])
-def test_from_the_file_to_the_estimate(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+def test_crafted_lines_are_malformed():
+    """Not an error of Python: numbers beyond all types, half characters, and objects in objects in objects."""
+    deep = json.dumps(EVENT).replace('"_hidden": 3', '"x": ' + '{"y": ' * 990 + "1" + "}" * 990)
+    for line, what in {
+        json.dumps(but(_labelIndex=10**30, _label_Action=None)): "must be a whole number",
+        json.dumps(but(c={"user": "\ud800"})): "cannot be named",
+        deep: "recursion",
+    }.items():
+        table, _, source = parse(EVENT, line, skip=True)
+        assert table.num_rows + source.dropped["malformed line"] == 2
+        assert what in source.left_out.get("malformed line", "")
+    table, _, _ = parse(but(EventId="\ud800"))
+    assert table["event_id"].to_pylist() == ["?"]
+
+
+@pytest.mark.parametrize("rows", [7, 1 << 17])
+def test_from_the_file_to_the_estimate(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(lines_of_text, "PIECE", rows)
     found = events(200)
     lines = dsjson_lines(found)
     lines[3], lines[50] = "{broken", '{"RewardValue": 1}'
@@ -194,7 +208,7 @@ def test_json_is_dsjson_if_it_has_a_label(tmp_path):
 
 
 def test_times_that_are_none_stay_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(lines_of_text, "AT_ONCE", 2)
     lines = dsjson_lines(events(5)) + dsjson_lines(events(5), Timestamp="yesterday")
     found = drs.read_dsjson(write(tmp_path / "log.dsjson", lines)).head(10)["timestamp"].to_pylist()
     assert found == ["2026-11-15T17:09:31.8350000Z"] * 5 + ["yesterday"] * 5

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import drstream as drs
-from drstream.converting import events as blocks
-from drstream.converting.features import index_of
-from drstream.converting.lines import Malformed
-from drstream.converting.vw_lines import Vw
-from tests.helpers.systems import dsjson_lines, events, naive_index, vw_lines, write
+from drstream.converting import events as lines_of_text
+from drstream.converting.events import index_of
+from drstream.converting.vw import VW
+from tests.helpers.systems import dsjson_lines, events, naive_index, read_lines, vw_lines, write
 
 
 def read(*lines, bits=18, skip=False):
-    return Vw(bits).parse("\n".join(lines).encode(), None, skip)
+    return read_lines(VW, "\n".join(lines).encode(), bits, skip)
 
 
 def hashed(bits=18, **features):
@@ -77,7 +76,7 @@ def test_any_line_is_what_was_written(written, windows):
             line += " |"
         lines.append(line)
         wanted.append((action, 0.0 - cost, probability, tag, entries))
-    table = read(*(line + "\r" * windows for line in lines)).table
+    table = read(*(line + "\r" * windows for line in lines))[0]
     tags = table["tag"].to_pylist() if "tag" in table.column_names else [None] * len(lines)
     for k, (action, reward, probability, tag, entries) in enumerate(wanted):
         assert (table["action"][k].as_py(), table["reward"][k].as_py(), table["propensity"][k].as_py()) == (
@@ -109,21 +108,25 @@ BAD = {
 
 @pytest.mark.parametrize("line", BAD)
 def test_malformed_lines(line):
-    with pytest.raises(Malformed) as caught:
+    with pytest.raises(drs.LogError, match=r", at line 3 of .*\. Repair the line, or remove it") as caught:
         read("1:1:0.5 | a", "", line, "2:1:0.5 | a")
     assert BAD[line] in str(caught.value)
-    assert caught.value.line == 2
-    if "shared" not in line:
-        found = read("1:1:0.5 | a", "", line, "2:1:0.5 | b", line, skip=True)
-        assert found.table["action"].to_pylist() == [1, 2]
-        assert found.table["indices"].to_pylist() == [[naive_index("^a", 18)], [naive_index("^b", 18)]]
-        assert found.lines.tolist() == [0, 3]
-        assert (found.left_out["malformed line"].count, found.left_out["malformed line"].line) == (2, 2)
+    if "shared" in line:
+        with pytest.raises(drs.LogError, match="shared"):
+            read("1:1:0.5 | a", line, skip=True)
+        return
+    table, lines, source = read("1:1:0.5 | a", "", line, "2:1:0.5 | b", line, skip=True)
+    assert table["action"].to_pylist() == [1, 2]
+    assert table["indices"].to_pylist() == [[naive_index("^a", 18)], [naive_index("^b", 18)]]
+    assert lines == [1, 4]
+    assert source.dropped == {"malformed line": 2}
+    assert ", at line 3 of " in source.left_out["malformed line"]
 
 
-@pytest.mark.parametrize("block", [40, 1 << 23])
-def test_bad_rows_are_named_or_counted(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+@pytest.mark.parametrize("rows", [3, 1 << 17])
+def test_bad_rows_are_named_or_counted(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(lines_of_text, "PIECE", rows)
+    monkeypatch.setattr(lines_of_text, "AT_ONCE", 2)
     lines = vw_lines(events(50))
     lines[7], lines[20], lines[21], lines[33] = "1:oops:0.5 | a", " | only:1 features", "", "1:0.5:1.5 | a"
     lines[40] = "broken"
@@ -162,13 +165,13 @@ def test_lines_that_are_not_utf8(tmp_path):
     assert drs.read_vw(tmp_path / "log.vw", on_bad_row="skip").rows == 1
 
 
-def test_results_do_not_depend_on_threads_or_on_the_file(tmp_path, monkeypatch):
+def test_results_do_not_depend_on_the_file(tmp_path):
     path = write(tmp_path / "log.vw", vw_lines(events(400)))
     (tmp_path / "log.vw.gz").write_bytes(gzip.compress(path.read_bytes()))
     drs.convert(tmp_path / "log.vw.gz", tmp_path / "log.parquet", bits=8)
     logs = [
-        drs.read_vw(path, bits=8, threads=1),
-        drs.read_vw(path, bits=8, threads=2),
+        drs.read_vw(path, bits=8),
+        drs.read_vw(tmp_path / "log.vw.gz", bits=8),
         drs.Log(tmp_path / "log.parquet", actions=[1, 2, 3]),  # its metadata says how contexts are stored
     ]
     weights = np.random.default_rng(0).normal(size=(3, 2**8))

@@ -1,8 +1,13 @@
 """Files of other systems, and naive readers of them, a line and a byte at a time."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+
+from drstream.converting.events import LineSource
 
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -57,3 +62,13 @@ def dsjson_lines(found, candidates=True, **more):
 def write(path, lines):
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def read_lines(syntax, data, bits=18, skip=False):
+    """The rows of a text as a table, the number of the line of each, and the source."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.txt"
+        path.write_bytes(data)
+        source = LineSource([str(path)], "log.txt", syntax, bits, skip)
+        parts = list(source.parts(source.schema.names))
+    return pa.concat_tables([part.table for part in parts]), [int(k) for part in parts for k in part.lines], source
