@@ -214,7 +214,8 @@ class LineSource:
         for path in self.paths:
             file_row, found = first_row, self._events(path)
             while True:
-                batches, lines = [], []
+                batches: list[pa.RecordBatch] = []
+                lines: list[int] = []
                 while some := list(itertools.islice(found, min(AT_ONCE, PIECE - len(lines)))):
                     batches.append(columns_of([event for _, event in some], schema, self.bits))
                     lines += [line for line, _ in some]

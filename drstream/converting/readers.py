@@ -245,7 +245,7 @@ def _but_given(found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
 
 
 def _roles_of_events(text: LineSource, form: str, options: dict[str, Any]) -> dict[str, Any]:
-    found = {"action": "action", "reward": "reward", "propensity": "propensity"}
+    found: dict[str, Any] = {"action": "action", "reward": "reward", "propensity": "propensity"}
     metadata = sparse_metadata(Sparse("indices", "values", 2**text.bits))
     sets, actions = "items" in text.schema.names, options.get("actions")
     if sets:
