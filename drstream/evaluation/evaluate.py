@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from drstream.errors import LogError
+from drstream.evaluation.calibrated import finding_about
 from drstream.evaluation.conclude import conclude
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
@@ -150,6 +151,7 @@ def evaluate(
         request.settings.check_propensities(estimated=plans[0].job.models.estimated)
         headers = [plan.header for plan in plans]
         findings = [one for one in distinct(doubts) if one.check != CATEGORIES]  # headers have their counts
+        findings += finding_about(plans[0], log)
         reader = count_loggers(_reader(plans, log), log, workers)
         sums, about = ByFile(lambda: [plan.create() for plan in plans], keep), {}
         if keep or kept is not None:
