@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -23,13 +24,13 @@ from drstream.running.execution import one_blas_thread
 from drstream.types import Floats, Ints
 
 MODEL = "propensity model"  # the check
-ROWS = 1 << 16  # that are looked at
+ROWS = 1 << 15  # that are looked at
 MOST_NUMBERS = 1 << 25  # probabilities that are computed
-MOST_ACTIONS, MOST_FEATURES, MOST_PRODUCTS = 16, 64, 24
+MOST_ACTIONS, MOST_FEATURES, MOST_PRODUCTS = 16, 64, 16
 CLIP = 3.0  # standard deviations: one event shall not decide
 ALPHA = 1e-4  # probability of a false alarm, over all tests
 CLEAR = 0.1  # share of an action's probability by which propensities are off
-PIECE = 4096  # events at a time
+PIECE = 2048  # events at a time
 FIFTHS = 5
 TAILS = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
 
@@ -139,25 +140,33 @@ def misses(seen: Seen, names: Sequence[str]) -> list[Miss]:
     few events, where a normal distribution would not do, need no care.
     """
     Z, kept = _standardised(seen.X)
-    functions, common = _of_contexts(Z, [names[j] for j in kept])
-    found = []
-    for place, action in enumerate(seen.tested):
-        fitted = seen.fitted[:, place]
-        more, own = _of_fitted(fitted)
-        size = len(functions) + len(more)
-        score, variance, whole, largest = np.zeros((4, size))
-        for start in range(0, len(fitted), PIECE):
-            rows = slice(start, start + PIECE)
-            phi, p = np.concatenate([common(rows), own(rows)], axis=1), fitted[rows]
-            score += ((seen.action[rows] == action) - p) @ phi
-            variance += (p * (1 - p)) @ phi**2
-            whole += p @ np.abs(phi)
-            largest = np.maximum(largest, np.abs(phi).max(axis=0))
-        with np.errstate(all="ignore"):
-            z, share = score / np.sqrt(variance + np.abs(score) * largest / 3), score / whole
-        known = zip([*functions, *more], share.tolist(), z.tolist(), strict=True)
-        found += [Miss(action, function, s, one) for function, s, one in known if math.isfinite(one)]
+    functions, values = _of_contexts(Z, [names[j] for j in kept])
+    logged = seen.action[:, None] == np.array(seen.tested)
+    found = _missed(functions, values, logged, seen.fitted, seen.tested)
+    for k, action in enumerate(seen.tested):
+        of_fitted = _of_fitted(seen.fitted[:, k])
+        found += _missed(*of_fitted, logged[:, k : k + 1], seen.fitted[:, k : k + 1], [action])
     return found
+
+
+def _missed(
+    functions: Sequence[str], values: Callable[[slice], Floats], logged: Any, fitted: Floats, actions: Sequence[int]
+) -> list[Miss]:
+    """What some functions find about some actions."""
+    score, variance, whole = np.zeros((3, len(functions), len(actions)))
+    largest = np.zeros((len(functions), 1))
+    for start in range(0, len(fitted), PIECE):
+        rows = slice(start, start + PIECE)
+        phi, p = values(rows), fitted[rows]
+        score += phi.T @ (logged[rows] - p)
+        variance += (phi * phi).T @ (p * (1 - p))
+        size = np.abs(phi)
+        whole += size.T @ p
+        largest = np.maximum(largest, size.max(axis=0)[:, None])
+    with np.errstate(all="ignore"):
+        z, share = score / np.sqrt(variance + np.abs(score) * largest / 3), score / whole
+    places = zip(*np.nonzero(np.isfinite(z)), strict=True)
+    return [Miss(actions[k], functions[m], float(share[m, k]), float(z[m, k])) for m, k in places]
 
 
 Functions = tuple[list[str], Callable[[slice], Floats]]  # their names, and the values (n, functions) of some rows
