@@ -23,9 +23,8 @@ LARGE_SHARE, HUGE_SHARE = 0.05, 0.3  # share of the largest weight in all weight
 UNLOGGED, MOSTLY_UNLOGGED = 1e-6, 0.01  # mass on actions that were never logged
 BAD_MODEL = -0.02  # R² of a reward model
 THIN = 0.05  # mass on events with a small propensity
-FEW_REWARDS, VERY_FEW_REWARDS = 40.0, 5.0  # effective number of events with, or without, a reward
-FEW_LARGE, FEW_LARGE_REWARDS = 20.0, 5.0  # Σ w² / max w², of all events, and of the rarer kind of events
-FEW_LARGE_CLUSTERS = 10.0  # Σ W² / max W², with W the sum of the weights in a cluster
+FEW_CARRIERS, VERY_FEW_CARRIERS = 10.0, 3.0  # number of events, or clusters, that carry an estimate
+LARGE_CLUSTER, HUGE_CLUSTER = 0.1, 0.5  # share of a cluster in all weights
 FEW_CLUSTERS, VERY_FEW_CLUSTERS = 20.0, 5.0  # effective number of clusters
 SKIPPED, MANY_SKIPPED = 0.01, 0.1  # share of the rows that were left out as bad
 SERIOUS = 2.0  # standard errors of an estimate: a larger bias leads out of its interval
@@ -66,13 +65,10 @@ class Facts:
     unlogged_actions: Sequence[Any] = ()
     thin: float = math.nan  # share of the policy's mass on events with a small propensity
     least: float = 0.01  # what counts as a small propensity
-    rewarded: float = math.nan  # effective number of events with a reward
-    unrewarded: float = math.nan  # and of the others, if all rewards are 0 or 1
-    large: float = math.nan  # Σ w² / max w²: how many events of the largest weight would give these squares
-    large_rare: float = math.nan  # the same, with the squares of the rarer kind of events
+    carriers: Mapping[str, float] = field(default_factory=dict)  # by estimator, how many events, or clusters, carry it
+    clicks: bool = False  # whether all rewards are 0 or 1
     clusters: float = math.nan  # effective number of clusters
-    large_clusters: float = math.nan  # Σ W² / max W², with W the sum of the weights in a cluster
-    rare_clusters: float = math.nan  # effective number of clusters with the rarer kind of events
+    largest_cluster: float = math.nan  # share of the largest cluster in the sum of all weights
     no_overlap: bool = False  # whether it never takes a logged action
     estimated_propensities: bool = False
     propensity_error: float = 0.0  # how wrong propensities may be, as the caller said
@@ -110,24 +106,6 @@ class Facts:
     def covered(self) -> bool:
         """Whether the mean weight is what the policy's mass on logged actions lets expect."""
         return abs(self.mean_weight - 1 + self.unlogged) <= max(HARMLESS, self.far * self.stderr)
-
-    @property
-    def rare(self) -> float:
-        """Effective number of events of the rarer kind: with a reward, or without one."""
-        known = [x for x in (self.rewarded, self.unrewarded) if not math.isnan(x)]
-        return min(known, default=math.nan)
-
-    @property
-    def few(self) -> bool:
-        """Whether a few events, or a few rewards, decide on the estimate: normal intervals are then too narrow.
-
-        Intervals of clusters allow for few clusters, but not for a few among them that decide.
-        """
-        if math.isnan(self.clusters):
-            return self.large < FEW_LARGE or self.large_rare < FEW_LARGE_REWARDS or self.rare < FEW_REWARDS
-        rare = self.rare if math.isnan(self.rare_clusters) else self.rare_clusters
-        large = min(FEW_LARGE_CLUSTERS, self.clusters / 4)
-        return self.large_clusters < large or rare < min(FEW_REWARDS, self.clusters / 2)
 
     @property
     def far(self) -> float:
@@ -264,23 +242,26 @@ def thin_mass(facts: Facts) -> Finding | None:
     )
 
 
-def effective_rewards(facts: Facts) -> Finding | None:
-    """Few events with a reward other than 0, or few without one: normal intervals are then too narrow."""
-    if math.isnan(facts.rare):
+def carriers(facts: Facts) -> Finding | None:
+    """Few events, or clusters, that carry an estimate: they say little about what rare events would add."""
+    if not facts.carriers:
         return None
-    what = "with a reward" if facts.rare == facts.rewarded else "without a reward"
-    number = f"{facts.rare:,.3g}"
-    seen = f"{facts.who} has about {number} effective event{'s' * (number != '1')} {what}."
-    if facts.rare >= FEW_REWARDS:
-        return _finding(OK, "effective rewards", facts, facts.rare, seen)
+    fewest = min(facts.carriers.values())
+    units = "events" if math.isnan(facts.clusters) else "clusters"
+    if fewest >= FEW_CARRIERS:
+        seen = f"Each estimate of {facts.policy} is carried by {fewest:,.0f} {units} or more."
+        return _finding(OK, "carriers", facts, fewest, seen)
+    names = ", ".join(name for name, number in facts.carriers.items() if number < FEW_CARRIERS)
     return _finding(
-        STOP if facts.rare < VERY_FEW_REWARDS else LOOK,
-        "effective rewards",
+        STOP if fewest < VERY_FEW_CARRIERS else LOOK,
+        "carriers",
         facts,
-        facts.rare,
-        seen,
-        "A normal interval would be too narrow, so the default is another one where the range of the rewards is known.",
-        "Use more events.",
+        fewest,
+        f"The estimate of {facts.policy} by {names} is carried by about {fewest:,.2g} {units}.",
+        "So few clicks say little about the weights of others, and intervals are wide."
+        if facts.clicks
+        else "So few say little about rare large amounts or weights, and an interval may miss what these would add.",
+        "Use more events, or a policy closer to the logging policy.",
     )
 
 
@@ -288,16 +269,19 @@ def clusters(facts: Facts) -> Finding | None:
     """Few clusters with weight: their spread, and so the interval, is uncertain."""
     if math.isnan(facts.clusters):
         return None
-    seen = f"{facts.who} has weight in about {facts.clusters:,.3g} effective clusters."
-    if facts.clusters >= FEW_CLUSTERS:
+    share = facts.largest_cluster
+    seen = (
+        f"{facts.who} has weight in about {facts.clusters:,.3g} effective clusters; the largest has {share:.1%} of it."
+    )
+    if facts.clusters >= FEW_CLUSTERS and not share > LARGE_CLUSTER:
         return _finding(OK, "clusters", facts, facts.clusters, seen)
     return _finding(
-        STOP if facts.clusters < VERY_FEW_CLUSTERS else LOOK,
+        STOP if facts.clusters < VERY_FEW_CLUSTERS or share > HUGE_CLUSTER else LOOK,
         "clusters",
         facts,
         facts.clusters,
         seen,
-        "So few clusters tell little about how much clusters differ, and the interval may be wrong.",
+        "So few or so unequal clusters tell little about how much clusters differ, and the interval may be wrong.",
         "Use a log with more clusters.",
     )
 
@@ -444,7 +428,7 @@ ALL: tuple[Check, ...] = (
     effective_sample,
     largest_weight,
     thin_mass,
-    effective_rewards,
+    carriers,
     clusters,
     estimated_propensities,
     propensity_error,
@@ -460,12 +444,13 @@ def findings_of(facts: Facts, checks: Sequence[Check] = ALL) -> list[Finding]:
     bad = {check for check, finding in found.items() if finding.level != OK}
     follow: set[Check] = set()
     if unlogged_mass in found and found[unlogged_mass].level == STOP:
-        follow |= {effective_sample, largest_weight, effective_rewards, clusters}
+        follow |= {effective_sample, largest_weight, carriers, clusters}
         follow |= {mean_weight} if facts.covered else set()
     elif facts.without_weight:
-        follow |= {mean_weight, effective_rewards, clusters}
+        follow |= {mean_weight, carriers, clusters}
     if effective_sample in bad:  # one weight that is a large share of all of them makes the sample small
         follow.add(largest_weight)
+        follow |= {carriers} if found[effective_sample].level == STOP else set()
     if mean_weight in bad:
         follow.add(gap)
     return [finding for check, finding in found.items() if check not in follow & bad]

@@ -42,7 +42,7 @@ def conclude(
     segments, loggers = {}, {}
     if form.by:
         found = _OfGroup.by_key(sums, "segment")
-        check_number(len(found), form.by, form.bytes_a_segment, groups=form.buckets or form.stretches)
+        check_number(len(found), form.by, form.bytes_a_segment, groups=form.stretches)
         segments = {key: _statistics(header, one, unknown) for key, one in pooled(found, form.by).items()}
     if form.logger:
         by_logger = _OfGroup.by_key(sums, "logger")

@@ -201,7 +201,7 @@ def consume(plans: Sequence[Plan], reader: Reader, part: Part) -> list[Sums]:
         groups = groups_of(form, batch, logger)
         if "segment" in groups:
             keys = found[0].tables["segment"].places.keys() | groups["segment"].keys  # before any takes memory
-            check_number(len(keys), form.by, form.bytes_a_segment, groups=form.buckets or form.stretches)
+            check_number(len(keys), form.by, form.bytes_a_segment, groups=form.stretches)
         if logger is not None and "logger" in groups:
             check_loggers(len(found[0].tables["logger"].places.keys() | groups["logger"].keys), logger)
         for plan, sums, observer in zip(plans, found, observers, strict=True):

@@ -17,6 +17,7 @@ from drstream.evaluation.statistics import Overlap, Statistics
 from drstream.intervals import t_score
 from drstream.intervals.resampling import effective_number
 from drstream.intervals.statistic import Statistic
+from drstream.intervals.tails import carried_by, few_clicks
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,8 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
     if kind is None:  # nothing is known about the weights ν / p
         return Facts(name, sums.n, **known)
     mean = sums.mean_weight(j, kind)
-    total, squares = sums.weight_sums(j, kind)
-    found, clicks = sums.inspected, sums.overlap.clicks
-    rewarded, rewarded_squares = float(found.rewarded[j, kind]), float(found.rewarded_squares[j, kind])
-    largest = float(found.largest[j, kind])
-    kinds = [(rewarded, rewarded_squares)]
-    if clicks:
-        kinds.append((total - rewarded, squares - rewarded_squares))
+    total, _ = sums.weight_sums(j, kind)
+    largest = float(sums.inspected.largest[j, kind])
     facts = Facts(
         name,
         sums.n,
@@ -80,14 +76,24 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
         stderr=seen.stderr(mean),
         ess=sums.ess(j, kind),
         largest_share=1.0 if math.isinf(largest) else largest / total if total > 0 else math.nan,
-        thin=float(found.thin[j, kind]) / total if total > 0 and not weight.marginal else math.nan,
-        rewarded=effective(rewarded, rewarded_squares),
-        unrewarded=effective(*kinds[1]) if clicks else math.nan,
-        large=squares / largest / largest if largest > 0 else math.nan,
-        large_rare=min(squared for _, squared in kinds) / largest / largest if largest > 0 else math.nan,
+        thin=float(sums.inspected.thin[j, kind]) / total if total > 0 and not weight.marginal else math.nan,
+        carriers=_carriers(seen, j, weight),
+        clicks=sums.overlap.clicks,
         **known,
     )
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
+
+
+def _carriers(seen: Seen, j: int, weight: Weight) -> dict[str, float]:
+    """By estimator, how many events, or clusters, carry it."""
+    found = {}
+    for estimator in seen.estimators:
+        if estimator.weight is not None and estimator.weight.marginal == weight.marginal:
+            statistic = seen.sums.value(j, estimator)
+            carriers = few_clicks(statistic) if seen.sums.overlap.clicks else carried_by(statistic)
+            if math.isfinite(carriers):
+                found[estimator.of or estimator.name] = carriers
+    return found
 
 
 def _of_lists(estimator: Estimator) -> bool:
@@ -147,9 +153,10 @@ def _gap(seen: Seen, j: int) -> Gap | None:
             return parts[0].at(means) - parts[1].at(means) + centre * (parts[2].at(means) - 1)
 
         found = seen.stderr(replace(robust, value=value, gradient=gradient, at=at, sides=()))
-        large = sums.weight_sums(j, kind)[1] / float(sums.inspected.largest[j, kind]) ** 2
+        largest = float(sums.inspected.largest[j, kind])
+        large = sums.weight_sums(j, kind)[1] / largest / largest
         if seen.clustered:
-            large = min(large, effective_number(sums.bucket_weights(j, kind)[0]))
+            large = min(large, effective_number(sums.bucket_weights(j, kind)))
         level = 1 - (1 - FAR_LEVEL) / len(sums.overlap.mass)
         far = t_score(level, max(1.0, large - 1)) if large == large else math.inf
         return Gap(estimator.of or estimator.name, value, found, seen.stderr(robust), far)
@@ -185,16 +192,11 @@ def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
 
 def _by_cluster(facts: Facts, sums: Statistics, j: int, kind: int) -> Facts:
     """Count clusters, not events, where events of one cluster depend on each other."""
-    weight, clicks = sums.bucket_weights(j, kind)
-    largest = float(weight.max())
-    if not largest > 0:
+    weight = sums.bucket_weights(j, kind)
+    total = float(weight.sum())
+    if not total > 0:
         return replace(facts, clusters=0.0)
-    rare = math.nan
-    with np.errstate(all="ignore"):  # weights may be infinite
-        if clicks is not None and sums.overlap.clicks:
-            rare = min(effective_number(clicks), effective_number(weight - clicks))
-        large = float(((weight / largest) ** 2).sum())
-        return replace(facts, clusters=effective_number(weight), large_clusters=large, rare_clusters=rare)
+    return replace(facts, clusters=effective_number(weight), largest_cluster=float(weight.max()) / total)
 
 
 def _unlogged(overlap: Overlap, labels: Sequence[Any], j: int) -> tuple[float, list[Any]]:
@@ -205,8 +207,3 @@ def _unlogged(overlap: Overlap, labels: Sequence[Any], j: int) -> tuple[float, l
     mass = overlap.mass[j]
     actions = [label for label, missing, m in zip(labels, never, mass, strict=True) if missing and m > 0]
     return float(mass[never].sum() / mass.sum()), actions
-
-
-def effective(total: float, squares: float) -> float:
-    """The effective number of events whose weights have this sum, and this sum of squares."""
-    return total / squares * total if squares > 0 else 0.0

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from drstream.moments import Layout
 
-BUCKETS = 1024
+BUCKETS = 1024  # of all events, or of a logger
+FEWER = 64  # of a segment, if only tails are made of them
 MOST_PAIRED = 32  # policies: the number of covariances between them grows with its square
 
 
@@ -17,6 +18,7 @@ class Grouping(NamedTuple):
     """How events are divided into groups: by one or several of "segment", "logger", "stretch" and "bucket"."""
 
     parts: tuple[str, ...]
+    buckets: int = BUCKETS
 
     @property
     def name(self) -> str:
@@ -30,7 +32,7 @@ class Grouping(NamedTuple):
     @property
     def per(self) -> int:
         """Number of groups of a key."""
-        return BUCKETS if self.sums else 1
+        return self.buckets if self.sums else 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Form:
     weights: tuple[str, ...]  # those that are weights
     groups: tuple[tuple[str, ...], ...]  # terms whose covariances are needed
     down_sampled: bool = False
-    buckets: bool = False
+    fine: bool = False  # whether variances are made of sums by bucket, too
     stretches: bool = False
     by: tuple[str, ...] = ()
     logger: bool = False  # whether there are sums by logger
@@ -81,9 +83,9 @@ class Form:
             *[("stretch",)] * self.stretches,
             *[("segment", "stretch")] * (self.stretches and bool(self.by)),
         ]
-        if self.buckets:
-            found += [("bucket",), *((*parts, "bucket") for parts in of_events)]
-        return tuple(map(Grouping, found))
+        found += [("bucket",), *[("logger", "bucket")] * self.logger]
+        of_segments = [Grouping(("segment", "bucket"), BUCKETS if self.fine else FEWER)] * bool(self.by)
+        return (*map(Grouping, found), *of_segments)
 
     def width(self, grouping: Grouping) -> int:
         """Number of fields of a record."""

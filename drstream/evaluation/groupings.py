@@ -58,10 +58,11 @@ def index_of(form: Form, groups: dict[str, Groups], sums: Sums) -> NDArray[np.in
             found = groups[grouping.name]
             np.take(table.places_of(found.keys).astype(np.int32), found.index, out=row)
         elif len(parts) == 1:
-            row[:] = table.places_of([()])[0] * BUCKETS + groups["bucket"].index
+            row[:] = table.places_of([()])[0] * table.per + groups["bucket"].index
         else:
             found = groups[parts[0]]
-            row[:] = table.places_of(found.keys)[found.index] * BUCKETS + groups["bucket"].index
+            bucket = groups["bucket"].index // (BUCKETS // table.per)
+            row[:] = table.places_of(found.keys)[found.index] * table.per + bucket
     return out
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from drstream.evaluation.breakdown import array_of
-from drstream.evaluation.checks import FAR_LEVEL, HARMLESS, VERY_FEW, VERY_FEW_REWARDS, VERY_WRONG, Facts
+from drstream.evaluation.checks import FAR_LEVEL, HARMLESS, VERY_FEW, VERY_FEW_CARRIERS, VERY_WRONG, Facts
 from drstream.evaluation.estimators import ALL, IMPORTANCE
-from drstream.evaluation.facts import effective
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.intervals.statistic import Statistic
+from drstream.intervals.tails import carried_by
 
 IPS = ALL["ips"]
 OVERLAP, WEIGHTS, AGREE = "logger overlap", "logger weights", "loggers agree"
@@ -40,7 +40,7 @@ class OfLogger:
     max_weight: float
     value: float  # the IPS estimate from these events alone
     stderr: float
-    rewards: float = math.nan  # effective number of events with a reward
+    carriers: float = math.nan  # how many events carry the estimate
 
     @property
     def covers(self) -> bool:
@@ -56,7 +56,7 @@ class OfLogger:
     @property
     def telling(self) -> bool:
         """Whether the estimate and its standard error can be compared with others."""
-        enough = self.ess >= VERY_FEW and self.rewards >= VERY_FEW_REWARDS
+        enough = self.ess >= VERY_FEW and self.carriers >= VERY_FEW_CARRIERS
         return enough and self.stderr > 0 and not self.wrong
 
 
@@ -76,13 +76,12 @@ def rows_of(
             kind = sums.weights.index(column)
             mean, ips, seen = sums.mean_weight(j, kind), sums.value(j, IPS), sums.inspected
             weights = mean.value, stderr(mean), sums.ess(j, kind), float(seen.largest[j, kind])
-            rewards = effective(float(seen.rewarded[j, kind]), float(seen.rewarded_squares[j, kind]))
-            found.append(OfLogger(*common, *weights, ips.value, stderr(ips), rewards))
+            found.append(OfLogger(*common, *weights, ips.value, stderr(ips), carried_by(ips)))
     return found
 
 
 def table_of(rows: Sequence[OfLogger]) -> pa.Table:
-    found = [{name: value for name, value in asdict(row).items() if name != "rewards"} for row in rows]
+    found = [{name: value for name, value in asdict(row).items() if name != "carriers"} for row in rows]
     table = pa.Table.from_pylist([{**row, "logger": None} for row in found])
     return table.set_column(1, "logger", array_of([row.logger for row in rows]))
 

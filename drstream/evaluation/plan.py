@@ -73,7 +73,7 @@ class Plan:
             weights=tuple(f"{group.weight.name}.weight" for group in job.terms.weighted),
             groups=self.groups,
             down_sampled=job.down_sampled,
-            buckets=request.buckets,
+            fine=request.fine,
             stretches=request.stretches,
             by=request.by,
             logger=self.reader.loggers is not None,

@@ -205,7 +205,6 @@ def _finished(writer: _Writer, layout: Layout, weights: list[tuple[Row, Row | No
         layout.starts,
         np.array(of_weights, np.int64).reshape(-1, 2),
         np.array([at(row) for row in watched], np.int64),
-        at(writer.row("reward")),
         at(writer.row("p")),
         variables,
     )

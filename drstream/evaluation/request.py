@@ -17,7 +17,7 @@ from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.explanation import Explain
 from drstream.evaluation.rankings import KNOWN, AvailableLists, at_positions, has_position_terms, refuse_for_events
 from drstream.evaluation.settings import Settings
-from drstream.intervals import z_score
+from drstream.intervals import tails, z_score
 from drstream.log import Log, Reader
 from drstream.log.columns import lengths
 from drstream.log.schema import UNIFORM
@@ -107,9 +107,10 @@ class Request:
         return found | {"parts", "cut", *(["second"] if self.told.second_model is not None else [])}
 
     @property
-    def buckets(self) -> bool:
-        """Whether sums by bucket are needed."""
-        return "buckets" in self.settings.needs or self.settings.cluster is not None
+    def fine(self) -> bool:
+        """Whether variances are made of sums by bucket, not only tails."""
+        named = self.settings.named()
+        return self.settings.cluster is not None or any("buckets" in m.needs for m in named if m.name != tails.NAME)
 
     @property
     def stretches(self) -> bool:

@@ -18,7 +18,6 @@ from drstream.evaluation.breakdown import segment_table
 from drstream.evaluation.checks import (
     ALL,
     BESIDE,
-    FEW_REWARDS,
     Facts,
     findings_of,
     mean_weight,
@@ -35,8 +34,7 @@ from drstream.evaluation.explanation import Explain, Explained, Explanation, exp
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
 from drstream.evaluation.header import Header
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
-from drstream.evaluation.rankings import Lists, Ranked, assumption
-from drstream.evaluation.settings import CAREFUL, CLUSTERED, DEFAULT
+from drstream.evaluation.rankings import Lists, assumption
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
@@ -243,7 +241,7 @@ class Evaluation(WithModels, Choosing, Reported):
         other: int | None = None,
         times: float = 1.0,
     ) -> Estimate:
-        chosen, limits = self._methods(j, estimator, other)
+        chosen, limits = self._methods(estimator), self._limits
         bias = self._propensity_bias(j, estimator, other, times)
         found = {method.name: methods.interval(method, statistic, limits, bias) for method in chosen}
         shown = chosen[0].name if chosen else ""
@@ -274,38 +272,15 @@ class Evaluation(WithModels, Choosing, Reported):
             return jackknife_stderr(statistic)
         return intervals.standard_error(statistic.gradient, statistic.comoment, statistic.n)
 
-    def _methods(self, j: int | None, estimator: Estimator | None, other: int | None) -> tuple[list[Method], Limits]:
+    def _methods(self, estimator: Estimator | None) -> list[Method]:
         """The methods of an estimate's intervals: those that were named, else the one that covers."""
-        settings = self._settings
-        if settings.names:
-            return settings.named(), settings.limits
-        if estimator is not None and estimator.given_the_model:
-            return [], settings.limits
-        if self._needs_care(j, estimator) or (other is not None and self._needs_care(other, estimator)):
-            return [methods.ALL[CAREFUL]], settings.for_clicks().limits
-        return [methods.ALL[DEFAULT if settings.cluster is None else CLUSTERED]], settings.limits
+        if not self._settings.names and estimator is not None and estimator.given_the_model:
+            return []
+        return self._settings.methods()
 
-    def _needs_care(self, j: int | None, estimator: Estimator | None) -> bool:
-        """Whether a normal interval would be too narrow, and there is a method that is not."""
-        if not self._has_careful(estimator):
-            return False
-        if j is None or estimator is None:
-            return self._rare_rewards() < FEW_REWARDS
-        facts = self._facts_of(j, estimator)
-        return facts.few and not facts.wrong_weights  # careful intervals rest on a mean weight of 1
-
-    def _has_careful(self, estimator: Estimator | None) -> bool:
-        """Whether there is an interval that covers where a normal one is too narrow."""
-        known = self._settings.reward_range is not None or self.statistics.overlap.clicks
-        scored = estimator is None or estimator.score_coefficients(0.0) is not None
-        return known and scored and not self.statistics.down_sampled
-
-    def _rare_rewards(self) -> float:
-        """Number of events of the rarer kind, with or without a click; infinite if rewards are not clicks."""
-        if not self.statistics.overlap.clicks:
-            return math.inf
-        clicks = self.n * self.statistics.baseline().value
-        return min(clicks, self.n - clicks)
+    @cached_property
+    def _limits(self) -> Limits:
+        return self._settings.limits(clicks=self.statistics.overlap.clicks and not self.statistics.down_sampled)
 
     # Findings
 
@@ -393,14 +368,8 @@ class Evaluation(WithModels, Choosing, Reported):
         found = []
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
-            narrow = [e for e in weighted if self._facts_of(j, e).few and not self._has_careful(e)]
-            known = self._settings.reward_range is not None or self.statistics.overlap.clicks
-            for ranked in (False, True):
-                names = [e.of or e.name for e in narrow if isinstance(e, Ranked) == ranked]
-                about = {"down_sampled": self.statistics.down_sampled, "range_known": known, "by_position": ranked}
-                found += [words.too_narrow(policy, names, **about)] if names else []
-            if any(self._needs_care(j, e) for e in weighted):
-                found.append(words.careful(policy, CAREFUL, range_given=self._settings.reward_range is not None))
+            estimates = {e.of or e.name: self._estimate(self.statistics.value(j, e), j, e) for e in weighted}
+            found += words.without_interval(policy, estimates, self._limits.reward_range)
         return found
 
     def _about_constants(self) -> list[Finding]:
@@ -409,7 +378,7 @@ class Evaluation(WithModels, Choosing, Reported):
         for method in (m for m in self._settings.named() if m.says is not None):
             for j, policy in enumerate(self.policies):
                 statistics = [self.statistics.value(j, form) for form in self._forms()]
-                if measured := measured_constants(statistics, self._settings.limits):
+                if measured := measured_constants(statistics, self._limits):
                     found.append(words.measured_constants(policy, method.name, measured))
         return found
 
@@ -480,11 +449,11 @@ class Evaluation(WithModels, Choosing, Reported):
     def _p_value(self, policy: str, estimator: str) -> float:
         """The p-value of the difference to the logging policy, by the method of its interval."""
         j, chosen = self._find(policy, estimator)
-        found, limits = self._methods(j, chosen, None)
+        found = self._methods(chosen)
         if not found:
             return math.nan  # DM has no interval unless asked for
         bias = self._propensity_bias(j, chosen, None)
-        return methods.p_value(found[0], self.statistics.difference(j, None, chosen), limits, bias)
+        return methods.p_value(found[0], self.statistics.difference(j, None, chosen), self._limits, bias)
 
     def segment(self, **values: Any) -> Evaluation:
         """The evaluation of one segment, e.g. result.segment(country="DE")."""

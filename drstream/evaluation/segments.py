@@ -14,7 +14,7 @@ from drstream.log.schema import is_string, require_column
 from drstream.running.execution import check_memory
 
 MOST_VALUES = 10_000  # different segments in one pass
-MOST_WITH_GROUPS = 1_000  # if each has sums by bucket or stretch: 50 kB a segment, for one policy
+MOST_WITH_GROUPS = 1_000  # if each has sums by stretch
 MOST_SHOWN = 100  # segments in a result; the rarer ones are pooled
 TAKEN = frozenset(
     [

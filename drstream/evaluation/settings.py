@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -12,18 +12,17 @@ import numpy as np
 
 from drstream.errors import DrstreamError, parameter, phrase
 from drstream.evaluation.estimators import Estimator
-from drstream.intervals import methods
+from drstream.intervals import methods, tails
 from drstream.intervals.methods import Method
 from drstream.intervals.statistic import Constants, Limits, Side
 from drstream.parameters import number
 
-DEFAULT, CLUSTERED, CAREFUL = "normal", "cluster", "gamma"
 CLICKS = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The intervals of a result. `names` is empty if each estimate gets the method that covers."""
+    """The intervals of a result. `names` is empty if the caller named none."""
 
     names: tuple[str, ...] = ()
     confidence: float = 0.95
@@ -78,17 +77,18 @@ class Settings:
             for estimator in estimators:
                 if method.check is not None and estimator.score_coefficients(0.0) is not None:
                     weight = None if estimator.weight is None else 0
-                    method.check([Side(1.0, str(estimator.score), weight, np.zeros(1))], self.limits)
+                    method.check([Side(1.0, str(estimator.score), weight, np.zeros(1))], self.limits())
 
-    @property
-    def limits(self) -> Limits:
+    def limits(self, *, clicks: bool = False) -> Limits:
+        """The limits of methods. If all rewards are 0 or 1, that is their range, unless the caller gave one."""
         return Limits(
             self.confidence,
-            self.reward_range,
+            CLICKS if clicks and self.reward_range is None else self.reward_range,
             self.max_weight_bound,
             clustered=self.cluster is not None,
             propensity_error=self.propensity_error,
             constants=self.constants,
+            clicks=clicks,
         )
 
     @property
@@ -96,12 +96,12 @@ class Settings:
         """What the pass must gather."""
         return frozenset[str]().union(*(methods.ALL[name].needs for name in self.names))
 
-    def for_clicks(self) -> Settings:
-        """The same settings for rewards that are all 0 or 1, if no range was given."""
-        return self if self.reward_range is not None else replace(self, reward_range=CLICKS)
-
     def named(self) -> list[Method]:
         return [methods.ALL[name] for name in self.names]
+
+    def methods(self) -> list[Method]:
+        """The methods that were named, or the one that covers."""
+        return self.named() or [methods.ALL[tails.NAME if self.cluster is None else methods.CLUSTER]]
 
 
 def _propensity_error(value: Any) -> float | None:

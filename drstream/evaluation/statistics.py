@@ -65,9 +65,10 @@ class Group:
         )
 
     def scaled(self, ratio: float) -> Group:
-        """The group over so many times as many events. Sums by bucket and by stretch are left out."""
+        """The group over so many times as many events. Sums by stretch are left out."""
         within = None if self.within is None else self.within * ratio
-        return Group(self.means, self.comoment * ratio, within=within)
+        buckets = self.buckets and replace(self.buckets, times=self.buckets.times * ratio)
+        return Group(self.means, self.comoment * ratio, buckets, within=within)
 
 
 def joined(parts: Sequence[Floats], shared: int) -> Floats:
@@ -130,8 +131,6 @@ class Inspected:
 
     largest: Floats
     thin: Floats  # sum of the weights of events with a small propensity
-    rewarded: Floats  # sum of the weights of events with a reward other than 0
-    rewarded_squares: Floats  # and of their squares
 
 
 @dataclass(frozen=True)
@@ -172,15 +171,13 @@ class Statistics:
         return next(iter(self.groups.values()))
 
     def scaled(self, ratio: float) -> Statistics:
-        """The sums over so many times as many events like these. Sums by bucket and by stretch are left out."""
+        """The sums over so many times as many events like these. Sums by stretch are left out."""
         found, overlap = self.inspected, self.overlap
         return replace(
             self,
             n=max(round(self.n * ratio), 1),
             groups={terms: group.scaled(ratio) for terms, group in self.groups.items()},
-            inspected=Inspected(
-                found.largest, found.thin * ratio, found.rewarded * ratio, found.rewarded_squares * ratio
-            ),
+            inspected=Inspected(found.largest, found.thin * ratio),
             reduced=np.where(self.reduced < 0, self.reduced, np.rint(self.reduced * ratio).astype(np.int64)),
             overlap=replace(
                 overlap, mass=overlap.mass * ratio, logged=np.ceil(overlap.logged * ratio).astype(np.int64)
@@ -396,19 +393,11 @@ class Statistics:
 
         return self._statistic(group, mean, gradient, at, ())
 
-    def bucket_weights(self, j: int, kind: int) -> tuple[Floats, Floats | None]:
-        """Sums of the weights of policy j by bucket: of all events, and of clicks if an estimator has their sums."""
-        column = self.weights[kind]
-        centred = column.replace(".weight", ".centred")
-        groups = sorted(self.groups, key=lambda terms: centred not in terms)  # first one that has both
-        terms = next(terms for terms in groups if column in terms)
-        group, start = self.groups[terms], self.first + j * len(terms)
+    def bucket_weights(self, j: int, kind: int) -> Floats:
+        """Sums of the weights of policy j by bucket."""
+        group, place = self._term(j, self.weights[kind])
         assert group.buckets is not None
-        weight = group.buckets.sums[:, start + terms.index(column)]
-        if centred not in terms:
-            return weight, None
-        with np.errstate(all="ignore"):  # 1 / 1e-320 is infinite
-            return weight, group.buckets.sums[:, start + terms.index(centred)] + self.pivot * weight
+        return group.buckets.sums[:, place]
 
     def weight_sums(self, j: int, kind: int) -> tuple[float, float]:
         """The sum of the weights of policy j, of one kind, and of their squares."""

@@ -7,40 +7,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drstream.evaluation.rankings import Lists
-from drstream.findings import LOOK, Finding
+from drstream.findings import LOOK, STOP, Finding
 from drstream.intervals import methods
 from drstream.intervals.methods import Method
+from drstream.results import Estimate
 
 
-def careful(policy: str, method: str, *, range_given: bool) -> Finding:
-    """The default interval is not the normal one."""
-    known = "" if range_given else " Rewards are all 0 or 1, so their range is taken as 0 to 1."
-    text = (
-        f"The intervals of {policy} are {method} intervals, because few events decide on them, and normal intervals "
-        f"would be too narrow.{known}"
-    )
-    return Finding(LOOK, "interval", policy, math.nan, text)
-
-
-def too_narrow(
-    policy: str, estimators: Sequence[str], *, down_sampled: bool, range_known: bool, by_position: bool = False
-) -> Finding:
-    """The default interval is the normal one, and should not be."""
-    if by_position:
-        why, todo = "For estimators that weigh positions, no other method is known.", "Use more events."
-    elif down_sampled:
-        why, todo = "For a down-sampled log, no other method is known.", "Use more events."
-    elif not range_known:
-        why = "A method that allows for it needs the range of the rewards."
-        todo = "Give that range (reward_range), or use more events."
-    else:
-        why = "For estimators that change weights, no other method is known."
-        todo = "Read the intervals of the other estimators, or use more events."
-    text = (
-        f"The intervals of {policy} by {', '.join(estimators)} are probably too narrow, because few events decide on "
-        f"them. {why} {todo}"
-    )
-    return Finding(LOOK, "interval", policy, math.nan, text)
+def without_interval(
+    policy: str, estimates: Mapping[str, Estimate], reward_range: tuple[float, float] | None
+) -> list[Finding]:
+    """Say why estimates have no interval, although they have values."""
+    without = {name: one for name, one in estimates.items() if math.isnan(one.low) and math.isfinite(one.value)}
+    low, high = reward_range or (-math.inf, math.inf)
+    outside = [name for name, one in without.items() if not low <= one.value <= high]
+    found = []
+    if outside:
+        text = (
+            f"The estimates of {policy} by {', '.join(outside)} lie outside of the range of rewards, {low:g} to "
+            f"{high:g}, by more than chance explains. Check the propensities with an audit, and the range."
+        )
+        found.append(Finding(STOP, "interval", policy, math.nan, text))
+    flat = [name for name, one in without.items() if name not in outside and one.n > 1]
+    if flat:
+        known = "Use more events." if reward_range else "Give the range of rewards (reward_range), or use more events."
+        text = (
+            f"All events say the same about {policy} by {', '.join(flat)}. So nothing tells how far the estimate may "
+            f"be off, and it has no interval. {known}"
+        )
+        found.append(Finding(STOP, "interval", policy, math.nan, text))
+    return found
 
 
 def no_intervals(estimators: Sequence[str], chosen: Sequence[Method]) -> list[Finding]:

@@ -60,20 +60,6 @@ def t_score(confidence: float, freedom: float) -> float:
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
-def two_sided(distance: float, stderr: float, freedom: float) -> float:
-    """Return how likely chance alone moves a value further from 0 than this; infinite `freedom`: a normal one.
-
-    >>> round(two_sided(2.2622, 1.0, 9), 4), round(two_sided(1.96, 1.0, math.inf), 4), two_sided(0.0, 1.0, 9)
-    (0.05, 0.05, 1.0)
-    """
-    from scipy.special import stdtr
-
-    if distance <= 0 or not stderr > 0:
-        return 1.0 if distance <= 0 else 0.0
-    score = distance / stderr
-    return 2 * (NormalDist().cdf(-score) if math.isinf(freedom) else float(stdtr(freedom, -score)))
-
-
 def z_score(confidence: float) -> float:
     """Return the half-width of a normal interval, in standard errors.
 

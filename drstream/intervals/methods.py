@@ -11,13 +11,14 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, basic, bernstein, delta, freedman, gamma, likelihood, needs, resampling
+from drstream.intervals import anytime, basic, bernstein, freedman, gamma, likelihood, needs, resampling, tails
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
 __all__ = ["ALL", "Method", "check_needs", "check_range", "check_statistic", "choose", "interval", "p_value"]
 
 
+CLUSTER = "cluster"
 SMALLEST_P = 1e-12  # smaller p-values are not told apart
 
 
@@ -32,7 +33,6 @@ class Method:
     about   One sentence for help texts.
     check   Checks that the limits suffice for some sides, and raises an error otherwise.
     says    Returns words about some bounds, which follow the name of the method.
-    spread  Returns the standard error and Student's degrees of freedom, if bounds are made of these alone.
     """
 
     name: str
@@ -41,24 +41,24 @@ class Method:
     about: str = ""
     check: Callable[[Sequence[Side], Limits], None] | None = None
     says: Callable[[Statistic, Limits], str] | None = None
-    spread: Callable[[Statistic], tuple[float, float]] | None = None
+
+
+def normal(statistic: Statistic, limits: Limits) -> tuple[float, float]:
+    """Return value ± z standard errors."""
+    stderr = basic.standard_error(statistic.gradient, statistic.comoment, statistic.n)
+    return basic.normal(statistic.value, stderr, limits.confidence)
 
 
 ALL: dict[str, Method] = {
     method.name: method
     for method in (
         Method(
-            "normal",
-            delta.normal,
-            about="value ± z standard errors; for large logs of independent events",
-            spread=lambda statistic: (delta.stderr(statistic), math.inf),
+            tails.NAME,
+            tails.tails,
+            frozenset({"buckets"}),
+            "the default: allows for skewed estimates, heavy tails, few events and few clicks",
         ),
-        Method(
-            "t",
-            delta.student,
-            about="value ± t standard errors; a little wider than normal in small logs",
-            spread=lambda statistic: (delta.stderr(statistic), statistic.n - 1),
-        ),
+        Method("normal", normal, about="value ± z standard errors; for large logs of independent events"),
         Method(
             "bootstrap",
             resampling.bootstrap,
@@ -66,11 +66,10 @@ ALL: dict[str, Method] = {
             "percentiles of a Poisson bootstrap, over clusters if there is a cluster column",
         ),
         Method(
-            "cluster",
-            resampling.cluster,
+            CLUSTER,
+            tails.cluster,
             frozenset({"cluster", "buckets"}),
-            "value ± t standard errors of a jackknife over clusters, for events of one user that depend on each other",
-            spread=lambda statistic: (resampling.jackknife_stderr(statistic), resampling.freedom(statistic)),
+            "a jackknife over clusters, for events of one user that depend on each other; the default with cluster=",
         ),
         Method(
             bernstein.NAME,
@@ -112,13 +111,13 @@ ALL: dict[str, Method] = {
 }
 
 
-def choose(names: str | Sequence[str] | None) -> list[Method]:
-    """Return methods by their names, each once; the normal interval without a name.
+def choose(names: str | Sequence[str]) -> list[Method]:
+    """Return methods by their names, each once.
 
-    >>> [method.name for method in choose(["t", "cluster"])]
-    ['t', 'cluster']
+    >>> [method.name for method in choose(["normal", "cluster"])]
+    ['normal', 'cluster']
     """
-    wanted = [next(iter(ALL))] if names is None else [names] if not isinstance(names, list | tuple) else list(names)
+    wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in ALL:
             raise DrstreamError(f"{parameter('interval', name)}: no such interval; {suggest(str(name), ALL)}")
@@ -144,7 +143,7 @@ def check_statistic(method: Method, statistic: Statistic, limits: Limits) -> Non
 
 
 def interval(method: Method, statistic: Statistic, limits: Limits, bias: float = 0.0) -> tuple[float, float]:
-    """Return the bounds of an interval, within what the range of the rewards allows; NaN if they are undefined.
+    """Return the bounds of an interval, within the range of the rewards; NaN if undefined, or if it misses that range.
 
     bias  How far the statistic may be off by wrong propensities. Methods that allow for these themselves leave it out.
     """
@@ -159,6 +158,8 @@ def interval(method: Method, statistic: Statistic, limits: Limits, bias: float =
     if math.isnan(low) or limits.reward_range is None or not statistic.sides:
         return float(low), float(high)
     least, most = _possible(statistic.sides, *limits.reward_range)
+    if low > most or high < least:
+        return UNDEFINED
     return float(min(max(low, least), most)), float(min(max(high, least), most))
 
 
@@ -166,8 +167,6 @@ def p_value(method: Method, statistic: Statistic, limits: Limits, bias: float = 
     """Return the p-value of a difference: the smallest α at which its 1 - α interval excludes 0."""
     if math.isnan(statistic.value) or math.isnan(interval(method, statistic, limits, bias)[0]):
         return math.nan
-    if method.spread is not None:
-        return max(SMALLEST_P, basic.two_sided(abs(statistic.value) - bias, *method.spread(statistic)))
 
     def excludes(log_alpha: float) -> bool:
         low, high = interval(method, statistic, replace(limits, confidence=1 - math.exp(log_alpha)), bias)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,47 @@ class Groups:
     count  Events (G,).
     sums   Sums of the variables (G, V).
     gram   Sums of the products x x' (G, V, V), for stretches of time only.
+    times  How often each group counts: more than once in a forecast for more events like these.
     """
 
     count: Floats
     sums: Floats
     gram: Floats | None = None
+    times: float = 1.0
+
+
+@dataclass(frozen=True)
+class Tails:
+    """How far an estimate is from normal.
+
+    skewness  Σ e³ / (Σ e²)^1.5, with e the influences: that of the estimate. Its square is at most 1 / carriers.
+    carriers  (Σ e²)² / Σ e⁴: so many events with the same influence would have these tails.
+    turn      How much a function of means bends along its own direction, over one standard error: its gradient changes
+              by so many times itself.
+    """
+
+    skewness: float
+    carriers: float
+    turn: float = 0.0
+
+
+NOTHING = 1e-26  # of the squares of what is summed up: a smaller sum of squares is rounding
+STEP = 0.1  # standard errors, for a second difference
+
+
+def tails_of(influences: Floats, scale: float, times: float, turn: float) -> Tails | None:
+    """The tails of an estimate with these influences of buckets; None if they are all 0, up to rounding.
+
+    scale  What influences would be if nothing cancelled.
+    """
+    largest = float(np.abs(influences).max(initial=0.0))
+    if not largest > math.sqrt(NOTHING) * scale:
+        return None
+    squares = (influences / largest) ** 2
+    second, third, fourth = (float(x.sum()) for x in (squares, squares * influences / largest, squares**2))
+    size = len(influences)
+    few = max(fourth / second**2 - 3 / size, 0.0) + 1 / size  # a bucket of many events is close to normal
+    return Tails(third / second**1.5 / math.sqrt(times), times / few, turn)
 
 
 @dataclass(frozen=True)
@@ -85,6 +122,43 @@ class Statistic:
     sides: tuple[Side, ...] = ()
     buckets: Groups | None = None
     stretches: Groups | None = None
+
+    @cached_property
+    def tails(self) -> Tails | None:
+        """How far it is from normal; None if it does not vary, or if there are no buckets."""
+        found = self.tails_of(self.gradient)
+        if found is None:
+            return None
+        return replace(found, turn=self.turn())
+
+    def tails_of(self, gradient: Floats) -> Tails | None:
+        """The same for another linear function of the means."""
+        groups = self.buckets
+        if groups is None or np.isnan(gradient).any():
+            return None
+        used = gradient != 0
+        of_means, sums = gradient[used], groups.sums[:, used]
+        with np.errstate(all="ignore"):
+            influences = sums @ of_means - groups.count * float(self.means[used] @ of_means)
+            scale = float((np.abs(sums) @ np.abs(of_means)).max(initial=0.0))
+        return tails_of(influences[groups.count > 0], scale, groups.times, 0.0)
+
+    def turn(self) -> float:
+        """How much the function bends along its own direction: see `Tails`."""
+        groups = self.buckets
+        assert groups is not None
+        used, n = self.gradient != 0, float(groups.count.sum())
+        direction = np.zeros(len(self.means))
+        with np.errstate(all="ignore"):  # weights of 1e155 and more have infinite squares
+            away = groups.sums[:, used] - groups.count[:, None] * self.means[used]
+            influences = away @ self.gradient[used]
+            stderr = float(np.linalg.norm(influences)) / n / math.sqrt(groups.times)
+            if not 0 < stderr < math.inf:
+                return 0.0
+            direction[used] = away.T @ influences / n**2 / groups.times / stderr
+            ends = self.at(self.means + STEP * direction) + self.at(self.means - STEP * direction)
+            found = float(ends - 2 * self.at(self.means)) / STEP**2 / stderr
+        return found if abs(found) < 1 else 0.0  # undefined, or no function that a second difference could describe
 
 
 @dataclass(frozen=True)
@@ -116,6 +190,7 @@ class Limits:
     clustered         Whether buckets hold clusters, whose events depend on each other.
     propensity_error  How wrong propensities may be: |1 - ϱ|, ϱ = μ / μ̂, is at most this. None: they are exact.
     constants         For the method "freedman".
+    clicks            Whether all rewards of the log are 0 or 1.
     """
 
     confidence: float
@@ -125,6 +200,7 @@ class Limits:
     clustered: bool = False
     propensity_error: float | None = None
     constants: Constants = field(default_factory=Constants)
+    clicks: bool = False
 
 
 def total_score(sides: Sequence[Side]) -> Floats:

@@ -44,9 +44,8 @@ RARE = CAPPED  # instructions from here on need `More`
 MOMENTS, SUMS = 0, 1  # kinds of records
 LARGEST = 0  # the largest weight
 THIN = 1  # sum of the weights of events with a small propensity
-REWARDED, REWARDED_SQUARES = 2, 3  # sums of w and w² over events with a reward other than 0
-REDUCTIONS = 4  # number of weights that are smaller than ν / p
-FACTS = 5  # number of fields
+REDUCTIONS = 2  # number of weights that are smaller than ν / p
+FACTS = 3  # number of fields
 SMALL = 0.01  # a propensity below it is small
 ADDRESS, WIDTH = range(2)  # columns of tables: where the first record is, and the number of fields of each
 BINS, LOWEST, HIGHEST = 26, -10, 14  # weights are counted by octave: 0, and from below 2^LOWEST to above 2^HIGHEST
@@ -62,8 +61,7 @@ class Program(NamedTuple):
     starts: Any
     weights: Any  # row of each weight, and the row that says whether it was reduced, or -1
     watched: Any  # rows whose extremes are wanted
-    reward: Any  # rows
-    propensity: Any
+    propensity: Any  # its row
     variables: Any  # their number
 
 
@@ -82,7 +80,7 @@ class More(NamedTuple):
     octaves: Any  # the number of weights by size (weights, BINS); no rows if they are not counted
 
 
-PROGRAM = named(Program, I8_2, F8_2, I8_2, I8, I8, I8_2, I8, int64, int64, int64)
+PROGRAM = named(Program, I8_2, F8_2, I8_2, I8, I8, I8_2, I8, int64, int64)
 INTO = named(Into, F8, I8_2, F8_2)
 MORE = named(More, I8_2, F8_2)
 
@@ -159,16 +157,11 @@ def _fill_rare(op, first, second, third, space, a, b, c, d, out):
 
 
 @unordered_helper
-def _sums_of_weights(w, p, r):
+def _thin(w, p):
     small = 0.0
-    rewarded = 0.0
-    squares = 0.0
     for i in range(w.shape[0]):
         small += w[i] * (p[i] < SMALL)
-        with_reward = w[i] * (r[i] != 0.0)
-        rewarded += with_reward
-        squares += with_reward * with_reward
-    return small, rewarded, squares
+    return small
 
 
 @uncounted
@@ -185,14 +178,11 @@ def _largest(x):
 @uncounted
 def _inspect(program, space, m, facts):
     """Add a tile to what is known about weights."""
-    r, p = space[program.reward][:m], space[program.propensity][:m]
+    p = space[program.propensity][:m]
     for k in range(program.weights.shape[0]):
         w, reduced = space[program.weights[k, 0]][:m], program.weights[k, 1]
-        small, rewarded, squares = _sums_of_weights(w, p, r)
         facts[FACTS * k + LARGEST] = max(facts[FACTS * k + LARGEST], _largest(w))
-        facts[FACTS * k + THIN] += small
-        facts[FACTS * k + REWARDED] += rewarded
-        facts[FACTS * k + REWARDED_SQUARES] += squares
+        facts[FACTS * k + THIN] += _thin(w, p)
         if reduced >= 0:
             smaller = space[reduced][:m]
             for i in range(m):
@@ -213,7 +203,7 @@ def _add_moments(program, space, m, index, first, address, width, shift):
     """Add a tile's events to the records of their groups."""
     variables, groups = program.variables, program.starts.shape[0] - 1
     gap, picked = shift[:variables], shift[variables:]
-    r, p = space[program.reward], space[program.propensity]
+    p = space[program.propensity]
     for i in range(m):
         if index[first + i] < 0:
             continue
@@ -237,11 +227,8 @@ def _add_moments(program, space, m, index, first, address, width, shift):
             flat += size * size
         for k in range(program.weights.shape[0]):
             w, at = space[program.weights[k, 0], i], flat + FACTS * k
-            rewarded = w if r[i] != 0.0 else 0.0
             record[at + LARGEST] = max(record[at + LARGEST], w)
             record[at + THIN] += w if p[i] < SMALL else 0.0
-            record[at + REWARDED] += rewarded
-            record[at + REWARDED_SQUARES] += rewarded * rewarded
             if program.weights[k, 1] >= 0:
                 record[at + REDUCTIONS] += space[program.weights[k, 1], i]
         record[0] = n + 1.0

@@ -22,7 +22,7 @@ from drstream.results import Estimate
 from drstream.running.execution import Workers
 
 MOST_ERROR = 0.2  # relative standard error of a width, above which it is not told: some six events decide on it
-BY_ROOT = ("normal", "t")  # their width falls with the square root of the number of events
+BY_ROOT = ("normal",)  # its width falls with the square root of the number of events
 MOST = 2.0**30  # times the rows of the log, where the search for half of the width ends
 
 

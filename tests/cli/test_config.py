@@ -16,14 +16,14 @@ horizon = 50                      # of other commands
 reward-range = [0, 1]
 
 [evaluate]
-interval = ["t", "normal"]        # as t,normal
+interval = ["tails", "normal"]    # as tails,normal
 confidence = 0.9
 model = "model.npz"
 explain = true
 """
 TYPED = (
     *("--context", "x*", "--policy", "new=softmax:job/weights.npz", "--policy", "mine=python:of_ours:even"),
-    *("--interval", "t,normal", "--confidence", "0.9", "--model", "job/model.npz", "--explain"),
+    *("--interval", "tails,normal", "--confidence", "0.9", "--model", "job/model.npz", "--explain"),
     *("--reward-range", "0,1"),
 )
 

@@ -284,7 +284,7 @@ def test_clusters_and_seeds(table):
     result = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD, cluster="user")
     plain = evaluate(log, POLICY, M.Ridge(), crossfit=FORWARD)
     assert result["dr"].value == plain["dr"].value
-    assert (result["dr"].method, plain["dr"].method) == ("cluster", "normal")
+    assert (result["dr"].method, plain["dr"].method) == ("cluster", "tails")
     with pytest.raises(drs.DrstreamError, match="cluster='user' is about folds, and crossfit='forward:"):
         drs.replay(log, POLICY, 10, M.Ridge(), crossfit=FORWARD, cluster="user")
     with pytest.raises(drs.DrstreamError, match="fold_seed=3 is about folds"):

@@ -58,7 +58,7 @@ def naive_bias(table, name, error, policy=POLICY):
 
 
 @pytest.mark.parametrize("name", KNOWN)
-@pytest.mark.parametrize("interval", ["normal", "t"])
+@pytest.mark.parametrize("interval", ["normal", "tails"])
 def test_intervals_are_wider_by_what_the_theorem_allows(table, name, interval):
     wide, plain = (run(table, [name], error, interval=interval)[name] for error in (ERROR, None))
     bias = naive_bias(table, name, ERROR)
@@ -205,4 +205,4 @@ def test_the_command_line(table, tmp_path):
     pq.write_table(table, tmp_path / "log.parquet")
     words = ("evaluate", "log.parquet", "--policy", "uniform", "--estimator", "ips", "--json")
     found = json.loads(drstream(*words, "--propensity-error", "0.1", cwd=tmp_path).stdout)["estimates"][0]
-    assert found["method"] == "normal, propensities off by up to 0.1"
+    assert found["method"] == "tails, propensities off by up to 0.1"

@@ -257,7 +257,7 @@ def test_intervals_of_whole_lists_need_the_range_of_their_rewards():
     assert np.isnan(result["rips"].intervals["bernstein"][0])
     assert not np.isnan(result["rips"].intervals["normal"][0])
     assert any("no bernstein or gamma intervals of rips" in str(finding) for finding in result.findings)
-    for method in ("bootstrap", "t"):
+    for method in ("bootstrap", "normal"):
         found = drs.evaluate(log_of(lists), NEW, estimators=["snrips", "rips"], interval=method)
         for name in ("snrips", "rips"):
             assert found[name].low < found[name].value < found[name].high

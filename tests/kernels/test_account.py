@@ -82,7 +82,7 @@ def program(lines, layout, weights=(), watched=()):
         number[t, : len(numbers)] = [place[x] if isinstance(x, str) else x for x in numbers]
         scales[t, : len(scaled)] = [place[name] for name in scaled]
     about = np.array(weights, np.int64).reshape(-1, 2), np.array([place[name] for name in watched], np.int64)
-    rows = place["reward"], place["p"], variables
+    rows = place["p"], variables
     return kernels.Program(code, number, scales, layout.members, layout.starts, *about, *rows)
 
 
@@ -158,8 +158,7 @@ def check_moments(record, x, seen):
         np.testing.assert_allclose(LAYOUT.comoment(record, group), gaps @ gaps.T, rtol=1e-10, atol=1e-12)
     facts = LAYOUT.facts(record)
     for w, reduced, row in ((x[1], 0, facts[0]), (x[2], x[3].sum(), facts[1])):
-        rewarded = w[seen["reward"] != 0]
-        once = [w.max(), w[seen["p"] < kernels.SMALL].sum(), rewarded.sum(), (rewarded**2).sum(), reduced]
+        once = [w.max(), w[seen["p"] < kernels.SMALL].sum(), reduced]
         np.testing.assert_allclose(row, once, rtol=1e-12)
 
 

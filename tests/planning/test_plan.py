@@ -36,7 +36,7 @@ def test_a_sample_of_everything_forecasts_what_evaluate_finds(log):
         "cap": 5.0,
         "lambda_": 9.0,
     }
-    for more in ({}, {"interval": "t"}, {"interval": "likelihood", "reward_range": (0, 1), "clamp": (0, 1)}):
+    for more in ({}, {"interval": "normal"}, {"interval": "likelihood", "reward_range": (0, 1), "clamp": (0, 1)}):
         if more.get("interval") == "likelihood":
             how["estimators"] = ["ips", "snips", "dr"]
         model = drs.models.Ridge().fit(train)
@@ -56,11 +56,11 @@ def test_a_sample_of_everything_forecasts_what_evaluate_finds(log):
 def test_rows_that_halve_the_width(log):
     forecast = drs.plan(log, drs.policies.Constant(2), sample=0.2)
     for one in forecast.widths:
-        assert one.rows_to_halve == pytest.approx(4 * 40_000)
+        assert one.rows_to_halve == pytest.approx(4 * 40_000, rel=0.05)  # skewness falls, too
     assert forecast.rows == forecast.events == 40_000
     rare = world(n_actions=10).table(8_000)  # few clicks of one action: a careful interval
     found = drs.plan(drs.Log(rare.slice(0, 400)), drs.policies.Constant(2), estimators="ips", sample=1.0)["ips"]
-    if found.method == "gamma" and not math.isnan(found.width):
+    if not math.isnan(found.width):
         assert 2 * 400 < found.rows_to_halve < 20 * 400
 
 
