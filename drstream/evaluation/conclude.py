@@ -10,7 +10,7 @@ import numpy as np
 
 from drstream.evaluation.groupings import Key
 from drstream.evaluation.header import Header
-from drstream.evaluation.rankings import Lists
+from drstream.evaluation.rankings import ListFacts
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled
 from drstream.evaluation.statistics import Group, Inspected, Overlap, Statistics, joined, joined_stretches, stratified
@@ -51,11 +51,11 @@ def conclude(
     return Evaluation(about, whole, form.by, segments, loggers=loggers)
 
 
-def _lists(header: Header, sums: Sums) -> Lists | None:
+def _lists(header: Header, sums: Sums) -> ListFacts | None:
     if header.listed is None:
         return None
     shortest, longest = sums.extremes_of("length")
-    return Lists(int(shortest), int(longest), sums.items, *header.listed)
+    return ListFacts(int(shortest), int(longest), sums.items, *header.listed)
 
 
 def _statistics(header: Header, found: _OfGroup, overlap: Overlap, octaves: Floats | None = None) -> Statistics:

@@ -45,7 +45,7 @@ class Categories:
 
 
 @dataclass(frozen=True)
-class Listed(Categories):
+class ListedCategories(Categories):
     """Categories in a column of lists, or in a field of its structs."""
 
     column: str
@@ -77,7 +77,7 @@ class Listed(Categories):
 
 
 @dataclass(frozen=True)
-class OfItems(Categories):
+class ItemCategories(Categories):
     """A column of the table of items."""
 
     items: Catalogue
@@ -124,12 +124,12 @@ def _of_candidates(log: Log, given: Any) -> Categories:
     if items is not None and column not in schema.names and given in items.columns:
         ids, categories = (one.to_pylist() for one in items.column(given))
         found = _embedded(ids, dict(zip(ids, categories, strict=True)), f"the items' column {given!r} has")
-        return OfItems(items.loaded, found.codes)
+        return ItemCategories(items.loaded, found.codes)
     require_column(schema, column, "embedding")
     kind = inner_type(schema, given)
     if not is_label(kind):
         raise LogError(f"column {given!r}, {parameter('embedding')}, holds {kind}: categories are integers or text")
-    return Listed(column, field)
+    return ListedCategories(column, field)
 
 
 def _embedded(labels: Sequence[Any], categories: Mapping[Any, Any], who: str, *, logged: bool = False) -> Embedding:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drstream.errors import DrstreamError, parameter, suggest
 from drstream.evaluation.lacking import PARAMETERS, PROPENSITIES, lacks
 
-__all__ = ["ALL", "IMPORTANCE", "Estimator", "Sample", "Weight"]
+__all__ = ["ALL", "IMPORTANCE", "Estimator", "TermMeans", "Weight"]
 
 if TYPE_CHECKING:
     from drstream.types import Floats
@@ -110,7 +110,7 @@ SCORES: dict[str, dict[str, float | None]] = {
 }
 
 
-class Sample(NamedTuple):
+class TermMeans(NamedTuple):
     """The input of an estimator: the means of its terms, their covariances, and the pivot."""
 
     mean: Floats  # complex while derivatives are taken
@@ -122,8 +122,8 @@ class Sample(NamedTuple):
 class Estimator:
     """A function of the means of `terms`, with weights of one kind.
 
-    value     Computes the estimate from a `Sample`, as a smooth function of the means. Its derivatives, for the delta
-              method, come from complex means or, if it does not take these, from central differences.
+    value     Computes the estimate from a `TermMeans`, as a smooth function of the means. Its derivatives, for the
+              delta method, come from complex means or, if it does not take these, from central differences.
     score     The kind of an event's score, "reward", "robust" or "predicted", for intervals that need one; or None.
     is_mean   Whether the value is the mean of that score, with the weights that the estimator uses: b + z, where
               z = w (r - r̂(x, a)) and b = r̂(x, ν), or z = w r and b = 0, or z = 0. Then `explain` knows its parts.
@@ -135,7 +135,7 @@ class Estimator:
     name: str
     terms: tuple[str, ...]
     weight: Weight | None
-    value: Callable[[Sample], float]
+    value: Callable[[TermMeans], float]
     score: str | None = None
     default: bool = True
     headline: bool = False
@@ -263,7 +263,7 @@ def _by_time(name: str, weight: Weight) -> Estimator:
     return Estimator(name, ("share", "robust"), weight, lambda s: s.mean[1] / s.mean[0], default=False)
 
 
-def _control(s: Sample) -> float:
+def _control(s: TermMeans) -> float:
     """β = Cov(w r, w) / Var(w), minus the pivot, as rewards are about the pivot here.
 
     Where all weights are the same, up to rounding, w controls nothing: β is 0, and the estimate is that of IPS.

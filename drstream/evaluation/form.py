@@ -36,7 +36,7 @@ class Grouping(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
+class SumsForm:
     """What the sums of a pass are about. It can be pickled, and be written to a file.
 
     Variable 0 is the reward. In a down-sampled log, 1 / sample rate follows, and then the terms of each policy.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream import sampling
-from drstream.evaluation.form import BUCKETS, Form
+from drstream.evaluation.form import BUCKETS, SumsForm
 from drstream.evaluation.sums import Sums
 from drstream.log import Events
 from drstream.types import Ints
@@ -24,17 +24,17 @@ Key = tuple[Any, ...]  # the values of a segment
 
 
 @dataclass(frozen=True)
-class Groups:
+class Grouped:
     """The group of each event of a batch, as an index of keys."""
 
     index: Ints
     keys: Sequence[Hashable]
 
 
-def groups_of(form: Form, batch: Events, logger: str | None) -> dict[str, Groups]:
+def groups_of(form: SumsForm, batch: Events, logger: str | None) -> dict[str, Grouped]:
     """Return the groups of a batch's events, by grouping. Keys of buckets are their numbers."""
     wanted = {part for grouping in form.groupings for part in grouping.parts}
-    found: dict[str, Groups] = {}
+    found: dict[str, Grouped] = {}
     if "segment" in wanted:
         found["segment"] = segments_of(batch.columns, form.by)
     if "logger" in wanted:
@@ -45,11 +45,11 @@ def groups_of(form: Form, batch: Events, logger: str | None) -> dict[str, Groups
     if "segment stretch" in (grouping.name for grouping in form.groupings):
         found["segment stretch"] = _pairs(found["segment"], found["stretch"])
     if "bucket" in wanted:
-        found["bucket"] = Groups(buckets_of(batch.keys if len(batch.keys) else batch.in_file), range(BUCKETS))
+        found["bucket"] = Grouped(buckets_of(batch.keys if len(batch.keys) else batch.in_file), range(BUCKETS))
     return found
 
 
-def index_of(form: Form, groups: dict[str, Groups], sums: Sums) -> NDArray[np.int32]:
+def index_of(form: SumsForm, groups: dict[str, Grouped], sums: Sums) -> NDArray[np.int32]:
     """Return the records (groupings, n) of a batch's events in the tables, which get records for new keys."""
     out = np.empty((len(form.groupings), len(next(iter(groups.values())).index) if groups else 0), np.int32)
     for row, grouping in zip(out, form.groupings, strict=True):
@@ -66,7 +66,7 @@ def index_of(form: Form, groups: dict[str, Groups], sums: Sums) -> NDArray[np.in
     return out
 
 
-def segments_of(columns: pa.RecordBatch, names: Sequence[str]) -> Groups:
+def segments_of(columns: pa.RecordBatch, names: Sequence[str]) -> Grouped:
     """The segment of each event of a batch: its values in some columns."""
     code = np.zeros(columns.num_rows, np.int64)
     values: list[list[Any]] = []
@@ -82,7 +82,7 @@ def segments_of(columns: pa.RecordBatch, names: Sequence[str]) -> Groups:
     for known in values:
         most *= len(known)
     index, used = _used(code, most)
-    return Groups(index, [_key(number, values) for number in used])
+    return Grouped(index, [_key(number, values) for number in used])
 
 
 def _used(code: Ints, most: int) -> tuple[Ints, list[int]]:
@@ -102,10 +102,10 @@ def _key(code: int, values: list[list[Any]]) -> Key:
     return tuple(reversed(key))
 
 
-def _pairs(one: Groups, other: Groups) -> Groups:
+def _pairs(one: Grouped, other: Grouped) -> Grouped:
     size = len(other.keys)
     index, used = _used(one.index * size + other.index, size * len(one.keys))
-    return Groups(index, [(one.keys[code // size], other.keys[code % size]) for code in used])
+    return Grouped(index, [(one.keys[code // size], other.keys[code % size]) for code in used])
 
 
 def buckets_of(keys: NDArray[np.uint64]) -> Ints:
@@ -113,12 +113,12 @@ def buckets_of(keys: NDArray[np.uint64]) -> Ints:
     return (sampling.at_rows(SEED, keys) * BUCKETS).astype(np.int64)
 
 
-def _stretches(rows: Ints) -> Groups:
+def _stretches(rows: Ints) -> Grouped:
     """The stretches of events, given their row numbers."""
     index, keys = np.empty(len(rows), np.int64), dict[int, int]()
     for stretch, first, last in stretches_of(rows):
         index[first:last] = keys.setdefault(stretch, len(keys))
-    return Groups(index, list(keys))
+    return Grouped(index, list(keys))
 
 
 def stretch_of(row: int) -> int:

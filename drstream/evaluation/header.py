@@ -8,7 +8,7 @@ from typing import Any
 
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.evaluation.request import Request
 from drstream.results import ModelSummary
 
@@ -26,7 +26,7 @@ class Header:
     path        "compiled" if nothing was asked in Python.
     """
 
-    form: Form
+    form: SumsForm
     request: Request
     policies: list[str]
     labels: Sequence[Any]

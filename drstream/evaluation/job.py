@@ -8,7 +8,7 @@ from functools import cached_property
 from drstream.evaluation.adaptive import Overlaps
 from drstream.evaluation.embedding import Categories, Embedding
 from drstream.evaluation.stacking import Stack
-from drstream.evaluation.terms import Terms
+from drstream.evaluation.terms import PolicyTerms
 from drstream.models.binding import BoundModels
 from drstream.policies.base import FixedPolicy
 
@@ -28,7 +28,7 @@ class Job:
 
     policies: list[FixedPolicy]
     models: BoundModels
-    terms: Terms
+    terms: PolicyTerms
     n_actions: int
     pivot: float
     bounds: Bounds = field(default_factory=Bounds)

@@ -14,7 +14,7 @@ from drstream.evaluation.rankings import (
 )
 from drstream.evaluation.request import Request
 from drstream.evaluation.segments import check_columns
-from drstream.evaluation.terms import Terms, WeightTerms
+from drstream.evaluation.terms import PolicyTerms, WeightTerms
 from drstream.log import Log
 from drstream.models.binding import BoundModels
 from drstream.models.positions import as_positions
@@ -42,7 +42,7 @@ def make_list_plan(request: Request, log: Log, workers: Workers) -> Plan:
         cluster=request.settings.cluster,
         loggers=True,
     )
-    terms = Terms.of(chosen, request.limits, request.extra, plain=reader.loggers is not None)
+    terms = PolicyTerms.of(chosen, request.limits, request.extra, plain=reader.loggers is not None)
     terms = replace(terms, weighted=tuple(map(_without_centred, terms.weighted)))
     down_sampled = log.roles.sample_rate is not None
     job = Job([*bound], models, terms, 0, log.pivot, bounds_of(request), down_sampled)

@@ -14,7 +14,7 @@ from drstream.errors import DrstreamError, PolicyError, parameter
 from drstream.evaluation.adaptive import find_overlaps
 from drstream.evaluation.embedding import Categories, Embedding, embedding_of
 from drstream.evaluation.estimators import Estimator
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.evaluation.header import Header
 from drstream.evaluation.job import Bounds, Job
 from drstream.evaluation.program import Program, make_program
@@ -22,7 +22,7 @@ from drstream.evaluation.request import Request
 from drstream.evaluation.segments import check_columns
 from drstream.evaluation.stacking import Stack
 from drstream.evaluation.sums import Sums
-from drstream.evaluation.terms import Terms, WeightTerms
+from drstream.evaluation.terms import PolicyTerms, WeightTerms
 from drstream.kernels.scores import TILE
 from drstream.log import Log, Reader
 from drstream.log.spec import ROWS as BATCH_ROWS
@@ -65,9 +65,9 @@ class Plan:
     lists: OfLists | None = None  # of a log of rankings
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> SumsForm:
         job, request = self.job, self.request
-        return Form(
+        return SumsForm(
             policies=len(job.policies),
             columns=job.terms.columns,
             weights=tuple(f"{group.weight.name}.weight" for group in job.terms.weighted),
@@ -197,7 +197,7 @@ def make_plan(request: Request, log: Log, workers: Workers) -> Plan:
         candidates=log.has_candidates and any(u.uses_candidates for u in users),
     )
     weighted = any(e.weight for e in chosen)
-    terms = Terms.of(chosen, request.limits, request.extra, plain=reader.loggers is not None and weighted)
+    terms = PolicyTerms.of(chosen, request.limits, request.extra, plain=reader.loggers is not None and weighted)
     job = Job(
         bound, models, terms, len(reader.labels), log.pivot, bounds_of(request), log.roles.sample_rate is not None
     )
@@ -247,7 +247,7 @@ def _count(reader: Reader, part: Part) -> Counter[Any]:
     return counts
 
 
-def groups_of(chosen: Sequence[Estimator], terms: Terms) -> tuple[tuple[str, ...], ...]:
+def groups_of(chosen: Sequence[Estimator], terms: PolicyTerms) -> tuple[tuple[str, ...], ...]:
     """The sets of terms whose covariances are needed: all of one weight, and those of estimators without a weight.
 
     Estimators share them. Beside its own terms, an estimator finds the weight, for its effective sample size, and the

@@ -36,7 +36,7 @@ class Program:
 
     rows: dict[str, int]  # observed rows: their places
     height: int  # rows of a tile
-    code: kernels.Program
+    code: kernels.Code
     rare: bool  # whether some instructions are rare ones
 
     @property
@@ -197,7 +197,7 @@ def _finished(writer: _Writer, layout: Layout, weights: list[tuple[Row, Row | No
         number[t, : len(numbers)] = numbers
         scales[t, : len(scaled)] = list(map(at, scaled))
     of_weights = [(at(w), -1 if reduced is None else at(reduced)) for w, reduced in weights]
-    found = kernels.Program(
+    found = kernels.Code(
         code,
         number,
         scales,

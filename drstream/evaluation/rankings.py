@@ -23,7 +23,7 @@ from typing import Any
 
 from drstream.errors import DrstreamError, parameter
 from drstream.evaluation import estimators
-from drstream.evaluation.estimators import CAPPED, IMPORTANCE, Available, Estimator, Sample, Weight
+from drstream.evaluation.estimators import CAPPED, IMPORTANCE, Available, Estimator, TermMeans, Weight
 from drstream.evaluation.lacking import PROPENSITIES
 from drstream.findings import LOOK, Finding
 
@@ -114,10 +114,13 @@ def _normalised(name: str, weight: ListWeight, assumes: str) -> Ranked:
     return Ranked(name, BY_POSITION, weight, _value, default=False, assumes=assumes)
 
 
-def _value(sample: Sample) -> Any:
-    from drstream.evaluation.positions import normalised
+def _value(sample: TermMeans) -> Any:
+    """Of means of whether a list has position l, of its weight v_l there, and of v_l r_l, for all l in this order."""
+    import numpy as np
 
-    return normalised(sample.mean)
+    shown, weight, reward = np.split(np.asarray(sample.mean), 3)
+    with np.errstate(all="ignore"):  # a position that no list has counts as 0
+        return np.where(np.real(shown) == 0, 0.0, shown * (reward / weight)).sum(axis=0)
 
 
 def _like(entry: str, name: str, weight: Weight, assumes: str, **more: Any) -> Ranked:
@@ -171,7 +174,7 @@ KNOWN: dict[str, Estimator] = {**ALL, **estimators.ALL}  # some of the latter ta
 
 
 @dataclass(frozen=True)
-class Lists:
+class ListFacts:
     """What is known about the lists of a log of rankings, beside the estimates."""
 
     shortest: int

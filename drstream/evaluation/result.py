@@ -34,7 +34,7 @@ from drstream.evaluation.explanation import Explain, Explained, Explanation, exp
 from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
 from drstream.evaluation.header import Header
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
-from drstream.evaluation.rankings import Lists, assumption
+from drstream.evaluation.rankings import ListFacts, assumption
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
@@ -60,7 +60,7 @@ class About:
     models: ModelSummary
     skipped: dict[str, int]
     provenance: dict[str, Any] = field(default_factory=dict)
-    lists: Lists | None = None  # of a log of rankings
+    lists: ListFacts | None = None  # of a log of rankings
     findings: tuple[Finding, ...] = ()  # beside those that the sums tell
 
 

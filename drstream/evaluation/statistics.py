@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drstream.errors import DrstreamError
 from drstream.evaluation import derivatives
-from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, Sample
+from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, TermMeans
 from drstream.evaluation.form import MOST_PAIRED
 from drstream.intervals.statistic import Groups, Side, Spread, Statistic
 from drstream.types import Floats, Ints
@@ -273,7 +273,7 @@ class Statistics:
         def at(means: Floats) -> Any:
             scale = means[1] if self.down_sampled else 1.0
             with np.errstate(all="ignore"):
-                return estimator.value(Sample(means[place] / scale, covariance, self.pivot))
+                return estimator.value(TermMeans(means[place] / scale, covariance, self.pivot))
 
         return at
 

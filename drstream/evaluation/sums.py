@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.kernels import account as kernels
 from drstream.models.calibration import Calibration
 from drstream.moments import Layout
@@ -23,7 +23,7 @@ from drstream.types import Floats, Ints
 
 
 @dataclass
-class Table:
+class GroupTable:
     """Records of groups. Each key has `per` of them, one after the other: one, or one for each bucket."""
 
     width: int  # fields of a record
@@ -54,7 +54,7 @@ class Table:
         first = self.places[key] * self.per
         return self.memory[first : first + self.per]
 
-    def merge(self, other: Table, layout: Layout | None) -> None:
+    def merge(self, other: GroupTable, layout: Layout | None) -> None:
         """Add a table of other events. `layout` is that of moments; None: the records are sums."""
         blocks = self.places_of(list(other.places))
         place = (blocks[:, None] * self.per + np.arange(self.per)).reshape(-1)
@@ -70,11 +70,11 @@ class Table:
 class Sums:
     """The state of a pass over some events, for one reward. States of parts merge, in order."""
 
-    def __init__(self, form: Form, typical_reward: float) -> None:
+    def __init__(self, form: SumsForm, typical_reward: float) -> None:
         self.form = form
         layout = form.layout
         self.whole = layout.create()
-        self.tables = {g.name: Table(form.width(g), g.per) for g in form.groupings}
+        self.tables = {g.name: GroupTable(form.width(g), g.per) for g in form.groupings}
         self.mass = np.zeros((form.policies, form.actions))  # sum of ν(a|x) over events, by policy and action
         self.logged = np.zeros(form.actions, np.int64)  # number of events, by logged action
         self.octaves = np.zeros((layout.weights if form.octaves else 0, kernels.BINS))  # of weights by size

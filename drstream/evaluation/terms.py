@@ -26,7 +26,7 @@ class WeightTerms:
 
 
 @dataclass(frozen=True)
-class Terms:
+class PolicyTerms:
     """The terms that the chosen estimators need for each policy, in the order of their rows."""
 
     predicted: bool  # r̂(x, ν) is the first term
@@ -39,7 +39,7 @@ class Terms:
         parameters: dict[str, float | None],
         extra: frozenset[str] = frozenset(),
         plain: bool = False,
-    ) -> Terms:
+    ) -> PolicyTerms:
         """The terms of estimators, perhaps with those that explain them, and with the `plain` weights ν / p."""
         wanted: dict[Weight, dict[str, None]] = {IMPORTANCE: {"weight": None, "centred": None}} if plain else {}
         for estimator in chosen:

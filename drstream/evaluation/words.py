@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drstream.evaluation.rankings import Lists
+from drstream.evaluation.rankings import ListFacts
 from drstream.findings import LOOK, STOP, Finding
 from drstream.intervals import methods
 from drstream.intervals.methods import Method
@@ -69,7 +69,7 @@ def measured_constants(policy: str, method: str, constants: Mapping[str, float])
     return Finding(LOOK, "constants", policy, math.nan, text)
 
 
-def events(n: int, labels: Sequence[Any], lists: Lists | None) -> str:
+def events(n: int, labels: Sequence[Any], lists: ListFacts | None) -> str:
     """Return what was evaluated: so many events, or rankings."""
     if lists is not None:
         return f"{n:,} rankings of {lists}"

@@ -34,14 +34,14 @@ NAME = "freedman"
 GUARANTEED, NOT_GUARANTEED, IF_INDEPENDENT = "guaranteed", "constants measured", "if events are independent"
 
 
-class Constant(NamedTuple):
+class BoundConstant(NamedTuple):
     """A constant of the bound, and whether it was measured from the log."""
 
     value: float
     measured: bool = False
 
 
-NONE = Constant(0.0)
+NONE = BoundConstant(0.0)
 
 
 def freedman(statistic: Statistic, limits: Limits) -> tuple[float, float]:
@@ -104,12 +104,12 @@ def _propensities(side: Side, limits: Limits) -> tuple[float, float, float]:
     return error, 1 + error if ratio is None else ratio, needs.weight_bound(NAME, [side], limits)
 
 
-def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[str, Constant]:
+def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[str, BoundConstant]:
     """Return δ_Δ, E[z²] and V_x of a side for rewards in [0, 1]."""
     told = limits.constants
     if side.weight is None:  # the mean of predictions, or of rewards: only their variance counts
-        spread = Constant(min(0.25, _variance(side, statistic, limits)), True) if told.measured else Constant(0.25)
-        return {"model_bias": NONE, "second_moment": NONE, "value_variance": spread}
+        spread = min(0.25, _variance(side, statistic, limits)) if told.measured else 0.25
+        return {"model_bias": NONE, "second_moment": NONE, "value_variance": BoundConstant(spread, told.measured)}
     error, ratio, most = _propensities(side, limits)
     bias = _model_bias(side, limits, error)
     return {
@@ -119,43 +119,43 @@ def _unit_constants(side: Side, statistic: Statistic, limits: Limits) -> dict[st
     }
 
 
-def _model_bias(side: Side, limits: Limits, error: float) -> Constant:
+def _model_bias(side: Side, limits: Limits, error: float) -> BoundConstant:
     """δ_Δ"""
     told, scale = limits.constants, _range(side, limits)[1]
     if error == 0:
         return NONE
     if told.model_bias is not None:
-        return Constant(told.model_bias / scale)
+        return BoundConstant(told.model_bias / scale)
     if side.spread is None or not told.measured:
-        return Constant(1.0)
+        return BoundConstant(1.0)
     absolute, squared = side.spread.absolute / scale / (1 - error), side.spread.squared / scale**2 / (1 - error)
-    return Constant(min(1.0, absolute, math.sqrt(squared)), True)
+    return BoundConstant(min(1.0, absolute, math.sqrt(squared)), True)
 
 
-def _second_moment(side: Side, limits: Limits, factor: float) -> Constant:
+def _second_moment(side: Side, limits: Limits, factor: float) -> BoundConstant:
     """E[z²], or its bound: `factor`, M ϱ_max, times e_r̂."""
     told, scale = limits.constants, _range(side, limits)[1]
     if told.model_error is not None:
-        return Constant(factor * told.model_error / scale**2)
+        return BoundConstant(factor * told.model_error / scale**2)
     if side.spread is None or not told.measured:
-        return Constant(factor)
-    return Constant(side.spread.second / scale**2, True)
+        return BoundConstant(factor)
+    return BoundConstant(side.spread.second / scale**2, True)
 
 
-def _value_variance(side: Side, statistic: Statistic, limits: Limits, bias: float) -> Constant:
+def _value_variance(side: Side, statistic: Statistic, limits: Limits, bias: float) -> BoundConstant:
     """V_x[r*(x, ν)]. The value itself is known up to the bias of wrong propensities only."""
     told, (low, scale) = limits.constants, _range(side, limits)
     if told.value_variance is not None:
-        return Constant(told.value_variance / scale**2)
+        return BoundConstant(told.value_variance / scale**2)
     if side.spread is None or not told.measured:
-        return Constant(0.25)
+        return BoundConstant(0.25)
     value = (float(side.score @ statistic.means) - low) / scale
     nearest = min(max(0.5, value - bias), value + bias)
     most = max(0.0, nearest * (1 - nearest))
     if bias == 0:
         rest = (side.spread.squared - side.spread.second) / scale**2
         most = min(most, max(0.0, _variance(side, statistic, limits) + rest))
-    return Constant(most, True)
+    return BoundConstant(most, True)
 
 
 def _variance(side: Side, statistic: Statistic, limits: Limits) -> float:

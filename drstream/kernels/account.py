@@ -23,7 +23,7 @@ from drstream.kernels._types import F8, F8_2, F8_IN2, I4_IN2, I8, I8_2, I8_IN, i
 from drstream.kernels.moments import TILE, add_shift, chan_factor, update_tile
 from drstream.kernels.sums import two_sum
 
-OUT, OP, A, B, C, D = range(6)  # columns of `Program.code`
+OUT, OP, A, B, C, D = range(6)  # columns of `Code.code`
 (
     COPY,  # a
     CONSTANT,  # the first parameter
@@ -51,7 +51,7 @@ ADDRESS, WIDTH = range(2)  # columns of tables: where the first record is, and t
 BINS, LOWEST, HIGHEST = 26, -10, 14  # weights are counted by octave: 0, and from below 2^LOWEST to above 2^HIGHEST
 
 
-class Program(NamedTuple):
+class Code(NamedTuple):
     """What is computed and summed up."""
 
     code: Any  # instructions, in their order
@@ -80,7 +80,7 @@ class More(NamedTuple):
     octaves: Any  # the number of weights by size (weights, BINS); no rows if they are not counted
 
 
-PROGRAM = named(Program, I8_2, F8_2, I8_2, I8, I8, I8_2, I8, int64, int64)
+PROGRAM = named(Code, I8_2, F8_2, I8_2, I8, I8, I8_2, I8, int64, int64)
 INTO = named(Into, F8, I8_2, F8_2)
 MORE = named(More, I8_2, F8_2)
 

@@ -47,7 +47,7 @@ ADDRESS, KIND = 0, 1  # of a column
 KINDS = ("float32", "float64", "int32", "int64")  # types of columns, in the order of their codes
 
 
-class Linear(NamedTuple):
+class LinearRules(NamedTuple):
     """Linear policies, K rows of weights for each, and below them those of a linear model."""
 
     weights: Any  # a matrix for each fold, or one; float32 or float64, and so are the intercepts
@@ -468,7 +468,7 @@ def _observe_tile(linear, scores, fold, bits, action, order, first, m, values, m
 
 
 def _types(matrices: Any, matrix: Any, vector: Any) -> list[Any]:
-    linear = named(Linear, matrices, vector, I8, F8, I8, I8, I8, matrix, I8, F8, int64)
+    linear = named(LinearRules, matrices, vector, I8, F8, I8, I8, I8, matrix, I8, F8, int64)
     rest = linear, int64, I8_2, int64, I4_IN
     more = I8, int64, int64, F8_2, F8_2, I8, matrix, matrix, F8
     return [int64(*rest, none, none, *more), int64(*rest, U4_IN2, U4_2, *more)]

@@ -48,7 +48,7 @@ class Influence:
 
 
 @dataclass
-class Spread:
+class ExplorationSums:
     """Statistics over events, for each influence function."""
 
     count: int
@@ -58,7 +58,7 @@ class Spread:
     moved: Floats  # (I, E) Σ (w B)² μ/μ' for each share of exploration
 
     @classmethod
-    def create(cls, size: int) -> Spread:
+    def create(cls, size: int) -> ExplorationSums:
         squares, fourth, unmoved = np.zeros((3, size))
         return cls(0, squares, fourth, unmoved, np.zeros((size, len(SHARES))))
 
@@ -71,7 +71,7 @@ class Spread:
         self.unmoved += (a * a + 2 * a * weighted).sum(axis=1)
         self.moved += weighted**2 @ ratio
 
-    def merge(self, other: Spread) -> None:
+    def merge(self, other: ExplorationSums) -> None:
         self.count += other.count
         for name in ("squares", "fourth", "unmoved", "moved"):
             getattr(self, name)[...] += getattr(other, name)
@@ -124,7 +124,7 @@ def for_pass(chosen: Sequence[Estimator]) -> list[Estimator]:
 
 def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) -> dict[tuple[str, str], Explored]:
     """Measure the variance with each share of exploration, by policy and estimator."""
-    total = Spread.create(len(found))
+    total = ExplorationSums.create(len(found))
     task = partial(_consume, plan, list(found), 0 if log.has_candidates else log.n_actions)
     for spread in execution.run(task, log, plan.reader.columns, workers):
         total.merge(spread)
@@ -132,8 +132,8 @@ def explore(log: Log, plan: Plan, found: Sequence[Influence], workers: Workers) 
     return {(one.policy, one.estimator): explored(total, i, one.plain and known) for i, one in enumerate(found)}
 
 
-def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Spread:
-    spread, observer = Spread.create(len(found)), observer_of(plan)
+def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> ExplorationSums:
+    spread, observer = ExplorationSums.create(len(found)), observer_of(plan)
     weighted, context = (np.array([getattr(one, name) for one in found]) for name in ("weighted", "context"))
     constants = np.array([[one.constant] for one in found])
     for batch in plan.reader.batches(part, Counter()):
@@ -152,7 +152,7 @@ def _consume(plan: Plan, found: list[Influence], actions: int, part: Part) -> Sp
     return spread
 
 
-def explored(spread: Spread, i: int, plain: bool) -> Explored:
+def explored(spread: ExplorationSums, i: int, plain: bool) -> Explored:
     """What the sums say about one influence function. With changed weights, only the error of the width is known."""
     n, squares = spread.count, float(spread.squares[i])
     if not squares > 0 or not math.isfinite(squares):

@@ -9,7 +9,7 @@ import pytest
 
 import drstream as drs
 from drstream.evaluation.derivatives import gradient
-from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, Sample, Weight
+from drstream.evaluation.estimators import ALL, IMPORTANCE, Estimator, TermMeans, Weight
 from tests.helpers import reference
 from tests.helpers.evaluations import POLICY, ROWS, WORLD, D, evaluate
 from tests.helpers.logs import arrays
@@ -116,7 +116,7 @@ def test_derivatives_are_those_of_calculus(scale):
 
     def derivatives(name, terms):
         def value(means):
-            return ALL[name].value(Sample(means[:terms], covariance, 0.7))
+            return ALL[name].value(TermMeans(means[:terms], covariance, 0.7))
 
         return gradient(value, m, range(terms), checked=False)
 

@@ -83,7 +83,7 @@ def program(lines, layout, weights=(), watched=()):
         scales[t, : len(scaled)] = [place[name] for name in scaled]
     about = np.array(weights, np.int64).reshape(-1, 2), np.array([place[name] for name in watched], np.int64)
     rows = place["p"], variables
-    return kernels.Program(code, number, scales, layout.members, layout.starts, *about, *rows)
+    return kernels.Code(code, number, scales, layout.members, layout.starts, *about, *rows)
 
 
 def space_for(layout):

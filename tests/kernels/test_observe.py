@@ -43,7 +43,7 @@ class Case:
 
     def linear(self):
         weights = self.weights if self.with_model else self.weights[:, : POLICIES * self.actions]
-        return kernels.Linear(
+        return kernels.LinearRules(
             np.ascontiguousarray(weights, self.kind),
             self.intercept.astype(self.kind),
             self.kinds,

@@ -6,15 +6,15 @@ A worker has one observer for each part: `actions` (with `linear`, which is comp
 
 from __future__ import annotations
 
-from drstream.evaluation.observe.actions import Actions
+from drstream.evaluation.observe.actions import ActionObserver
 from drstream.evaluation.observe.base import Observer
-from drstream.evaluation.observe.candidates import Candidates
-from drstream.evaluation.observe.rankings import Rankings
+from drstream.evaluation.observe.candidates import CandidateObserver
+from drstream.evaluation.observe.rankings import RankingObserver
 from drstream.evaluation.plan import Plan
 
 
 def observer_of(plan: Plan) -> Observer:
     """Return what observes the batches of a plan."""
     if plan.job.ranking:
-        return Rankings(plan)
-    return (Candidates if plan.job.candidates else Actions)(plan)
+        return RankingObserver(plan)
+    return (CandidateObserver if plan.job.candidates else ActionObserver)(plan)

@@ -12,7 +12,7 @@ from drstream.buffers import invalid_prediction
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.observe.base import Observer, refuse
 from drstream.evaluation.observe.categories import OfActions
-from drstream.evaluation.observe.linear import Linear, n_predictions
+from drstream.evaluation.observe.linear import LinearObserver, n_predictions
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
 from drstream.kernels import observe as kernels
@@ -26,13 +26,13 @@ from drstream.types import Floats
 NO_LIMITS = np.array([-np.inf, np.inf])
 
 
-class Actions(Observer):
+class ActionObserver(Observer):
     """Fills in what policies and models say about events."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         job, size = self.job, plan.form.actions * plan.block_rows if self.job.asks else 0
-        self._linear = None if job.stack is None else Linear(plan, job.stack)
+        self._linear = None if job.stack is None else LinearObserver(plan, job.stack)
         self._pi, self._rhat = np.empty(size), np.empty(size)
         self.marginals: OfActions | None = None
         if isinstance(job.embedding, Embedding):
@@ -108,10 +108,10 @@ class Actions(Observer):
             calibration.clamped += int(clipped[0])
         return rhat
 
-    def _explain(self, linear: Linear, bad: Events) -> None:
+    def _explain(self, linear: LinearObserver, bad: Events) -> None:
         """Raise the error about events of which one has an invalid number: asking in Python names it."""
         self.plan.reader.check_finite(bad)
         alone = self.plan.in_python()
-        Actions(alone).observe(bad, alone.create())
+        ActionObserver(alone).observe(bad, alone.create())
         linear.explain(bad)  # in float32, a score may be infinite that is not so in float64
         raise AssertionError(f"the events from {bad.where(0)} on have an invalid number, and then have none")

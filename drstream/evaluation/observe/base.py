@@ -6,7 +6,7 @@ import numpy as np
 
 from drstream.buffers import invalid_probabilities
 from drstream.evaluation.bounds import refuse_outside
-from drstream.evaluation.groupings import Groups, index_of
+from drstream.evaluation.groupings import Grouped, index_of
 from drstream.evaluation.plan import Plan
 from drstream.evaluation.sums import Sums
 from drstream.kernels import account as kernels
@@ -35,7 +35,7 @@ class Observer:
         by_fold = self.plan.reader.folds is not None and not self.job.candidates  # then each block has one model
         return batch.by_fold() if by_fold else batch
 
-    def add(self, batch: Events, groups: dict[str, Groups], sums: Sums) -> None:
+    def add(self, batch: Events, groups: dict[str, Grouped], sums: Sums) -> None:
         """Add the events of a batch."""
         values = self.observe(batch, sums)
         actions = NO_ACTIONS if self.job.candidates or self.job.ranking else batch.action
@@ -98,7 +98,7 @@ class Observer:
                 pi = self.row(f"{j}.pi", block)
                 group.weight.kernel(pi, p, *group.parameters, self.row(f"{j}.{group.weight.name}", block))
 
-    def _account(self, values: Floats, groups: dict[str, Groups], sums: Sums) -> None:
+    def _account(self, values: Floats, groups: dict[str, Grouped], sums: Sums) -> None:
         form = self.plan.form
         index = index_of(form, groups, sums)
         tables: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []

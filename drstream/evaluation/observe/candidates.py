@@ -17,7 +17,7 @@ from drstream.types import Floats
 NONE = np.empty(0)
 
 
-class Candidates(Observer):
+class CandidateObserver(Observer):
     """Asks policies and models for numbers of all candidates."""
 
     def __init__(self, plan: Plan) -> None:

@@ -26,7 +26,7 @@ CODED = 4096  # events of which categories are encoded at a time
 IN_ORDER = np.empty(0, np.int64)
 
 
-class Linear:
+class LinearObserver:
     """The kernel that observes, with its memory."""
 
     def __init__(self, plan: Plan, stack: Stack) -> None:
@@ -39,9 +39,9 @@ class Linear:
         self._words = np.empty((words, width), np.uint32) if words else None
         self._found = np.empty(self._actions)
 
-    def _for_kernel(self, stack: Stack) -> kernels.Linear:
+    def _for_kernel(self, stack: Stack) -> kernels.LinearRules:
         rows = self._rows
-        return kernels.Linear(
+        return kernels.LinearRules(
             stack.weights,
             stack.intercept,
             stack.kinds,

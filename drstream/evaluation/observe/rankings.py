@@ -19,7 +19,7 @@ from drstream.types import Floats
 NONE = np.empty(0)
 
 
-class Rankings(Observer):
+class RankingObserver(Observer):
     """Asks policies for the probabilities of shown lists, or of their items."""
 
     def see(self, block: Events, sums: Sums) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.evaluation.states.packing import Packed, check_keys, pack, pack_tables, stack, unpack, unstack
 from drstream.evaluation.sums import Sums
 from drstream.log import Log
@@ -116,7 +116,7 @@ def pack_units(units: Sequence[Unit]) -> dict[str, Any] | None:
     return {"files": [marks.to_words(unit.marks) for unit in units], "sums": [stack(many) for many in rewards]}
 
 
-def unpack_units(found: Any, forms: Sequence[tuple[Form, float]]) -> list[Unit]:
+def unpack_units(found: Any, forms: Sequence[tuple[SumsForm, float]]) -> list[Unit]:
     """Return units, after a check that they hold such sums."""
     if found is None:
         return []
@@ -165,10 +165,10 @@ def _names(sums: Sums, *, buckets: bool) -> list[str]:
     return [grouping.name for grouping in sums.form.groupings if grouping.sums == buckets]
 
 
-def forms_of(sums: Sequence[Sums]) -> list[tuple[Form, float]]:
+def forms_of(sums: Sequence[Sums]) -> list[tuple[SumsForm, float]]:
     """What sums of no event are made of, by reward."""
     return [(one.form, one.calibration.pivot) for one in sums]
 
 
-def _unpacked(packed: list[Packed], forms: Sequence[tuple[Form, float]]) -> list[Sums]:
+def _unpacked(packed: list[Packed], forms: Sequence[tuple[SumsForm, float]]) -> list[Sums]:
     return [unpack(one, *form) for one, form in zip(packed, forms, strict=True)]

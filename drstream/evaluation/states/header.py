@@ -12,7 +12,7 @@ import numpy as np
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import ALL, Estimator
 from drstream.evaluation.explanation import Explain
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import KNOWN, at_positions
 from drstream.evaluation.request import Request
@@ -69,7 +69,7 @@ def header_from_dict(found: dict[str, Any], others: dict[str, dict[str, int]]) -
     settings = {**found["settings"], "constants": _made(Constants, found["settings"]["constants"])}
     asked = {"auto": found["auto"], "settings": _made(Settings, settings), "told": told}
     request = _made(Request, {"policies": {}, "inputs": {}, "chosen": chosen, **asked})
-    form, labels, embedding = _made(Form, found["form"]), found["labels"], found["embedding"]
+    form, labels, embedding = _made(SumsForm, found["form"]), found["labels"], found["embedding"]
     if len(found["policies"]) != form.policies or not form.policies:
         raise ValueError("number of policies")
     if isinstance(labels, int) and labels != form.actions:

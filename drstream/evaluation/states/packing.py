@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.evaluation.form import Form
+from drstream.evaluation.form import SumsForm
 from drstream.evaluation.sums import Sums
 
 ARRAYS = ("whole", "mass", "logged", "octaves", "extremes", "other_than_clicks")
@@ -44,7 +44,7 @@ def pack_tables(sums: Sums, names: Collection[str]) -> Packed:
     return packed
 
 
-def unpack(packed: Packed, form: Form, pivot: float) -> Sums:
+def unpack(packed: Packed, form: SumsForm, pivot: float) -> Sums:
     """Return the sums. A ValueError, KeyError or TypeError says that these are not the sums of such a pass."""
     if packed["whole"].shape != (form.layout.width,) or packed["mass"].shape != (form.policies, form.actions):
         raise ValueError("number of policies and actions")  # before any memory is taken for them
