@@ -76,7 +76,7 @@ def effective_number(weights: Floats) -> float:
     >>> effective_number(np.array([2.0, 2.0, 0.0]))
     2.0
     """
-    largest = float(weights.max(initial=0.0))
+    largest = float(np.abs(weights).max(initial=0.0))  # a made-up state may have any numbers
     if not largest > 0:
         return 0.0
     if math.isinf(largest):

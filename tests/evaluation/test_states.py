@@ -368,6 +368,7 @@ def of_form(words):
         (lambda words, found: found.update({"units.sums.0.used": np.array([10**12])}), "does not fit"),
         (lambda words, found: found.update({"units.sums.0.lengths": np.array([-1])}), "does not fit"),
         (lambda words, found: found.update({"buckets.0.bucket.rows": np.array([5000])}), "does not fit"),
+        (lambda words, found: found["buckets.0.bucket.records"][:, 2].fill(-1e300), "a weight below 0 does not fit"),
         (lambda words, found: found.update({"more": np.zeros(3)}), "array 'more' does not fit"),
         (lambda words, found: words["identity"]["rewards"]["reward"].update(estimators=["none"]), "does not fit"),
         (lambda words, found: words["identity"]["rewards"]["reward"].update(labels=10**12), "does not fit"),

@@ -431,3 +431,9 @@ def test_names_for_help_texts_are_those_of_the_registry():
     from drstream.intervals.names import NAMES
 
     assert tuple(methods.ALL) == NAMES
+
+
+def test_an_effective_number_of_made_up_weights_is_a_number():
+    """Also of weights that no log has: a file may hold any numbers."""
+    for weights in ([1e-300, -1e300], [-1e300, -1e300], [5e-324, 1e300], [0.0, 0.0]):
+        assert 0 <= resampling.effective_number(np.array(weights)) <= 2

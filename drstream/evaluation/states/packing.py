@@ -77,6 +77,15 @@ def unpack_tables(packed: Packed, sums: Sums) -> None:
         if len(rows):
             _check_records(found["records"], 1)
             table.records[rows] = found["records"]
+    for grouping in sums.form.groupings:
+        if grouping.sums and (sums.tables[grouping.name].records[:, _weights(sums.form)] < 0).any():
+            raise ValueError("a weight below 0")
+
+
+def _weights(form: SumsForm) -> list[int]:
+    """Where a record of sums has those of weights."""
+    places = [form.columns.index(name) for name in form.weights]
+    return [1 + form.first + j * len(form.columns) + place for j in range(form.policies) for place in places]
 
 
 def _check_records(records: Any, least: int) -> None:
