@@ -36,7 +36,7 @@ TAILS = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
 
 
 @dataclass(frozen=True)
-class Seen:
+class FirstRows:
     """Contexts (n, d), actions, and fitted probabilities of those actions that are tested (n, tested)."""
 
     X: Floats
@@ -85,7 +85,7 @@ def finding_about(plan: Plan, log: Log) -> list[Finding]:
     return [Finding(STOP if most > CLEAR else LOOK, MODEL, None, most, text)]
 
 
-def _first_rows(plan: Plan, log: Log) -> Seen | None:
+def _first_rows(plan: Plan, log: Log) -> FirstRows | None:
     """Contexts and actions of the first rows, and what the model says about them; None if contexts are no numbers."""
     logger, models = plan.job.models.logger, plan.job.models
     assert logger is not None
@@ -125,7 +125,7 @@ def _first_rows(plan: Plan, log: Log) -> Seen | None:
     counts = np.bincount(action, minlength=actions)
     tested = [int(k) for k in np.argsort(-counts, kind="stable")[:MOST_ACTIONS] if counts[k]]
     fitted = np.concatenate([one[:, tested] for one in probabilities]).astype(np.float64)
-    return Seen(np.concatenate(contexts), action, fitted, tested)
+    return FirstRows(np.concatenate(contexts), action, fitted, tested)
 
 
 def _names(log: Log, features: int) -> list[str]:
@@ -133,7 +133,7 @@ def _names(log: Log, features: int) -> list[str]:
     return [*known, *(f"feature {j}" for j in range(len(known), features))]
 
 
-def misses(seen: Seen, names: Sequence[str]) -> list[Miss]:
+def misses(seen: FirstRows, names: Sequence[str]) -> list[Miss]:
     """The mean of (1{a = k} - μ̂) φ for each action and each function φ, which is at most `largest`.
 
     Bernstein's inequality bounds how probable such a sum is: exp(-z² / 2), z² = S² / (V + |S| largest / 3). So tests of

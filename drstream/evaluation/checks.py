@@ -52,7 +52,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PolicyFacts:
     """What is known about one policy on a log. Unknown numbers are NaN."""
 
     policy: str
@@ -113,14 +113,14 @@ class Facts:
         return FAR if math.isnan(self.clusters) else t_score(FAR_LEVEL, max(1.0, self.clusters - 1))
 
 
-Check = Callable[[Facts], Finding | None]
+Check = Callable[[PolicyFacts], Finding | None]
 
 
-def _finding(level: str, check: str, facts: Facts, value: float, *sentences: str) -> Finding:
+def _finding(level: str, check: str, facts: PolicyFacts, value: float, *sentences: str) -> Finding:
     return Finding(level, check, facts.policy, value, " ".join(sentences))
 
 
-def unlogged_mass(facts: Facts) -> Finding | None:
+def unlogged_mass(facts: PolicyFacts) -> Finding | None:
     """Mass on actions, or categories, that were never logged: nothing is known about their rewards."""
     if math.isnan(facts.unlogged):
         return None
@@ -141,7 +141,7 @@ def unlogged_mass(facts: Facts) -> Finding | None:
     )
 
 
-def mean_weight(facts: Facts) -> Finding | None:
+def mean_weight(facts: PolicyFacts) -> Finding | None:
     """The mean weight must be 1, up to chance, if propensities are right and the log covers the policy."""
     if math.isnan(facts.mean_weight):
         return None
@@ -169,14 +169,14 @@ def mean_weight(facts: Facts) -> Finding | None:
     )
 
 
-def _what_it_does(facts: Facts) -> str:
+def _what_it_does(facts: PolicyFacts) -> str:
     """What a policy never does if no event has weight for it."""
     if facts.by:
         return "shows the items that were shown"
     return "takes the logged action" if facts.of == "actions" else "takes an action of the logged one's category"
 
 
-def effective_sample(facts: Facts) -> Finding | None:
+def effective_sample(facts: PolicyFacts) -> Finding | None:
     """A small effective sample size: few events decide on the estimate."""
     if facts.without_weight:
         return _finding(
@@ -206,7 +206,7 @@ def effective_sample(facts: Facts) -> Finding | None:
     )
 
 
-def largest_weight(facts: Facts) -> Finding | None:
+def largest_weight(facts: PolicyFacts) -> Finding | None:
     """One event that carries much of the weight."""
     if math.isnan(facts.largest_share):
         return None
@@ -224,7 +224,7 @@ def largest_weight(facts: Facts) -> Finding | None:
     )
 
 
-def thin_mass(facts: Facts) -> Finding | None:
+def thin_mass(facts: PolicyFacts) -> Finding | None:
     """Mass where the logging policy hardly ever explored."""
     if math.isnan(facts.thin):
         return None
@@ -242,7 +242,7 @@ def thin_mass(facts: Facts) -> Finding | None:
     )
 
 
-def carriers(facts: Facts) -> Finding | None:
+def carriers(facts: PolicyFacts) -> Finding | None:
     """Few events, or clusters, that carry an estimate: they say little about what rare events would add."""
     if not facts.carriers:
         return None
@@ -265,7 +265,7 @@ def carriers(facts: Facts) -> Finding | None:
     )
 
 
-def clusters(facts: Facts) -> Finding | None:
+def clusters(facts: PolicyFacts) -> Finding | None:
     """Few clusters with weight: their spread, and so the interval, is uncertain."""
     if math.isnan(facts.clusters):
         return None
@@ -286,7 +286,7 @@ def clusters(facts: Facts) -> Finding | None:
     )
 
 
-def estimated_propensities(facts: Facts) -> Finding | None:
+def estimated_propensities(facts: PolicyFacts) -> Finding | None:
     """Intervals leave out the error of a propensity model."""
     if not facts.estimated_propensities or facts.propensity_error:
         return None
@@ -301,7 +301,7 @@ def estimated_propensities(facts: Facts) -> Finding | None:
     )
 
 
-def propensity_error(facts: Facts) -> Finding | None:
+def propensity_error(facts: PolicyFacts) -> Finding | None:
     """Intervals are wider because propensities may be wrong."""
     if not facts.propensity_bias:
         return None
@@ -316,7 +316,7 @@ def propensity_error(facts: Facts) -> Finding | None:
     return _finding(LOOK, "propensity error", facts, max(known.values(), default=math.nan), *said)
 
 
-def direct_effect(facts: Facts) -> Finding | None:
+def direct_effect(facts: PolicyFacts) -> Finding | None:
     """Weights of categories are right only if actions matter through their category alone."""
     known = {name: one for name, one in facts.direct.items() if one.stderr > 0}
     if not known:
@@ -343,7 +343,7 @@ def direct_effect(facts: Facts) -> Finding | None:
     )
 
 
-def gap(facts: Facts) -> Finding | None:
+def gap(facts: PolicyFacts) -> Finding | None:
     """DR and IPS estimate the same, if propensities are right and contexts were known before the action."""
     found = facts.gap
     if found is None or not found.stderr > 0:
@@ -438,7 +438,7 @@ ALL: tuple[Check, ...] = (
 BESIDE: tuple[Check, ...] = (unlogged_mass, mean_weight, direct_effect)  # about marginal weights, beside others
 
 
-def findings_of(facts: Facts, checks: Sequence[Check] = ALL) -> list[Finding]:
+def findings_of(facts: PolicyFacts, checks: Sequence[Check] = ALL) -> list[Finding]:
     """What the checks find. Findings of one cause are one finding: what follows from another one is left out."""
     found = {check: finding for check in checks if (finding := check(facts)) is not None}
     bad = {check for check, finding in found.items() if finding.level != OK}

@@ -13,7 +13,7 @@ from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import ListFacts
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled
-from drstream.evaluation.statistics import Group, Inspected, Overlap, Statistics, joined, joined_stretches, stratified
+from drstream.evaluation.statistics import Inspected, Moments, Overlap, Statistics, joined, joined_stretches, stratified
 from drstream.evaluation.sums import Sums
 from drstream.findings import Finding
 from drstream.intervals.statistic import Groups
@@ -69,7 +69,7 @@ def _statistics(header: Header, found: _OfGroup, overlap: Overlap, octaves: Floa
         if found.buckets is not None:
             buckets = Groups(found.buckets[:, 0], found.buckets[:, 1:][:, place], None)
         stretches = joined_stretches([found.by_stretch(part) for part in parts], form.first)
-        groups[terms] = Group(means[place], comoment, buckets, stretches)
+        groups[terms] = Moments(means[place], comoment, buckets, stretches)
     shape = form.policies, len(form.weights)
     facts = np.moveaxis(layout.facts(found.record).reshape(*shape, FACTS), -1, 0)
     inspected, reduced = Inspected(*facts[:REDUCTIONS]), facts[REDUCTIONS].astype(np.int64)

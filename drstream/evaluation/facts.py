@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drstream.evaluation.checks import FAR_LEVEL, Direct, Facts, Gap
+from drstream.evaluation.checks import FAR_LEVEL, Direct, Gap, PolicyFacts
 from drstream.evaluation.embedding import Embedding
 from drstream.evaluation.estimators import ALL, BALANCED, IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.rankings import ListWeight
@@ -21,7 +21,7 @@ from drstream.intervals.tails import carried_by, few_clicks
 
 
 @dataclass(frozen=True)
-class Seen:
+class Basis:
     """What facts are made of."""
 
     sums: Statistics
@@ -35,7 +35,7 @@ class Seen:
     embedding: Embedding | None = None
 
 
-def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Facts:
+def facts_of(seen: Basis, j: int, name: str, weight: Weight | None = None) -> PolicyFacts:
     """The facts about policy j, and its weights of one kind: by default, `weight_of` the estimators."""
     sums = seen.sums
     weight = weight_of(seen.estimators) if weight is None else weight
@@ -65,11 +65,11 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
             "by": ", ".join(e.of or e.name for e in used),
         }
     if kind is None:  # nothing is known about the weights ν / p
-        return Facts(name, sums.n, **known)
+        return PolicyFacts(name, sums.n, **known)
     mean = sums.mean_weight(j, kind)
     total, _ = sums.weight_sums(j, kind)
     largest = float(sums.inspected.largest[j, kind])
-    facts = Facts(
+    facts = PolicyFacts(
         name,
         sums.n,
         mean_weight=mean.value,
@@ -84,7 +84,7 @@ def facts_of(seen: Seen, j: int, name: str, weight: Weight | None = None) -> Fac
     return _by_cluster(facts, sums, j, kind) if seen.clustered else facts
 
 
-def _carriers(seen: Seen, j: int, weight: Weight) -> dict[str, float]:
+def _carriers(seen: Basis, j: int, weight: Weight) -> dict[str, float]:
     """By estimator, how many events, or clusters, carry it."""
     found = {}
     for estimator in seen.estimators:
@@ -114,7 +114,7 @@ def weight_of(estimators: Sequence[Estimator]) -> Weight:
     return BALANCED if BALANCED.name in used and IMPORTANCE.name not in used else IMPORTANCE
 
 
-def _direct(seen: Seen, j: int, estimators: Sequence[Estimator]) -> dict[str, Direct]:
+def _direct(seen: Basis, j: int, estimators: Sequence[Estimator]) -> dict[str, Direct]:
     """By estimator, the effect of actions beside that of their category."""
     found = {}
     for estimator in estimators:
@@ -128,7 +128,7 @@ def _direct(seen: Seen, j: int, estimators: Sequence[Estimator]) -> dict[str, Di
     return found
 
 
-def _gap(seen: Seen, j: int) -> Gap | None:
+def _gap(seen: Basis, j: int) -> Gap | None:
     """How far the first doubly robust estimate is from IPS with the same weights.
 
     It is mean b - w r̂, which should be 0 whatever the rewards are. With rewards and predictions about the mean reward
@@ -173,16 +173,16 @@ def _by_category(overlap: Overlap, embedding: Embedding) -> Overlap:
     return replace(overlap, mass=np.array([summed(row) for row in overlap.mass]), logged=summed(overlap.logged))
 
 
-def balanced_facts(seen: Seen, j: int, name: str) -> Facts | None:
+def balanced_facts(seen: Basis, j: int, name: str) -> PolicyFacts | None:
     """What is known about the balanced weights of policy j; None if there are none, or the facts are about them."""
     column = f"{BALANCED.name}.weight"
     if column not in seen.sums.weights or weight_of(seen.estimators).balanced:
         return None
     mean = seen.sums.mean_weight(j, seen.sums.weights.index(column))
-    return Facts(name, seen.sums.n, mean.value, seen.stderr(mean), weight="balanced weight")
+    return PolicyFacts(name, seen.sums.n, mean.value, seen.stderr(mean), weight="balanced weight")
 
 
-def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
+def _propensity_bias(seen: Basis, j: int) -> dict[str, float]:
     """By estimator, how far wrong propensities can move the estimate."""
     if not seen.propensity_error:
         return {}
@@ -190,7 +190,7 @@ def _propensity_bias(seen: Seen, j: int) -> dict[str, float]:
     return {e.of or e.name: seen.sums.propensity_bias(j, e, seen.propensity_error) for e in weighted}
 
 
-def _by_cluster(facts: Facts, sums: Statistics, j: int, kind: int) -> Facts:
+def _by_cluster(facts: PolicyFacts, sums: Statistics, j: int, kind: int) -> PolicyFacts:
     """Count clusters, not events, where events of one cluster depend on each other."""
     weight = sums.bucket_weights(j, kind)
     total = float(weight.sum())

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream.evaluation.breakdown import array_of
-from drstream.evaluation.checks import FAR_LEVEL, HARMLESS, VERY_FEW, VERY_FEW_CARRIERS, VERY_WRONG, Facts
+from drstream.evaluation.checks import FAR_LEVEL, HARMLESS, VERY_FEW, VERY_FEW_CARRIERS, VERY_WRONG, PolicyFacts
 from drstream.evaluation.estimators import ALL, IMPORTANCE
 from drstream.evaluation.statistics import Statistics
+from drstream.evaluation.tables import array_of
 from drstream.findings import LOOK, OK, STOP, Finding
 from drstream.intervals.statistic import Statistic
 from drstream.intervals.tails import carried_by
@@ -50,7 +50,7 @@ class OfLogger:
     @property
     def wrong(self) -> bool:
         """Whether the mean weight is further from 1 than chance allows."""
-        facts = Facts(self.policy, self.rows, self.mean_weight, self.mean_weight_stderr)
+        facts = PolicyFacts(self.policy, self.rows, self.mean_weight, self.mean_weight_stderr)
         return self.covers and abs(facts.z) > facts.far and abs(self.mean_weight - 1) >= HARMLESS
 
     @property

@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from drstream import intervals
 from drstream.errors import DrstreamError, phrase, printable, suggest
-from drstream.evaluation import grids, octaves, words
-from drstream.evaluation.breakdown import segment_table
+from drstream.evaluation import grids, words
 from drstream.evaluation.checks import (
     ALL,
     BESIDE,
-    Facts,
+    PolicyFacts,
     findings_of,
     mean_weight,
     reward_model,
@@ -31,11 +30,12 @@ from drstream.evaluation.checks import (
 from drstream.evaluation.choosing import Choosing
 from drstream.evaluation.estimators import IMPORTANCE, MARGINAL, Estimator, Weight
 from drstream.evaluation.explanation import Explain, Explained, Explanation, explain, has_parts
-from drstream.evaluation.facts import Seen, balanced_facts, facts_of, list_weights, weight_of
+from drstream.evaluation.facts import Basis, balanced_facts, facts_of, list_weights, weight_of
 from drstream.evaluation.header import Header
 from drstream.evaluation.loggers import OfLogger, findings_about, rows_of, table_of
 from drstream.evaluation.rankings import ListFacts, assumption
 from drstream.evaluation.statistics import Statistics
+from drstream.evaluation.tables import segment_table, weight_table
 from drstream.findings import STOP, Finding, to_show, worst
 from drstream.intervals import methods
 from drstream.intervals.freedman import measured_constants
@@ -285,7 +285,7 @@ class Evaluation(WithModels, Choosing, Reported):
     # Findings
 
     @cached_property
-    def _facts(self) -> list[dict[Weight | None, Facts]]:
+    def _facts(self) -> list[dict[Weight | None, PolicyFacts]]:
         """The facts about each policy, and those about weights of categories beside others.
 
         In a log of rankings, facts for each kind of weights that estimators use.
@@ -295,20 +295,20 @@ class Evaluation(WithModels, Choosing, Reported):
             weights.append(MARGINAL)
         return [{w: facts_of(self._seen, j, name, w) for w in weights} for j, name in enumerate(self.policies)]
 
-    def facts(self, policy: str, estimator: str | None = None) -> Facts:
+    def facts(self, policy: str, estimator: str | None = None) -> PolicyFacts:
         """The facts behind the findings about an estimate."""
         return self._facts_of(*self._find(policy, estimator or self.headline))
 
-    def _facts_of(self, j: int, estimator: Estimator) -> Facts:
+    def _facts_of(self, j: int, estimator: Estimator) -> PolicyFacts:
         """The facts that are about an estimator of policy j."""
         found = self._facts[j]
         return found.get(estimator.weight) or found.get(IMPORTANCE) or found[None]
 
     @cached_property
-    def _seen(self) -> Seen:
+    def _seen(self) -> Basis:
         clustered = self._settings.cluster is not None
         about = clustered, self.estimated_propensities, self._settings.propensity_error or 0.0, self._forms()
-        return Seen(self.statistics, self.labels, self._stderr, *about, self.lists is not None, self._header.embedding)
+        return Basis(self.statistics, self.labels, self._stderr, *about, self.lists is not None, self._header.embedding)
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -487,7 +487,7 @@ class Evaluation(WithModels, Choosing, Reported):
             told = phrase("explain=True", "--explain")
             raise DrstreamError(f"weights: this evaluation did not count weights by size: pass {told} to evaluate")
         counts = self.statistics.octaves[j, self.statistics.kind(form)]
-        return stamped(pa.Table.from_pylist(octaves.rows(counts)), self.provenance)
+        return stamped(weight_table(counts), self.provenance)
 
     # Explanations
 

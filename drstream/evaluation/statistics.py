@@ -22,7 +22,7 @@ Place = list[int]  # of a policy's terms in a group
 
 
 @dataclass(frozen=True)
-class Group:
+class Moments:
     """Means and co-moments of a group of variables: the reward, perhaps 1 / sample rate, and the same terms of every
     policy. Also their sums by bucket and by stretch, if these were gathered.
 
@@ -45,13 +45,13 @@ class Group:
         """Whether all numbers are. One weight of 1e155 has an infinite square."""
         return bool(np.isfinite(self.means).all() and np.isfinite(self.comoment).all())
 
-    def only(self, used: NDArray[Any]) -> Group:
+    def only(self, used: NDArray[Any]) -> Moments:
         """The group with 0 for all variables but those that are used, so that 0 times infinity does not spoil them."""
         if self.finite:
             return self
         both = np.outer(used, used)
         buckets, stretches = self.buckets, self.stretches
-        return Group(
+        return Moments(
             np.where(used, self.means, 0.0),
             np.where(both, self.comoment, 0.0),
             buckets and replace(buckets, sums=np.where(used, buckets.sums, 0.0)),
@@ -64,11 +64,11 @@ class Group:
             None if self.within is None else np.where(both, self.within, 0.0),
         )
 
-    def scaled(self, ratio: float) -> Group:
+    def scaled(self, ratio: float) -> Moments:
         """The group over so many times as many events. Sums by stretch are left out."""
         within = None if self.within is None else self.within * ratio
         buckets = self.buckets and replace(self.buckets, times=self.buckets.times * ratio)
-        return Group(self.means, self.comoment * ratio, buckets, within=within)
+        return Moments(self.means, self.comoment * ratio, buckets, within=within)
 
 
 def joined(parts: Sequence[Floats], shared: int) -> Floats:
@@ -147,7 +147,7 @@ class Statistics:
     """Sums over all events."""
 
     n: int  # events
-    groups: dict[tuple[str, ...], Group]  # by the columns of the terms
+    groups: dict[tuple[str, ...], Moments]  # by the columns of the terms
     weights: list[str]  # columns of the weights, in the order of `inspected` and `reduced`
     inspected: Inspected
     reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight; -1 if unknown
@@ -167,7 +167,7 @@ class Statistics:
         return len(self.overlap.mass) <= MOST_PAIRED
 
     @cached_property
-    def _any_group(self) -> Group:
+    def _any_group(self) -> Moments:
         return next(iter(self.groups.values()))
 
     def scaled(self, ratio: float) -> Statistics:
@@ -189,10 +189,7 @@ class Statistics:
         columns, group = self._group(estimator)
         place = self._place(j, columns, estimator.columns)
         at = self._function(group, place, estimator)
-        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
-            value, gradient = float(at(group.means)), np.zeros(len(group.means))
-            variables = [*place, 1] if self.down_sampled else place
-            gradient[variables] = derivatives.gradient(at, group.means, variables, checked=estimator.own)
+        value, gradient = self._with_gradient(group, at, place, checked=estimator.own)
         sides = self._sides(j, columns, place, estimator)
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
             gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
@@ -215,25 +212,19 @@ class Statistics:
             and not self.inspected.largest[j, self.weights.index(plain)]
         )
 
-    def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Group]:
+    def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Moments]:
         """The group that has the terms of an estimator, with the names of its terms."""
         return next(item for item in self.groups.items() if set(estimator.columns) <= set(item[0]))
 
     def _place(self, j: int, columns: Sequence[str], wanted: Sequence[str]) -> Place:
         return [self.first + j * len(columns) + columns.index(name) for name in wanted]
 
-    def baseline(self, group: Group | None = None) -> Statistic:
+    def baseline(self, group: Moments | None = None) -> Statistic:
         """The logging policy's own mean reward."""
-        group = group or self._any_group
-        gradient, score = np.zeros((2, len(group.means)))
-        gradient[0] = score[0] = 1.0
-        value = float(group.means[0])
-        if self.down_sampled:
-            scale = group.means[1]
-            value /= scale
-            gradient[0], gradient[1] = 1 / scale, -value / scale
+        group, at = group or self._any_group, self._scaled(lambda means: means[0])
+        score = np.eye(1, len(group.means))[0]
         sides = () if self.down_sampled else (Side(1.0, "baseline", None, score, score, score, 1.0),)
-        return self._statistic(group, value, gradient, self._mean_reward, sides)
+        return self._statistic(group, *self._with_gradient(group, at, [0]), at, sides)
 
     def difference(self, j: int, other: int | None, estimator: Estimator, times: float = 1.0) -> Statistic:
         """The value of policy j minus so many times that of another, or of the logging policy (None)."""
@@ -257,17 +248,27 @@ class Statistics:
         return self._statistic(group, value, gradient, at, sides)
 
     def _statistic(
-        self, group: Group, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
+        self, group: Moments, value: float, gradient: Floats, at: Callable[[Floats], Any], sides: tuple[Side, ...]
     ) -> Statistic:
         used = _used(gradient, sides)
         used[1 : self.first] = True  # 1 / sample rate: it may cancel from a derivative, but not from the value
         group = group.only(used)
         return Statistic(value, self.n, group.means, group.spread, gradient, at, sides, group.buckets, group.stretches)
 
-    def _mean_reward(self, means: Floats) -> Any:
-        return means[0] / means[1] if self.down_sampled else means[0]
+    def _with_gradient(
+        self, group: Moments, at: Callable[[Floats], Any], places: Place, *, checked: bool = False
+    ) -> tuple[float, Floats]:
+        """The value of a function of the means at some places, and of that of 1 / sample rate; and its derivatives."""
+        places, gradient = [*range(1, self.first), *places], np.zeros(len(group.means))
+        with np.errstate(all="ignore"):  # no weight at all: SNIPS is 0/0, undefined
+            gradient[places] = derivatives.gradient(at, group.means, places, checked=checked)
+            return float(at(group.means)), gradient
 
-    def _function(self, group: Group, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
+    def _scaled(self, at: Callable[[Floats], Any]) -> Callable[[Floats], Any]:
+        """In a down-sampled log, a mean is that of what rows count, divided by how many rows they count as."""
+        return (lambda means: at(means) / means[1]) if self.down_sampled else at
+
+    def _function(self, group: Moments, place: Place, estimator: Estimator) -> Callable[[Floats], Any]:
         covariance = self._covariance(group, place)
 
         def at(means: Floats) -> Any:
@@ -277,7 +278,7 @@ class Statistics:
 
         return at
 
-    def _covariance(self, group: Group, place: Place) -> Floats:
+    def _covariance(self, group: Moments, place: Place) -> Floats:
         """Covariances of a policy's terms; in a down-sampled log, of what they contribute to the means."""
         if not self.down_sampled:
             return group.comoment[np.ix_(place, place)] / self.n
@@ -366,7 +367,7 @@ class Statistics:
         """The index of the estimator's weight."""
         return self.weights.index(estimator.column("weight"))
 
-    def _term(self, j: int, column: str) -> tuple[Group, int]:
+    def _term(self, j: int, column: str) -> tuple[Moments, int]:
         """The group that has a term of policy j, and its place there."""
         terms = next(terms for terms in self.groups if column in terms)
         return self.groups[terms], self.first + j * len(terms) + terms.index(column)
@@ -379,19 +380,8 @@ class Statistics:
         """The mean of a term of policy j, minus that of another one of its group times a factor."""
         group, place = self._term(j, column)
         second = self._term(j, other)[1] if other else place
-        gradient = np.zeros(len(group.means))
-        scale = float(group.means[1]) if self.down_sampled else 1.0
-        mean = float(group.means[place] - factor * group.means[second]) / scale
-        gradient[place] += 1 / scale
-        gradient[second] -= factor / scale
-        if self.down_sampled:
-            gradient[1] = -mean / scale
-
-        def at(means: Floats) -> Any:
-            found = means[place] - factor * means[second]
-            return found / means[1] if self.down_sampled else found
-
-        return self._statistic(group, mean, gradient, at, ())
+        at = self._scaled(lambda means: means[place] - factor * means[second])
+        return self._statistic(group, *self._with_gradient(group, at, list({place, second})), at, ())
 
     def bucket_weights(self, j: int, kind: int) -> Floats:
         """Sums of the weights of policy j by bucket."""

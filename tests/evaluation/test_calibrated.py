@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.evaluation.calibrated import ALPHA, Seen, misses
+from drstream.evaluation.calibrated import ALPHA, FirstRows, misses
 
 ROWS, D, K = 8_000, 3, 3
 M, P = drs.models, drs.policies
@@ -92,7 +92,7 @@ def test_the_score_of_a_naive_computation():
     rng = np.random.default_rng(0)
     X, action = rng.normal(size=(5_000, 2)), rng.integers(0, 3, 5_000)
     fitted = rng.dirichlet([2, 2, 2], 5_000)
-    seen = Seen(X, action, fitted[:, [2, 0]], [2, 0])
+    seen = FirstRows(X, action, fitted[:, [2, 0]], [2, 0])
     known = {(one.action, one.function): one for one in misses(seen, ["a", "b"])}
     one = known[2, "with the product of a and b"]
     Z = np.clip((X - X.mean(0)) / X.std(0), -3, 3)
@@ -113,6 +113,6 @@ def test_false_alarms_of_the_test_alone():
         X = np.exp(1.5 * rng.normal(size=(400, 2)))
         p = np.clip(rng.beta(0.3, 3, 400), 1e-4, 0.9)
         action = (rng.random(400) < p).astype(int)
-        found = misses(Seen(X, action, np.stack([1 - p, p], axis=1), [0, 1]), ["a", "b"])
+        found = misses(FirstRows(X, action, np.stack([1 - p, p], axis=1), [0, 1]), ["a", "b"])
         alarms += max(abs(one.z) for one in found) > np.sqrt(2 * np.log(2 * len(found) / ALPHA))
     assert alarms <= 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import drstream as drs
-from drstream.evaluation.checks import Facts, findings_of
+from drstream.evaluation.checks import PolicyFacts, findings_of
 from drstream.findings import LEVELS, Finding, to_show, worst
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN
@@ -177,7 +177,7 @@ def test_rows_that_were_skipped(bad, level):
 
 
 def test_levels():
-    assert findings_of(Facts("p", 10)) == []
+    assert findings_of(PolicyFacts("p", 10)) == []
     shown = to_show([Finding(level, "c", None, 0.0, level) for level in LEVELS])
     assert [f.level for f in shown] == ["stop", "look"]
     assert Finding("ok", "c", None, math.nan, "m").to_dict()["value"] is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import drstream as drs
-from drstream.evaluation import octaves
+from drstream.evaluation.tables import edges
 from drstream.kernels.account import BINS
 from tests.helpers.reports import POLICIES, WORLD, table
 
@@ -16,7 +16,7 @@ def naive(rows):
     found = []
     for pi in (POLICIES["new"].probabilities(X), np.full((len(X), WORLD.n_actions), 1 / WORLD.n_actions)):
         w = pi[np.arange(len(X)), action] / p
-        places = [octaves.edges(place) for place in range(BINS)]
+        places = [edges(place) for place in range(BINS)]
         found.append({edge: int(((w >= edge[0]) & (w < edge[1])).sum()) for edge in places if edge[1] > 0})
     return found
 

@@ -8,7 +8,7 @@ import pytest
 
 import drstream as drs
 from drstream.evaluation import segments
-from drstream.evaluation.breakdown import benjamini_hochberg
+from drstream.evaluation.tables import benjamini_hochberg
 from tests.helpers.cut import cut_log
 from tests.helpers.logs import world
 from tests.helpers.passes import PLAIN

@@ -1,4 +1,4 @@
-"""The table of segments, with q-values over all of them."""
+"""Tables of a result: segments, with q-values over all of them, and weights by size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+from drstream.kernels.account import HIGHEST, LOWEST
+from drstream.types import Floats
 
 Key = tuple[Any, ...]
 
@@ -53,3 +57,23 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         least = min(least, p_values[i] * len(known) / (len(known) - place))
         found[i] = least
     return found
+
+
+def weight_table(counts: Floats) -> pa.Table:
+    """Return one row for each bin, from the first to the last that has a weight: its edges, and how many it has."""
+    used = np.flatnonzero(counts[1:]) + 1
+    places = [*([0] if counts[0] else []), *(range(used[0], used[-1] + 1) if len(used) else ())]
+    rows = [dict(zip(("from", "below"), edges(p), strict=True)) | {"events": int(counts[p])} for p in places]
+    return pa.Table.from_pylist(rows)
+
+
+def edges(place: int) -> tuple[float, float]:
+    """Return the smallest weight of a bin, and the one that is too large for it.
+
+    >>> [edges(place) for place in (0, 1, 11, 25)]
+    [(0.0, 0.0), (0.0, 0.001953125), (1.0, 2.0), (16384.0, inf)]
+    """
+    if not place:
+        return 0.0, 0.0
+    octave = place - 1 + LOWEST
+    return 0.0 if octave == LOWEST else 2.0**octave, np.inf if octave == HIGHEST else 2.0 ** (octave + 1)
