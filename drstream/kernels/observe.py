@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drstream.kernels._jit import counted, kernel, uncounted, unordered_helper
+from drstream.kernels._jit import kernel, uncounted, unordered_helper
 from drstream.kernels._machine import memory, scratch
 from drstream.kernels._types import (
     F4,
@@ -42,7 +42,8 @@ from drstream.kernels.sums import plain_sum
 SOFTMAX, ARGMAX = 1, 2  # what turns the scores of a policy into probabilities
 IDENTITY, LOGISTIC, NOTHING = 0, 1, 2  # what turns the scores of a model into predictions; NOTHING: these are 0
 TOLERANCE = 1e-5  # on the sum of a policy's probabilities: float32 softmax over 1,000 actions stays within 3e-6
-PAD = 16  # columns of zeros: rows of scores at a distance of 4,096 bytes would have the same places in the cache
+PAD = 16  # more columns: rows of scores at a distance of 4,096 bytes would have the same places in the cache
+STRIP = 256  # events that are multiplied at a time
 ADDRESS, KIND = 0, 1  # of a column
 KINDS = ("float32", "float64", "int32", "int64")  # types of columns, in the order of their codes
 
@@ -50,7 +51,7 @@ KINDS = ("float32", "float64", "int32", "int64")  # types of columns, in the ord
 class LinearRules(NamedTuple):
     """Linear policies, K rows of weights for each, and below them those of a linear model."""
 
-    weights: Any  # a matrix for each fold, or one; float32 or float64, and so are the intercepts
+    weights: Any  # a matrix for each fold, or one, `padded`; float32 or float64, and so are the intercepts
     intercept: Any  # of all policies
     kinds: Any  # SOFTMAX or ARGMAX
     epsilons: Any  # with this probability, a policy takes a uniformly random action instead
@@ -325,19 +326,20 @@ def _take(column, order, first, x, m):
             x[i] = column[order[first + i]]
             poison += x[i] - x[i]
     else:
+        found = column[first : first + m]  # column[first + i] would be gathered, at three times the time of a tile
         for i in range(m):
-            x[i] = column[first + i]
+            x[i] = found[i]
             poison += x[i] - x[i]
     return poison == 0
 
 
 @uncounted
-def _take_rows(matrix, order, first, x, m):
+def _take_rows(matrix, listed, order, first, x, m):
     """x (d, m) <- rows of a matrix (n, d), flat. Returns whether all are finite."""
     bad = 0
     for i in range(m):
-        start = (order[first + i] if order.shape[0] > 0 else first + i) * x.shape[0]
-        for j in range(x.shape[0]):
+        start = (order[first + i] if order.shape[0] > 0 else first + i) * listed
+        for j in range(listed):
             number = matrix[start + j]
             x[j, i] = number
             bad |= not abs(number) < np.inf
@@ -346,14 +348,14 @@ def _take_rows(matrix, order, first, x, m):
 
 @uncounted
 def _load(columns, listed, order, first, stop, x, m):
-    """x <- the contexts of m events, feature by feature, and zeros. Returns whether all numbers are finite.
+    """x <- the contexts of m events, feature by feature. Returns whether all numbers are finite.
 
     listed  Number of features, if contexts are a matrix (n, listed) in the type of x; else 0.
     stop    Events after those that are loaded, or that `order` may name.
     """
     good = True
     if listed > 0:
-        good = _take_rows(memory(columns[0, ADDRESS], stop * listed, x), order, first, x, m)
+        good = _take_rows(memory(columns[0, ADDRESS], stop * listed, x), listed, order, first, x, m)
     for j in range(columns.shape[0] if listed == 0 else 0):
         place, kind = columns[j, ADDRESS], columns[j, KIND]
         if kind == 0:
@@ -364,16 +366,42 @@ def _load(columns, listed, order, first, stop, x, m):
             good &= _take(memory(place, stop, np.int32), order, first, x[j], m)
         else:
             good &= _take(memory(place, stop, np.int64), order, first, x[j], m)
-    for j in range(x.shape[0]):
-        for i in range(m, x.shape[1]):
-            x[j, i] = 0
     return good
 
 
-@counted
-def _dot(a, b, out):
-    """out <- a @ b. Numba calls BLAS only where references to arrays are counted."""
-    np.dot(a, b, out)
+def padded(weights):
+    """Weights with rows and columns of zeros, so that there are multiples of four of both."""
+    rows, features = weights.shape[-2:]
+    return np.pad(weights, [(0, 0)] * (weights.ndim - 2) + [(0, -rows % 4), (0, -features % 4)])
+
+
+@uncounted
+def _multiply(weights, x, m, out):
+    """out <- weights @ x, for m events. Features are added in their order, so no bit depends on other events.
+
+    Four rows share four features, a strip of events at a time, whose numbers stay in the first-level cache. For 20
+    rows of 20 features, it takes half the time of BLAS, which first copies both sides.
+    """
+    a, b, c, d = scratch(STRIP, x), scratch(STRIP, x), scratch(STRIP, x), scratch(STRIP, x)
+    zero = x.dtype.type(0)
+    for first in range(0, m, STRIP):
+        last = min(first + STRIP, m)
+        for k in range(0, weights.shape[0], 4):
+            p, q, r, s = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+            for i in range(STRIP):
+                a[i], b[i], c[i], d[i] = zero, zero, zero, zero
+            for j in range(0, weights.shape[1], 4):
+                t, u = x[j][first:last], x[j + 1][first:last]
+                v, w = x[j + 2][first:last], x[j + 3][first:last]
+                for i in range(last - first):
+                    a[i] = a[i] + p[j] * t[i] + p[j + 1] * u[i] + p[j + 2] * v[i] + p[j + 3] * w[i]
+                    b[i] = b[i] + q[j] * t[i] + q[j + 1] * u[i] + q[j + 2] * v[i] + q[j + 3] * w[i]
+                    c[i] = c[i] + r[j] * t[i] + r[j + 1] * u[i] + r[j + 2] * v[i] + r[j + 3] * w[i]
+                    d[i] = d[i] + s[j] * t[i] + s[j + 1] * u[i] + s[j + 2] * v[i] + s[j + 3] * w[i]
+            for h in range(4):
+                row, found = out[k + h][first:last], a if h == 0 else b if h == 1 else c if h == 2 else d
+                for i in range(last - first):
+                    row[i] = found[i]
 
 
 @uncounted
@@ -383,8 +411,9 @@ def _put(numbers, order, first, m, out):
         for i in range(m):
             out[order[first + i]] = numbers[i]
     else:
+        here = out[first : first + m]
         for i in range(m):
-            out[first + i] = numbers[i]
+            here[i] = numbers[i]
 
 
 @uncounted
@@ -486,7 +515,8 @@ def observe(
     order         If not empty, the events are order[first:last]. Observations are stored in the order of the batch.
     mass          Gains ν(a|x), by policy and action.
     clipped[0]    Gains the number of predictions outside of their limits.
-    x, scores, found  Memory: contexts and scores of a tile, with PAD more columns, and a number for each action.
+    x, scores     Memory: contexts and scores of a tile, with PAD more columns. Rows of x after the features are zeros.
+    found         Memory: a number for each action.
 
     Returns where a tile with an invalid number begins, or -1.
     """
@@ -496,7 +526,7 @@ def observe(
         m = min(width, last - start)
         if not _load(columns, listed, order, start, action.shape[0], x, m):
             return start
-        _dot(linear.weights[fold], x, scores)
+        _multiply(linear.weights[fold], x, m, scores)
         for i in range(m):
             chosen[i] = action[order[start + i] if order.shape[0] > 0 else start + i]
         if bits is not None:

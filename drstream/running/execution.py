@@ -254,7 +254,7 @@ class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
         with kind.lock:
             kind.passes += 1
             if kind.passes == 1:
-                kind.limit = _blas_libraries("scipy.linalg.cython_blas" in sys.modules).limit(limits=1, user_api="blas")
+                kind.limit = _blas_libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
 
     def __exit__(self, *error: object) -> None:
         kind = one_blas_thread
@@ -266,7 +266,7 @@ class one_blas_thread:  # noqa: N801  # reads as a state: with one_blas_thread()
 
 @cache
 def _blas_libraries(with_scipy: bool) -> ThreadpoolController:
-    """The libraries that are loaded. SciPy's, which multiplies in kernels, may be loaded after a first pass."""
+    """The libraries that are loaded. SciPy's may be loaded after a first pass."""
     return ThreadpoolController()  # looks through all loaded libraries: 3 ms
 
 

@@ -44,7 +44,7 @@ class Case:
     def linear(self):
         weights = self.weights if self.with_model else self.weights[:, : POLICIES * self.actions]
         return kernels.LinearRules(
-            np.ascontiguousarray(weights, self.kind),
+            kernels.padded(weights.astype(self.kind)),
             self.intercept.astype(self.kind),
             self.kinds,
             self.epsilons,

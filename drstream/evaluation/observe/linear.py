@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  # loads the BLAS of the kernel before a pass limits its threads
 from numpy.typing import NDArray
 
 from drstream.errors import PolicyError
@@ -32,7 +31,7 @@ class LinearObserver:
     def __init__(self, plan: Plan, stack: Stack) -> None:
         self._job, self._rows, self._stack, self._actions = plan.job, plan.program.rows, stack, plan.form.actions
         self._linear = self._for_kernel(stack)
-        rows, features = stack.weights.shape[1:]
+        rows, features = self._linear.weights.shape[1:]
         width = tile_of(rows, features, stack.kind) + kernels.PAD
         self._x, self._scores = np.zeros((features, width), stack.kind), np.zeros((rows, width), stack.kind)
         words = -(-self._actions // 32) if plan.reader.with_sets else 0
@@ -42,7 +41,7 @@ class LinearObserver:
     def _for_kernel(self, stack: Stack) -> kernels.LinearRules:
         rows = self._rows
         return kernels.LinearRules(
-            stack.weights,
+            kernels.padded(stack.weights),
             stack.intercept,
             stack.kinds,
             stack.epsilons,
