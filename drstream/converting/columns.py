@@ -16,7 +16,7 @@ from drstream.log.schema import is_list
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputColumns:
     """The columns of the file to write."""
 
     kept: tuple[str, ...]  # columns that are written as they are
@@ -32,7 +32,7 @@ class Layout:
         return table.cast(self.schema)
 
 
-def plan_layout(log: Log, columns: Sequence[str] | str | None, pack: str | None) -> Layout:
+def plan_layout(log: Log, columns: Sequence[str] | str | None, pack: str | None) -> OutputColumns:
     """Choose the columns: those of the roles, and those in `columns`, by default all, in the order of the log."""
     schema, roles = log.source.schema, log.roles
     wanted = _names(columns, schema)
@@ -48,7 +48,7 @@ def plan_layout(log: Log, columns: Sequence[str] | str | None, pack: str | None)
     metadata = dict(schema.metadata or {})
     if len(fields) != len(schema) or pack is not None:
         metadata.pop(b"pandas", None)  # it describes columns that are no longer there
-    return Layout(kept, pack, pa.schema(fields, metadata or None))
+    return OutputColumns(kept, pack, pa.schema(fields, metadata or None))
 
 
 def _names(columns: Sequence[str] | str | None, schema: pa.Schema) -> list[str] | None:

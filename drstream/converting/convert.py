@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from drstream.converting.columns import Layout, plan_layout
+from drstream.converting.columns import OutputColumns, plan_layout
 from drstream.converting.readers import open_log
 from drstream.converting.result import Conversion
 from drstream.converting.target import PARQUET, check_apart, check_target
@@ -155,7 +155,7 @@ def _default_rows(schema: pa.Schema) -> int:
     return rows
 
 
-def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers: Workers) -> Conversion:
+def _write(log: Log, path: Path, layout: OutputColumns, rows: int, codec: str, workers: Workers) -> Conversion:
     log = log.without_categories()  # a copy needs no features
     with_actions = log.roles.action is not None
     of_all = with_actions and bool(log.roles.propensities) and not log.propensities_are_found
@@ -182,7 +182,7 @@ def _write(log: Log, path: Path, layout: Layout, rows: int, codec: str, workers:
 
 
 def _tables(
-    log: Log, reader: Reader, layout: Layout, workers: Workers, skipped: Counter[str]
+    log: Log, reader: Reader, layout: OutputColumns, workers: Workers, skipped: Counter[str]
 ) -> Generator[pa.Table, None, None]:
     """Yield checked rows in order. Threads read ahead."""
 

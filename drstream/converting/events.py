@@ -1,4 +1,4 @@
-"""Lines of text as a source: a line becomes an event, and events become record batches, whose features are hashed.
+"""LinePlace of text as a source: a line becomes an event, and events become record batches, whose features are hashed.
 
 What a line means is the business of a syntax: `vw.py`, `dsjson.py`. A first pass finds the columns and the actions.
 """
@@ -157,7 +157,7 @@ def columns_of(events: Sequence[LineEvent], schema: pa.Schema, bits: int) -> pa.
 
 
 @dataclass(frozen=True)
-class Lines(Place):
+class LinePlace(Place):
     """Where rows of a text are stored."""
 
     lines: Ints | None = field(default=None, compare=False)  # of the rows
@@ -173,7 +173,7 @@ class LinePart(TablePart):
 
     @property
     def place(self) -> Place:
-        return Lines(self.first_row, self.name, file_row=self.file_row, lines=self.lines)
+        return LinePlace(self.first_row, self.name, file_row=self.file_row, lines=self.lines)
 
 
 class LineSource:

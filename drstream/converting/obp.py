@@ -100,7 +100,7 @@ def from_obp(bandit_feedback: Mapping[str, Any], **options: Any) -> Log:
       reward      reward
       propensity  propensity
     """
-    from drstream.sources.base import Same
+    from drstream.sources.base import SameObject
     from drstream.sources.memory import TableSource
 
     if not isinstance(bandit_feedback, Mapping):
@@ -118,7 +118,7 @@ def from_obp(bandit_feedback: Mapping[str, Any], **options: Any) -> Log:
         defaults["propensities"] = "propensities"
     if bandit_feedback.get("n_actions") is not None:
         defaults["actions"] = int(bandit_feedback["n_actions"])
-    source = TableSource(pa.table(columns), "bandit feedback", (Same(bandit_feedback["action"]),))
+    source = TableSource(pa.table(columns), "bandit feedback", (SameObject(bandit_feedback["action"]),))
     return Log(source, **{**defaults, **options})
 
 

@@ -45,7 +45,7 @@ from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split
 from drstream.log.schema import FIND, UNIFORM, Find, Roles, assign_roles, require_column
 from drstream.log.sparse import Sparse
 from drstream.log.spec import Needs, Spec
-from drstream.sources.base import Part, Same
+from drstream.sources.base import Part, SameObject
 from drstream.sources.open import open_source
 from drstream.types import Floats
 from drstream.views import Described
@@ -292,7 +292,7 @@ class Log(Offering, Described):
         After a filter, or a split by cluster, the first call reads the columns that decide on the rows.
         """
         spec = self.spec
-        key = "rows", Same(self.source), str(spec.filter), spec.splits, spec.stop
+        key = "rows", SameObject(self.source), str(spec.filter), spec.splits, spec.stop
         return self.facts.of(key, lambda: count_rows(self))
 
     @property
@@ -486,7 +486,7 @@ class Log(Offering, Described):
     @property
     def origin(self) -> Origin:
         """Describes which rows belong to this log. A fitted model keeps it, without the rows themselves."""
-        keys = self.source.keys or (Same(self.source),)
+        keys = self.source.keys or (SameObject(self.source),)
         text = None if self.filter is None else str(self.filter)
         return Origin(self.source.name, keys, self.spec.splits, text, self.spec.stop)
 

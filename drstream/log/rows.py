@@ -17,7 +17,7 @@ from drstream import sampling
 from drstream.errors import LogError, phrase
 from drstream.kernels.random import hash_texts
 from drstream.log.columns import has_nulls, nulls
-from drstream.sources.base import Same
+from drstream.sources.base import SameObject
 from drstream.types import Bools, Floats, Ints
 
 Keys = NDArray[np.uint64]
@@ -223,6 +223,6 @@ class Origin:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Origin:
-        keys: Sequence[Any] = found["files"] or [Same(None)]
+        keys: Sequence[Any] = found["files"] or [SameObject(None)]
         splits = tuple(Split(**s) for s in found["splits"])
         return cls(found["name"], tuple(keys), splits, found["filter"], found.get("stop"))

@@ -57,7 +57,7 @@ def _in_a_notebook() -> bool:
     return Console(stderr=True).is_jupyter
 
 
-class Lines:
+class ProgressLines:
     """Lines for a log file: one every `every` seconds, and one at the end of a pass that had such a line.
 
     Passes that follow each other, such as those of a fit, share the clock: many short ones are a long run. It stands
@@ -117,7 +117,7 @@ def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-lines = Lines()
+lines = ProgressLines()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError
-from drstream.sources.base import PIECE, Place, Source, State, checked, without_views
+from drstream.sources.base import PIECE, FileState, Place, Source, checked, without_views
 from drstream.sources.names import changed, check_names, unreadable, unreadable_part
 
 LOCAL = pa.fs.LocalFileSystem()
@@ -25,14 +25,14 @@ MOST_HELD = 4  # record batches of which another part takes the other rows
 
 
 @dataclass(frozen=True)
-class File:
+class ArrowFile:
     """An Arrow file as it was when it was opened."""
 
     path: str
-    state: State
+    state: FileState
 
     def check_state(self) -> None:
-        self.state.check(self.path, State.of(self.path, LOCAL))
+        self.state.check(self.path, FileState.of(self.path, LOCAL))
 
     def read(self, index: int, fields: tuple[int, ...]) -> pa.RecordBatch:
         """Return some columns of a record batch, not checked."""
@@ -52,7 +52,7 @@ def _opened(file: pa.NativeFile, fields: Sequence[int] = ()) -> pa.ipc.RecordBat
 class Stretch:
     """Some rows of a record batch."""
 
-    file: File
+    file: ArrowFile
     index: int  # of the batch
     start: int
     stop: int
@@ -141,7 +141,7 @@ def _of_worker() -> Held:
 class ArrowSource:
     """Arrow IPC files of one schema, in the order given. Parts have 131,072 rows, wherever files and batches end."""
 
-    def __init__(self, files: Sequence[tuple[File, Sequence[int]]], schema: pa.Schema, name: str) -> None:
+    def __init__(self, files: Sequence[tuple[ArrowFile, Sequence[int]]], schema: pa.Schema, name: str) -> None:
         self.name = name
         self.files = files  # with the rows of each record batch
         self.stored = schema
@@ -178,11 +178,11 @@ class ArrowSource:
 
 def open_arrow(paths: Sequence[str], name: str) -> Source:
     """Open Arrow IPC files."""
-    files: list[tuple[File, Sequence[int]]] = []
+    files: list[tuple[ArrowFile, Sequence[int]]] = []
     first: pa.Schema | None = None
     for path in paths:
         try:
-            file = File(path, State.of(path, LOCAL))
+            file = ArrowFile(path, FileState.of(path, LOCAL))
             with pa.OSFile(path) as opened:
                 schema = pa.ipc.open_file(opened).schema
                 check_names(schema, path)

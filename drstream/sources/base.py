@@ -82,24 +82,24 @@ class Source(Protocol):
         """Return a source to look at before the first pass. It has at least the first `rows` rows, by default all."""
 
 
-class Same:
+class SameObject:
     """Holds an object. Two are equal if they hold the same object. A pickled copy equals none."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.thing is not None and self.thing is other.thing
+        return isinstance(other, SameObject) and self.thing is not None and self.thing is other.thing
 
     def __hash__(self) -> int:
         return id(self.thing)
 
-    def __reduce__(self) -> tuple[type[Same], tuple[None]]:
-        return Same, (None,)
+    def __reduce__(self) -> tuple[type[SameObject], tuple[None]]:
+        return SameObject, (None,)
 
 
 @dataclass(frozen=True)
-class State:
+class FileState:
     """What tells one file from another that takes its place."""
 
     size: int
@@ -108,7 +108,7 @@ class State:
     tag: str = ""  # of its contents, in object storage
 
     @classmethod
-    def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> State:
+    def of(cls, path: str, filesystem: pa.fs.FileSystem, source: pa.NativeFile | None = None) -> FileState:
         """Return the state of a file. In object storage, it is the size and the tag that the storage gave the contents.
 
         An open `source` knows both, as they were when it was opened. On other file systems, it is the size.
@@ -122,12 +122,12 @@ class State:
         about = source.metadata() or {}
         return cls(source.size(), tag=str(about.get("ETag") or about.get("Last-Modified") or ""))
 
-    def difference(self, later: State) -> str:
+    def difference(self, later: FileState) -> str:
         if self.size != later.size:
             return f"it had {self.size:,} bytes, and has {later.size:,}"
         return "another file has its name" if self.number != later.number else "something wrote to it"
 
-    def check(self, path: str, found: State) -> None:
+    def check(self, path: str, found: FileState) -> None:
         """Raise an error if the file is now another one."""
         if found != self:
             raise changed(path, self.difference(found))

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from drstream.errors import DrstreamError, LogError, MissingFileError, without_secrets
 from drstream.sources.arrow import open_arrow
-from drstream.sources.base import Same, Source
+from drstream.sources.base import SameObject, Source
 from drstream.sources.memory import StreamSource, TableSource
 from drstream.sources.names import arrow_says, expand, is_arrow, unreadable
 from drstream.sources.parquet import ParquetSource, schema_difference
@@ -24,9 +24,9 @@ def open_source(source: Any) -> Source:
     if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
         return _open_paths(*(os.fspath(s) for s in source))
     if isinstance(source, pa.Table):
-        return TableSource(source, "table", (Same(source),))
+        return TableSource(source, "table", (SameObject(source),))
     if isinstance(source, pa.RecordBatch):
-        return TableSource(pa.Table.from_batches([source]), "record batch", (Same(source),))
+        return TableSource(pa.Table.from_batches([source]), "record batch", (SameObject(source),))
     if isinstance(source, ds.Dataset):
         return _open_dataset(source)
     if isinstance(source, pa.RecordBatchReader):
@@ -100,14 +100,14 @@ def _open_dataset(dataset: ds.Dataset) -> Source:
                 return source
         except (pa.ArrowException, OSError) as error:
             raise unreadable("dataset", error) from None
-    return StreamSource(lambda: dataset.scanner().to_reader(), "dataset", dataset.schema, keys=(Same(dataset),))
+    return StreamSource(lambda: dataset.scanner().to_reader(), "dataset", dataset.schema, keys=(SameObject(dataset),))
 
 
 def _open_stream(source: Any) -> Source:
     """Open an object with an Arrow stream. A data frame is a table. Other objects give a new stream for each pass."""
     library = type(source).__module__.split(".")[0]
     if library in ("pandas", "polars") and type(source).__name__ == "DataFrame":
-        return TableSource(pa.table(source), f"{library} frame", (Same(source),))
+        return TableSource(pa.table(source), f"{library} frame", (SameObject(source),))
     name = f"{library} {type(source).__name__}"
 
     def fresh() -> pa.RecordBatchReader:
@@ -124,4 +124,6 @@ def _open_stream(source: Any) -> Source:
     known = library == "duckdb"  # duckdb gives more, and a stream that stays open would block its connection
     if known:
         first.clear()
-    return StreamSource(lambda: first.pop() if first else fresh(), name, schema, (Same(source),), repeatable=known)
+    return StreamSource(
+        lambda: first.pop() if first else fresh(), name, schema, (SameObject(source),), repeatable=known
+    )

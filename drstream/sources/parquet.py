@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from drstream.errors import DrstreamError, LogError
-from drstream.sources.base import READ_ROWS, Place, Source, State, checked, is_list, without_views
+from drstream.sources.base import READ_ROWS, FileState, Place, Source, checked, is_list, without_views
 from drstream.sources.names import check_names, unreadable, unreadable_part
 from drstream.sources.remote import is_remote, together
 
@@ -26,12 +26,12 @@ PAGE_BYTES = 1 << 16  # that are read at a time to see whether a column is sound
 
 
 @dataclass(frozen=True)
-class File:
+class StoredFile:
     """A Parquet file as it was when its footer was read. A pickled one reads it again, once in each process."""
 
     path: str
     filesystem: pa.fs.FileSystem
-    state: State
+    state: FileState
 
     @cached_property
     def metadata(self) -> pq.FileMetaData:
@@ -80,11 +80,11 @@ class File:
 
     def check_state(self, source: pa.NativeFile | None = None) -> None:
         """Raise an error if the file is not the one whose metadata were read: its row groups may hold anything."""
-        self.state.check(self.path, State.of(self.path, self.filesystem, source))
+        self.state.check(self.path, FileState.of(self.path, self.filesystem, source))
 
 
 @lru_cache(maxsize=64)
-def _metadata(file: File) -> pq.FileMetaData:
+def _metadata(file: StoredFile) -> pq.FileMetaData:
     with file.open() as source:
         file.check_state(source)
         return pq.ParquetFile(source).metadata
@@ -94,7 +94,7 @@ def _metadata(file: File) -> pq.FileMetaData:
 class RowGroup:
     """One row group of a Parquet file."""
 
-    file: File
+    file: StoredFile
     index: int
     first_row: int
     rows: int
@@ -168,7 +168,7 @@ class ParquetSource:
         self.schema = without_views(dataset.schema.empty_table()).schema
         self.fragments = list(dataset.get_fragments())
         self.keys = tuple(os.path.abspath(f) if os.path.exists(f) else f for f in dataset.files)
-        self._states: dict[str, State] = {}  # of files, by path, as they were asked on other threads
+        self._states: dict[str, FileState] = {}  # of files, by path, as they were asked on other threads
         self._sound: dict[tuple[str, str], bool] = {}  # whether statistics can be looked at, by file and column
 
     def verified(self) -> ParquetSource:
@@ -178,15 +178,15 @@ class ParquetSource:
         return found
 
     @cached_property
-    def _files(self) -> list[File]:
+    def _files(self) -> list[StoredFile]:
         """The files. Reads the footer of each once, and compares their schemas."""
         files = []
         if is_remote(self.filesystem):
             together(self._ask, self.fragments)
         for fragment in self.fragments:
             try:
-                state = self._states.get(fragment.path) or State.of(fragment.path, self.filesystem)
-                file = File(fragment.path, self.filesystem, state)
+                state = self._states.get(fragment.path) or FileState.of(fragment.path, self.filesystem)
+                file = StoredFile(fragment.path, self.filesystem, state)
                 file.__dict__["metadata"] = fragment.metadata
                 difference = schema_difference(fragment, self._stored_schema)
             except Exception as error:  # as above
@@ -206,7 +206,7 @@ class ParquetSource:
         """Read a footer now, on a thread of its own. An error is raised again where the footer is used."""
         with suppress(Exception):
             fragment.ensure_complete_metadata()
-            self._states[fragment.path] = State.of(fragment.path, self.filesystem)
+            self._states[fragment.path] = FileState.of(fragment.path, self.filesystem)
 
     @cached_property
     def _groups(self) -> list[Sequence[int]]:
@@ -248,7 +248,7 @@ class ParquetSource:
                 first_row += rows
 
     def _kept(
-        self, fragment: ds.ParquetFileFragment, file: File, filter: ds.Expression, own: Sequence[int]
+        self, fragment: ds.ParquetFileFragment, file: StoredFile, filter: ds.Expression, own: Sequence[int]
     ) -> Collection[int]:
         """Return the row groups that may have rows for a filter, by the path of the file and by statistics."""
         text, constants = str(filter), ds.get_partition_keys(fragment.partition_expression)
@@ -278,7 +278,7 @@ class ParquetSource:
                 first_row += file.rows[index]
         return found
 
-    def _is_sound(self, file: File, column: str) -> bool:
+    def _is_sound(self, file: StoredFile, column: str) -> bool:
         """Whether statistics of a stored column can be looked at."""
         key = file.path, column
         if looks_at_statistics and key not in self._sound:

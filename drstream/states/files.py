@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import secrets
 import time
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-ABANDONED = 60.0  # seconds after which an unfinished file that nobody holds was left by a killed process
+ABANDONED = 3600.0  # seconds without a write, after which an unfinished file was left by a killed process
 UNFINISHED = ".part"  # suffix of a file that is being written; a folder of data is read without them
 
 
@@ -26,10 +25,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     folder, name = folder or ".", f".{name[:100]}."
     _sweep(folder, name)
     unfinished = os.path.join(folder, f"{name}{secrets.token_hex(8)}{UNFINISHED}")
-    handle = -1
     try:  # the name is known before the file is there, so that a Ctrl-C leaves nothing
-        handle = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        _lock(handle)
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         yield Path(unfinished)
         os.chmod(unfinished, 0o666 & ~_umask())  # until now, only the owner could read it
         _sync(unfinished)
@@ -38,44 +35,15 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             os.unlink(unfinished)
-        with suppress(OSError):
-            os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Hold an open file until it is closed, or the process ends. Return False if another process holds it."""
-    try:
-        fcntl = importlib.import_module("fcntl")
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # other systems, and some file systems, have no such locks
-        return False
-    return True
-
-
-_swept: set[tuple[str, str]] = set()
 
 
 def _sweep(folder: str, name: str) -> None:
-    """Delete what killed processes have left of a file: unfinished ones that nobody holds. Once for each name."""
-    place = os.path.abspath(folder), name
-    if place in _swept:
-        return
-    _swept.add(place)
+    """Delete what killed processes have left of a file."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(name) and entry.name.endswith(UNFINISHED):
-                _delete_if_left(entry.path)
-
-
-def _delete_if_left(path: str) -> None:
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            old = time.time() - os.fstat(handle).st_mtime > ABANDONED
-            if old and _lock(handle):
-                os.unlink(path)
-        finally:
-            os.close(handle)
+            unfinished = entry.name.startswith(name) and entry.name.endswith(UNFINISHED)
+            if unfinished and time.time() - entry.stat().st_mtime > ABANDONED:
+                os.unlink(entry.path)
 
 
 def _sync(path: str) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from drstream.errors import parameter
 from drstream.log import Log
 from drstream.provenance import about_log, describe
-from drstream.sources.base import Same
+from drstream.sources.base import SameObject
 
 KNOWN = frozenset({"drstream", "numpy", "scipy", "sklearn", "pyarrow", "builtins", "functools", "operator", "math"})
 NOT_PART = frozenset({"name", "fitted_on", "learned_on", "models_of", "_wants"})  # of what an object does
@@ -55,7 +55,7 @@ class Digest:
             self._put(type(value).__name__, value if isinstance(value, bytes) else repr(value))
         elif isinstance(value, np.generic | np.ndarray):
             self._add_array(np.asarray(value))
-        elif isinstance(value, Same):
+        elif isinstance(value, SameObject):
             self._put("object")
         elif isinstance(value, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):
             self._put(type(value).__name__, str(value.type if hasattr(value, "type") else value.schema))

@@ -31,7 +31,7 @@ class Clock:
 def passes(steps, total=1000, between=0.0):
     """Walk a clock through passes, each a list of (seconds, rows done)."""
     clock = Clock()
-    lines = progress.Lines(clock)
+    lines = progress.ProgressLines(clock)
     for one in steps:
         with lines.of_a_pass(total) as report:
             for seconds, done in one:
@@ -72,7 +72,7 @@ def test_no_last_line_after_an_error(capsys):
     clock = Clock()
 
     def fail():
-        with progress.Lines(clock).of_a_pass(10) as report:
+        with progress.ProgressLines(clock).of_a_pass(10) as report:
             clock.now += 20
             report(5)
             raise KeyError

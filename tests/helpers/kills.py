@@ -24,7 +24,7 @@ from tests.helpers.days import CONTEXT, SOFT, day, write
 FILES, ROWS, GROUP = 4, 1500, 500
 ALWAYS = {"threads": 1, "checkpoint_every": 0}  # the checkpoint is written after each part or chunk
 TRIES = 40  # moments that are drawn until a kill hits
-OLD = 3600.0  # seconds: what is left behind seems to be so old
+OLD = 7200.0  # seconds: what is left behind seems to be so old
 
 
 def open_log(folder):

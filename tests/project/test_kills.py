@@ -23,17 +23,14 @@ def test_killed_runs_go_on_to_the_same_bits(points, tmp_path):
     ]
 
 
-def test_what_killed_processes_left_is_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_swept", set())
-    old, others, path = time.time() - 3600, [".b.npz.0.part", "a.npz.0.part"], tmp_path / "a.npz"
+def test_what_killed_processes_left_is_deleted(tmp_path):
+    old, others, path = time.time() - 2 * files.ABANDONED, [".b.npz.0.part", "a.npz.0.part"], tmp_path / "a.npz"
     for name in (".a.npz.0.part", *others):
         (tmp_path / name).write_text("half")
         os.utime(tmp_path / name, (old, old))
     with files.atomic_path(path) as unfinished:
-        os.utime(unfinished, (old, old))
-        monkeypatch.setattr(files, "_swept", set())
-        with files.atomic_path(path) as other:  # which leaves alone what another one holds
-            other.write_text("second")
         unfinished.write_text("first")
+        with files.atomic_path(path) as other:  # which leaves alone what another one writes
+            other.write_text("second")
     assert path.read_text() == "first"
     assert sorted(os.listdir(tmp_path)) == sorted([*others, "a.npz"])

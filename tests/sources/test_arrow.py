@@ -83,8 +83,8 @@ def test_a_large_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     table = pa.table({"c": np.arange(ROWS)})
     opened = open_arrow([write(tmp_path / "log.arrow", table, batch=ROWS)], "log")
     reads: list[int] = []
-    before = arrow.File.read
-    monkeypatch.setattr(arrow.File, "read", lambda *given: reads.append(given[1]) or before(*given))
+    before = arrow.ArrowFile.read
+    monkeypatch.setattr(arrow.ArrowFile, "read", lambda *given: reads.append(given[1]) or before(*given))
     assert rows_of(opened.parts(["c"])).combine_chunks() == table
     assert reads == [0]
     again = list(opened.parts(["c"]))
