@@ -9,7 +9,7 @@ Sums by bucket of hashed rows are enough for both. Over G buckets, Σ e³ has th
 Σ e⁴ has 3 (Σ e²)² / G more.
 
 Few clicks are a case of their own. Three clicks do not tell how large the weight of a fourth one would be, and a log
-without a click has no variance at all. There, a gamma interval covers (`gamma.py`). Between 10 and 20 carriers, one
+without a click has no variance at all. There, a gamma interval covers (`gamma.py`). Between 2 and 4 carriers, one
 interval changes into the other.
 
 With clusters, influences are those of a jackknife over buckets of clusters (`resampling.py`), and the sizes of the
@@ -28,7 +28,7 @@ from drstream.intervals.resampling import filled, jackknife, sizes_freedom
 from drstream.intervals.statistic import UNDEFINED, Limits, Statistic, Tails
 
 NAME = "tails"
-FEW, ENOUGH = 10.0, 20.0  # carriers: with fewer, intervals of clicks are gamma intervals; with more, they are not
+FEW, ENOUGH = 2.0, 4.0  # carriers: with fewer, intervals of clicks are gamma intervals; with more, they are not
 LEAST_FREEDOM = 1.5  # degrees of freedom of a single carrier
 FLAT = 1e-9  # a smaller skewness is none
 

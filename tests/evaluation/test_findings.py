@@ -102,18 +102,19 @@ def test_no_event_has_weight():
     assert math.isnan(result["ips"].low)
 
 
-def test_few_rewards_change_the_default_interval_and_say_so():
+def test_few_clicks_have_a_wider_default_interval_and_a_finding():
     rng = np.random.default_rng(1)
-    rows = 2_000
-    log = log_of(rng.integers(0, 2, rows), (rng.random(rows) < 0.004).astype(float), np.full(rows, 0.5))
-    result = drs.evaluate(log, drs.policies.Uniform())
-    assert level(result, "carriers") == "look"
-    plain = drs.evaluate(log, drs.policies.Uniform(), interval="gamma", reward_range=(0, 1))
-    assert result["ips"].method == "tails"
-    assert result["ips"].intervals["tails"] == plain["ips"].intervals["gamma"]  # the range is taken as 0 to 1
-    given = drs.evaluate(log, drs.policies.Uniform(), interval="normal")
-    assert given["ips"].method == "normal"
-    assert not any(f.check == "interval" for f in given.findings)
+    action = rng.integers(0, 2, 2_000)
+    for clicks, found in ((1, "stop"), (8, "look"), (60, "ok")):
+        reward = np.zeros(2_000)
+        reward[:clicks] = 1.0
+        log = log_of(action, reward, np.full(2_000, 0.5))
+        result = drs.evaluate(log, drs.policies.Uniform())
+        assert level(result, "carriers") == found
+        assert result["ips"].method == "tails"
+        if clicks == 1:  # the range is taken as 0 to 1
+            plain = drs.evaluate(log, drs.policies.Uniform(), interval="gamma", reward_range=(0, 1))
+            assert result["ips"].intervals["tails"] == plain["ips"].intervals["gamma"]
 
 
 def test_rare_failures_count_like_rare_clicks():
