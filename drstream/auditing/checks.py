@@ -8,13 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from drstream.auditing import propensities
+from drstream.auditing import doubts, duplicates, propensities
 from drstream.auditing.drift import DRIFTS, blocks_of, drift
 from drstream.auditing.view import View, percent, rows_of, say
 from drstream.findings import LOOK, OK, STOP, Finding
 
 MANY_BAD = 0.01  # share of bad rows that is a "stop"
-REPEATS = 20.0  # so many rows with a context that came before should have another action
 
 
 def bad_values(view: View) -> Finding:
@@ -31,7 +30,7 @@ def bad_values(view: View) -> Finding:
         share,
         f"{percent(share)} of the rows have a bad value ({each}).",
         "Such rows cannot be used, and leaving them out can bias an estimate.",
-        'Repair what writes the log, or leave them out knowingly, with on_bad_row "skip".',
+        f'{view.known.unit}Repair what writes the log, or leave them out knowingly, with on_bad_row "skip".',
     )
 
 
@@ -64,67 +63,6 @@ def unlogged_actions(view: View) -> Finding | None:
         "The log says nothing about policies that take them.",
         "Leave these actions out, or collect events with them.",
     )
-
-
-def duplicate_rows(view: View) -> Finding | None:
-    """Rows that recur are implausible if the same context, coming again, should often have had another action.
-
-    An event with the context of an earlier row takes another action than that row with probability 1 - p. So, beside a
-    context's most frequent row, which repeats itself, (repeats) (1 - p) other rows or more are expected.
-    """
-    if not view.n:
-        return None
-    copies = view.tally.copies
-    if not view.with_context:
-        message = "Rows were not compared: without contexts, events look alike."
-        return say(OK, "duplicate_rows", math.nan, message)
-    order = np.lexsort((copies.hashes, copies.counts, copies.sampled))  # by context; its most frequent row is the last
-    context, counts = copies.sampled[order], copies.counts[order]
-    first = np.flatnonzero(np.concatenate([[True], context[1:] != context[:-1]]))
-    last = np.append(first[1:], len(context)) - 1
-    repeats = int((copies.counts - 1).sum())
-    expected = float((counts[last] - 1) @ copies.weights[order][last])
-    others = int((np.add.reduceat(counts, first) - counts[last]).sum())
-    part = "" if not copies.bits else f" (in a sample of 1 in {2**copies.bits:,} contexts)"
-    if expected >= REPEATS and others < expected / 4:
-        return say(
-            LOOK,
-            "duplicate_rows",
-            repeats,
-            f"{rows_of(repeats, 'repeat')} an earlier row{part}, but only {others:,} have an earlier row's context "
-            "with another action or reward.",
-            "Events were logged more than once, or one draw of an action served several events.",
-            "Remove the copies, or keep such events together with cluster=.",
-        )
-    message = f"{rows_of(repeats, 'repeat')} an earlier row{part}" + (", as contexts recur." if repeats else ".")
-    return say(OK, "duplicate_rows", repeats, message)
-
-
-def duplicate_event_ids(view: View) -> Finding | None:
-    if view.event_id is None:
-        return None
-    ids, missing = view.tally.ids, view.tally.ids_missing
-    repeats = int((ids.counts - 1).sum())
-    part = "" if not ids.bits else f" (in a sample of 1 in {2**ids.bits:,} ids)"
-    if repeats:
-        return say(
-            STOP,
-            "duplicate_event_ids",
-            repeats,
-            f"{rows_of(repeats, 'have')} an event id that an earlier row has{part}.",
-            "Their events count more than once, so estimates are biased and intervals too narrow.",
-            "Keep one row of each event.",
-        )
-    if missing:
-        return say(
-            LOOK,
-            "duplicate_event_ids",
-            repeats,
-            f"{rows_of(missing, 'have')} no event id.",
-            "They may be copies of other rows.",
-            "Check what writes the log.",
-        )
-    return say(OK, "duplicate_event_ids", 0, f"All event ids are different{part}.")
 
 
 def time_order(view: View) -> Finding | None:
@@ -166,8 +104,10 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
     propensities.rounded_propensities,
     propensities.smallest_propensity,
     unlogged_actions,
-    duplicate_rows,
-    duplicate_event_ids,
+    *doubts.CHECKS,
+    duplicates.duplicate_rows,
+    duplicates.duplicate_event_ids,
+    duplicates.repeated_ids,
     time_order,
     *(drift(name) for name in DRIFTS),
 )
@@ -175,7 +115,8 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
 
 def findings(view: View) -> list[Finding]:
     """Return what each check found. A check that does not apply to the log finds nothing."""
-    return [finding for check in CHECKS if (finding := check(view)) is not None]
+    of_first_rows = [finding for finding in view.known.doubts if finding.check not in doubts.TOLD]
+    return [finding for check in CHECKS if (finding := check(view)) is not None] + of_first_rows
 
 
 def actions(view: View) -> pa.Table:

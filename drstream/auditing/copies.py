@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drstream.auditing.merging import Merging
 from drstream.kernels import audit as kernels
 from drstream.log import Coded, Csr, Events
 from drstream.log.kinds.candidates.reading import Offered
 from drstream.log.rows import keys_of
-from drstream.types import Floats, Ints
+from drstream.sources.base import Place
+from drstream.types import Bools, Floats, Ints
 
 Hashes = NDArray[np.uint64]
 ROWS_KEPT = 5_000_000  # different rows; each takes 32 bytes
 IDS_KEPT = 20_000_000  # different event ids
+USERS_KEPT = 200_000  # different ids in a column that has no role
 PENDING = 1 << 20  # rows that wait to be sorted
 
 
@@ -44,8 +48,11 @@ class Copies:
         self.bits = max(self.bits, other.bits)
         self._append(other.hashes, other.sampled, other.weights, other.counts)
 
-    def _append(self, *columns: NDArray[np.generic]) -> None:
-        self.waiting.append(columns)  # type: ignore[arg-type]
+    def _append(self, hashes: Hashes, sampled: Hashes, weights: Floats, counts: Ints) -> None:
+        if self.bits:
+            kept = sampled >> np.uint64(64 - self.bits) == 0
+            hashes, sampled, weights, counts = hashes[kept], sampled[kept], weights[kept], counts[kept]
+        self.waiting.append((hashes, sampled, weights, counts))
         if sum(len(rows[0]) for rows in self.waiting) > max(PENDING, len(self.hashes)):
             self.settle()
 
@@ -76,6 +83,55 @@ class Copies:
             kept = self.sampled >> np.uint64(64 - self.bits) == 0
             self.hashes, self.sampled = self.hashes[kept], self.sampled[kept]
             self.weights, self.counts = self.weights[kept], self.counts[kept]
+
+
+class HashedPart(NamedTuple):
+    """A part, by the hash of its rows in their order."""
+
+    digest: int
+    rows: int
+    changes: int  # rows that differ from the row before
+    place: Place
+
+
+@dataclass
+class Repeats(Merging):
+    """Parts by content, and consecutive rows of one context: how often they have one action, and should have."""
+
+    parts: list[HashedPart] = field(default_factory=list)
+    pairs: int = 0
+    same: int = 0
+    expected: float = 0.0
+    variance: float = 0.0
+
+    def add(self, context: Hashes, action: NDArray[np.int32], propensity: Floats) -> None:
+        """Add consecutive events. The propensities of one row are those of the next one, if it has the same context."""
+        again = np.flatnonzero(context[1:] == context[:-1])
+        p = propensity[again]
+        self.pairs += len(again)
+        self.same += int((action[again] == action[again + 1]).sum())
+        self.expected += float(p.sum())
+        self.variance += float((p * (1 - p)).sum())
+
+
+@dataclass
+class PartHash:
+    """The hash of the rows of a part, in their order, however they come in batches."""
+
+    digest: int = 0
+    rows: int = 0
+    changes: int = 0
+
+    def add(self, hashes: Hashes) -> None:
+        place = np.arange(self.rows, self.rows + len(hashes), dtype=np.uint64)
+        self.digest = (self.digest + int((hashes * (2 * place + 1)).sum())) % 2**64
+        self.rows += len(hashes)
+        self.changes += int((hashes[1:] != hashes[:-1]).sum())
+
+
+def with_mark(hashes: Hashes, marked: Bools) -> Hashes:
+    """Return hashes whose last bit says whether a row has a reward."""
+    return (hashes & ~np.uint64(1)) | marked
 
 
 def hash_columns(rows: int, columns: Iterator[tuple[Ints | None, Hashes]]) -> Hashes:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from drstream.auditing.merging import Merging, joined_by
 from drstream.log.kinds.eligible.reading import Sets
 from drstream.types import Floats, Ints
 
 
 @dataclass
-class Eligible:
+class Eligible(Merging):
     """Sums over the events of a log with eligible sets. They merge."""
 
     counts: Ints  # (K) events whose set has the action
@@ -19,7 +20,7 @@ class Eligible:
     sums: Floats  # (K + 1) of 1 / (p size), by size
     squares: Floats  # (K + 1) of its squares
     sure: int = 0  # events with p = 1, and more than one eligible action
-    largest: float = 0.0  # of 1 / (p size)
+    largest: float = field(default=0.0, metadata=joined_by(max))  # of 1 / (p size)
 
     @classmethod
     def create(cls, actions: int) -> Eligible:
@@ -37,14 +38,6 @@ class Eligible:
                 self.squares += np.bincount(sizes, share * share, len(self.sums))
             self.sure += int(((propensity == 1) & (sizes > 1)).sum())
             self.largest = max(self.largest, float(share.max()))
-
-    def merge(self, other: Eligible) -> None:
-        self.counts += other.counts
-        self.sizes += other.sizes
-        self.sums += other.sums
-        self.squares += other.squares
-        self.sure += other.sure
-        self.largest = max(self.largest, other.largest)
 
     @property
     def choices(self) -> int:

@@ -8,7 +8,7 @@ far above 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def features(batch: Events, most: int) -> NDArray[Any]:
     return np.column_stack([column.astype(np.float64) for column in context[:most]] or [np.empty((len(batch), 0))])
 
 
-def learn(batches: Iterator[Events], actions: int) -> Guess | None:
+def learn(batches: Sequence[Events], actions: int) -> Guess | None:
     """Learn from the first half of at most FIRST_EVENTS events; None if there are too few."""
     columns: list[tuple[NDArray[Any], ...]] = []
     held = 0

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.auditing.copies import IDS_KEPT, ROWS_KEPT, Copies
+from drstream.auditing.columns import ColumnSums
+from drstream.auditing.copies import IDS_KEPT, ROWS_KEPT, Copies, Repeats
 from drstream.auditing.eligible import Eligible
+from drstream.auditing.merging import Merging, joined_by
+from drstream.auditing.shift import LagSums
 from drstream.auditing.times import Times
 from drstream.kernels import audit as kernels
 from drstream.sources.base import Place
@@ -45,36 +48,32 @@ class Bad:
 
 
 @dataclass
-class Inverses:
+class Inverses(Merging):
     """Sums of 1{a}/p by action."""
 
     counts: Ints
     sums: Floats
     squares: Floats
-    largest: Floats
+    least: Floats = field(metadata=joined_by(np.minimum))
+    largest: Floats = field(metadata=joined_by(np.maximum))
 
     @classmethod
     def create(cls, actions: int) -> Inverses:
-        return cls(np.zeros(actions, np.int64), np.zeros(actions), np.zeros(actions), np.zeros(actions))
+        none = np.zeros(actions)
+        return cls(np.zeros(actions, np.int64), none, none.copy(), np.full(actions, np.inf), none.copy())
 
     def add(self, action: NDArray[np.int32], propensity: Floats) -> None:
-        kernels.add_inverses(action, propensity, self.counts, self.sums, self.squares, self.largest)
-
-    def merge(self, other: Inverses) -> None:
-        self.counts += other.counts
-        self.sums += other.sums
-        self.squares += other.squares
-        np.maximum(self.largest, other.largest, out=self.largest)
+        kernels.add_inverses(action, propensity, self.counts, self.sums, self.squares, self.least, self.largest)
 
 
 @dataclass
-class Offers:
+class Offers(Merging):
     """Sums over events with candidates of their own, m each: how many have a choice, and (1/m) / p, whose mean is 1."""
 
     choices: int = 0  # events with more than one candidate
     inverse: float = 0.0
     squares: float = 0.0
-    largest: float = 0.0
+    largest: float = field(default=0.0, metadata=joined_by(max))
 
     def add(self, sizes: Ints, propensity: Floats) -> None:
         self.choices += int((sizes > 1).sum())
@@ -83,15 +82,9 @@ class Offers:
                 found = 1 / (sizes * propensity)
                 self.merge(Offers(0, float(found.sum()), float((found * found).sum()), float(found.max())))
 
-    def merge(self, other: Offers) -> None:
-        self.choices += other.choices
-        self.inverse += other.inverse
-        self.squares += other.squares
-        self.largest = max(self.largest, other.largest)
-
 
 @dataclass
-class Guessed:
+class Guessed(Merging):
     """How often the action was the guessed one (see `guess.py`), and sums of 1/p over these events."""
 
     rows: int = 0
@@ -103,12 +96,6 @@ class Guessed:
         with np.errstate(over="ignore"):
             inverse = 1 / propensity[hit]
             self.merge(Guessed(len(hit), len(inverse), float(inverse.sum()), float((inverse * inverse).sum())))
-
-    def merge(self, other: Guessed) -> None:
-        self.rows += other.rows
-        self.hits += other.hits
-        self.inverse += other.inverse
-        self.squares += other.squares
 
 
 @dataclass
@@ -145,57 +132,52 @@ class Propensities:
 
 
 @dataclass
-class Rewards:
-    """The range of the rewards, less the log's typical one."""
+class Rewards(Merging):
+    """The range and the sum of the rewards, less the log's typical one."""
 
-    low: float = np.inf
-    high: float = -np.inf
+    low: float = field(default=np.inf, metadata=joined_by(min))
+    high: float = field(default=-np.inf, metadata=joined_by(max))
+    total: float = 0.0
+    squares: float = 0.0
 
     def add(self, reward: Floats) -> None:
-        self.low, self.high = min(self.low, float(reward.min())), max(self.high, float(reward.max()))
+        total, squares = float(reward.sum()), float(reward @ reward)
+        self.merge(Rewards(float(reward.min()), float(reward.max()), total, squares))
 
-    def merge(self, other: Rewards) -> None:
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+def both(bad: dict[str, Bad], later: dict[str, Bad]) -> dict[str, Bad]:
+    """Return bad rows and later ones together, by reason."""
+    again = {r: Bad(bad[r].count + later[r].count, bad[r].first) for r in later if r in bad}
+    return {**bad, **later, **again}
+
+
+def merged(ids: dict[str, Copies], later: dict[str, Copies]) -> dict[str, Copies]:
+    for name, more in later.items():
+        ids.setdefault(name, Copies(more.most)).merge(more)
+    return ids
 
 
 @dataclass
-class Tally:
+class Tally(Merging):
     """All that is gathered."""
 
     inverses: Inverses
+    columns: ColumnSums
+    lags: LagSums | None  # None if there is nothing to compare rewards with
     eligible: Eligible | None = None  # in a log with eligible sets
     guessed: Guessed = field(default_factory=Guessed)
     offers: Offers = field(default_factory=Offers)  # of a log of candidates
     rows: int = 0
     good: int = 0  # rows without a bad value
-    bad: dict[str, Bad] = field(default_factory=dict)  # by reason
+    bad: dict[str, Bad] = field(default_factory=dict, metadata=joined_by(both))  # by reason
     propensities: Propensities = field(default_factory=Propensities)
     rewards: Rewards = field(default_factory=Rewards)
     copies: Copies = field(default_factory=lambda: Copies(ROWS_KEPT))
     ids: Copies = field(default_factory=lambda: Copies(IDS_KEPT))
     ids_missing: int = 0
+    users: dict[str, Copies] = field(default_factory=dict, metadata=joined_by(merged))  # ids in columns without a role
+    repeats: Repeats = field(default_factory=Repeats)
     times: Times = field(default_factory=Times)
 
     def count_bad(self, reason: str, count: int, first: Spot) -> None:
-        if reason in self.bad:
-            self.bad[reason].count += count
-        else:
-            self.bad[reason] = Bad(count, first)
-
-    def merge(self, other: Tally) -> None:
-        """Add the rows that come after these."""
-        self.rows += other.rows
-        self.good += other.good
-        for reason, bad in other.bad.items():
-            self.count_bad(reason, bad.count, bad.first)
-        self.inverses.merge(other.inverses)
-        if self.eligible is not None and other.eligible is not None:
-            self.eligible.merge(other.eligible)
-        self.guessed.merge(other.guessed)
-        self.offers.merge(other.offers)
-        self.propensities.merge(other.propensities)
-        self.rewards.merge(other.rewards)
-        self.copies.merge(other.copies)
-        self.ids.merge(other.ids)
-        self.ids_missing += other.ids_missing
-        self.times.merge(other.times)
+        self.bad = both(self.bad, {reason: Bad(count, first)})

@@ -16,13 +16,25 @@ from typing import Any
 
 import numpy as np
 
+from drstream.auditing.columns import Columns
 from drstream.auditing.tally import Tally
 from drstream.auditing.times import Clock
 from drstream.findings import Finding
+from drstream.log.schema import Roles
 from drstream.types import Floats
 
 ALPHA = 0.0005  # chance of a false alarm, for each check
 STAKES = 2.0 ** -np.arange(1.0, 31.0)  # λ
+
+
+@dataclass(frozen=True)
+class First:
+    """What is known before the pass: from the first rows, and from the user."""
+
+    doubts: Sequence[Finding]
+    unit: str  # what propensities may be, if most are no probabilities
+    expected_rows: int | None = None
+    expected_reward: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,9 @@ class View:
     event_id: str | None
     clock: Clock | None
     typical_reward: float
+    roles: Roles
+    columns: Columns
+    known: First
 
     @property
     def n(self) -> int:

@@ -37,6 +37,8 @@ def audit(
         str | None,
         typer.Option(help="Column of timestamps, dates or numbers, to compare blocks of time with each other."),
     ] = None,
+    expected_rows: Annotated[int | None, typer.Option(help="Rows that the log should have.")] = None,
+    expected_reward: Annotated[float | None, typer.Option(help="Mean that the reward should have.")] = None,
     context: Context = None,
     sparse: SparseContext = None,
     candidates: CandidateColumns = None,
@@ -61,7 +63,7 @@ def audit(
 
     opened = open_log(locals())
     check_report(report, opened)
-    result = opened.audit(event_id, time, threads, progress=True)
+    result = opened.audit(event_id, time, expected_rows, expected_reward, threads, progress=True)
     write_report(result, report)
     if json:
         typer.echo(result.to_json())

@@ -12,9 +12,8 @@ import numpy as np
 from drstream.findings import LOOK, STOP, Finding
 from drstream.log.columns import floats_or_nan
 from drstream.log.facts import Facts
-from drstream.log.outcomes import LOOKED_AT, VALUES, can_look, find_outcomes
+from drstream.log.outcomes import LOOKED_AT, VALUES, Suspects, can_look, find_outcomes
 from drstream.log.schema import Roles, is_number
-from drstream.log.starred import Suspect
 from drstream.types import Floats
 
 # Numbers that stand for something else, mostly for a missing value; among rewards, -99 may be a refund
@@ -32,7 +31,7 @@ SHOWN = 6
 
 def doubts(facts: Facts, roles: Roles, labels: Sequence[Any] | None, labels_given: bool) -> list[Finding]:
     """Return what there is to doubt. The labels are None if they are not known yet."""
-    found = [of_outcomes(facts, roles), *_of_numbers(facts, roles)]
+    found = [of_outcomes(find_outcomes(facts, roles, roles.context), roles), *_of_numbers(facts, roles)]
     found += [of_labels(labels, roles) if labels is not None and not labels_given else None]
     return [finding for finding in found if finding is not None]
 
@@ -40,9 +39,8 @@ def doubts(facts: Facts, roles: Roles, labels: Sequence[Any] | None, labels_give
 # Outcomes
 
 
-def of_outcomes(facts: Facts, roles: Roles, more: Sequence[Suspect] = ()) -> Finding | None:
-    """Outcomes among the contexts, also those that an audit has found, and outcomes that were left out."""
-    found = find_outcomes(facts, roles, roles.context)
+def of_outcomes(found: Suspects, roles: Roles) -> Finding | None:
+    """Outcomes among the contexts, and outcomes that were left out."""
     if found.differing:
         return _say(
             LOOK,
@@ -52,7 +50,7 @@ def of_outcomes(facts: Facts, roles: Roles, more: Sequence[Suspect] = ()) -> Fin
             "Propensities are wrong, or one draw of an action served several events, or these are outcomes.",
             "Compare how actions were drawn with the propensities; rows of one draw are a cluster=.",
         )
-    inside = {outcome.column: outcome.why for outcome in (*found.outcomes, *more)}
+    inside = {outcome.column: outcome.why for outcome in found.outcomes}
     outside = {outcome.column: outcome.why for outcome in roles.outcomes}
     if not inside and not outside:
         return None

@@ -49,18 +49,18 @@ class IdColumn:
 def id_columns(facts: Facts, names: Iterable[str]) -> list[str]:
     """Return those of these columns that look like ids, by their names or by their first values."""
     schema = facts.source.schema
-    usable = [name for name in names if is_label(schema.field(name).type) or looks_like(schema.field(name), ()) == "id"]
+    usable = [name for name in names if is_label(schema.field(name).type)]
     return [n for n in usable if looks_like(schema.field(n), ()) == "id" or _values_look_like_ids(facts, n)]
 
 
-def find_ids(facts: Facts, names: Iterable[str]) -> list[IdColumn]:
-    """Return the columns whose ids repeat in the first rows, that with the fewest ids first."""
-    found = [counted(facts.more([name], LOOKED_AT), name) for name in id_columns(facts, names)]
+def find_ids(facts: Facts, columns: Iterable[str]) -> list[IdColumn]:
+    """Return those of these columns whose ids repeat in the first rows, that with the fewest ids first."""
+    found = [counted(facts.more([name], LOOKED_AT), name) for name in columns]
     return sorted((ids for ids in found if ids is not None and ids.repeat), key=lambda ids: ids.different)
 
 
 def counted(batch: pa.RecordBatch | None, name: str) -> IdColumn | None:
-    if batch is None or pa.types.is_nested(batch.column(0).type):
+    if batch is None:
         return None
     counts = pc.value_counts(batch.column(0).drop_null()).field("counts").to_numpy(zero_copy_only=False)
     return IdColumn(name, int(counts.sum()), len(counts), int(counts.max(initial=0)))

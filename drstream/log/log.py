@@ -24,7 +24,7 @@ from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
 from drstream.log.facts import Facts
 from drstream.log.filters import parse_filter
-from drstream.log.ids import IdColumn, find_ids
+from drstream.log.ids import IdColumn, find_ids, id_columns
 from drstream.log.kinds.candidates.columns import (
     Candidates,
     candidate_columns,
@@ -323,13 +323,19 @@ class Log(Offering, Described):
 
     def ids(self) -> list[IdColumn]:
         """Return columns without a role whose ids repeat in the first rows, as a user's do: they may be a cluster."""
+        return find_ids(self.facts, self.id_columns())
+
+    def id_columns(self) -> list[str]:
+        """Return the columns without a role that look like ids."""
         used = {*self.roles.context, *self.roles.others, *(split.cluster for split in self.spec.splits)}
-        return find_ids(self.facts, [name for name in self.source.schema.names if name not in used])
+        return id_columns(self.facts, [name for name in self.source.schema.names if name not in used])
 
     def audit(
         self,
         event_id: str | None = None,
         time: str | None = None,
+        expected_rows: int | None = None,
+        expected_reward: float | None = None,
         threads: int | None = None,
         executor: Any = None,
         progress: Any = False,
@@ -340,6 +346,9 @@ class Log(Offering, Described):
 
         event_id  A column whose values must all be different.
         time      A column of timestamps, dates, integers or floats, to compare blocks of time with each other.
+        expected_rows, expected_reward
+                  How many rows the log should have, and the mean of its reward, from who counted them elsewhere. Events
+                  without a reward that were dropped cannot be seen from the log alone.
         threads, executor, progress
                   As in `drs.evaluate`. The result does not depend on them.
 
@@ -350,7 +359,7 @@ class Log(Offering, Described):
         """
         from drstream.auditing.audit import audit
 
-        return audit(self, event_id, time, threads, executor, progress)
+        return audit(self, event_id, time, expected_rows, expected_reward, threads, executor, progress)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of this log, by default with all columns of its source, in record batches.

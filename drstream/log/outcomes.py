@@ -165,10 +165,15 @@ def _look(facts: Facts, roles: Roles, names: Sequence[str]) -> Suspects:
             table = np.bincount(found * GROUPS + action, minlength=BINS * GROUPS).reshape(BINS, GROUPS)
             if differs(table, len(names)):
                 differing.append(name)
-    if len(differing) > max(2, MOST * len(names)):
-        return Suspects(tuple(Suspect(*item) for item in why.items()), tuple(differing))
-    why |= dict.fromkeys(differing, BY_ACTION)
-    return Suspects(tuple(Suspect(name, why[name]) for name in names if name in why))
+    return verdict(names, why, differing)
+
+
+def verdict(names: Sequence[str], why: dict[str, str], differing: Sequence[str]) -> Suspects:
+    """Return the outcomes among columns, in their order: those with a reason, and those that differ by action."""
+    few = len(differing) <= max(2, MOST * len(names))
+    because = {**why, **(dict.fromkeys(differing, BY_ACTION) if few else {})}
+    outcomes = tuple(Suspect(name, because[name]) for name in names if name in because)
+    return Suspects(outcomes, () if few else tuple(differing))
 
 
 def binned(column: pa.Array) -> tuple[Bins, Ints]:

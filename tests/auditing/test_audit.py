@@ -216,7 +216,7 @@ def test_other_contexts(layout):
     audit = log.audit()
     assert audit.level == "ok", audit
     twice = log_of(np.vstack([X, X]), np.tile(action, 2), np.tile(np.arange(2000), 2), np.tile(p, 2))
-    assert twice.audit()["duplicate_rows"].level == "look"
+    assert twice.audit()["duplicate_rows"].level == "stop"
     assert twice.audit()["duplicate_rows"].value >= 1990
 
 
@@ -312,7 +312,7 @@ def test_a_sample_says_so(table, monkeypatch):
     assert "in a sample of 1 in 8 contexts" in audit["duplicate_rows"].message
     twice = pa.concat_tables([table, table])
     assert drs.Log(twice).audit(event_id="id")["duplicate_event_ids"].level == "stop"
-    assert drs.Log(twice).audit()["duplicate_rows"].level == "look"
+    assert drs.Log(twice).audit()["duplicate_rows"].level == "stop"
 
 
 def test_distinct_propensities_beyond_the_limit(table, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 import drstream as drs
 from drstream.auditing.view import evidence
+from tests.helpers.audits import flagged
 
 pytestmark = pytest.mark.slow
 WORLDS = {
@@ -31,12 +32,6 @@ def log(world, rows, seed, change=None):
     names = ["action", "reward", "propensity"]
     table = pa.table({**{name: table[name] for name in table.column_names if name not in names[2:]}, "propensity": p})
     return drs.Log(table, actions=world.n_actions)
-
-
-def flagged(source, **options):
-    return {
-        finding.check: finding.level for finding in source.audit(threads=1, **options).findings if finding.level != "ok"
-    }
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -64,4 +64,11 @@ def test_roles_and_help(folder):
     assert done.returncode == 0
     assert "1 of 5 actions was never logged: 4." in done.stdout
     done = drstream("audit", "--help")
-    assert all(word in done.stdout for word in ("--event-id", "--time", "--json"))
+    assert all(word in done.stdout for word in ("--event-id", "--time", "--expected-rows", "--json"))
+
+
+def test_what_is_expected(folder):
+    done = drstream("audit", "log.parquet", "--expected-rows", "3000", "--expected-reward", "9.5", cwd=folder)
+    assert done.returncode == 3, done.stderr
+    assert "ok      expected_rows" in done.stdout
+    assert "stop    expected_reward" in done.stdout
