@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from drstream.errors import DrstreamError
+from drstream.sources.names import pattern_of
 
 PARQUET, ARROW = (".parquet",), (".arrow", ".ipc", ".feather")
 _ITSELF = "cannot write {}: it is a file of the log itself. Choose another name"
@@ -40,8 +40,9 @@ def check_apart(out: Path, names: Sequence[str], keys: Sequence[Any]) -> None:
         if isinstance(key, str) and (os.path.realpath(key) == str(real) or _same_file(key, real)):
             raise DrstreamError(_ITSELF.format(out))
     for name in names:
-        pattern = Path(os.path.realpath(name)).parts
-        if any(_matches(path.parts, pattern) for path in (real, *real.parents)):
+        given, around = Path(os.path.realpath(name)), (real, *real.parents)
+        pattern = pattern_of(given.as_posix())
+        if given in around or any(pattern.fullmatch(path.as_posix()) for path in around):
             if real.exists():
                 raise DrstreamError(_ITSELF.format(out))
             raise DrstreamError(
@@ -53,14 +54,3 @@ def check_apart(out: Path, names: Sequence[str], keys: Sequence[Any]) -> None:
 def _same_file(one: str, other: Path) -> bool:
     """Whether two paths are one file by two names."""
     return os.path.exists(one) and other.exists() and os.path.samefile(one, other)
-
-
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path, in parts, matches a glob. `**` stands for any number of folders."""
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_matches(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
-    if not parts or not (parts[0] == pattern[0] or fnmatch.fnmatchcase(parts[0], pattern[0])):
-        return False
-    return _matches(parts[1:], pattern[1:])

@@ -45,6 +45,8 @@ class Workers:
 
     @classmethod
     def of(cls, threads: int | None = None, executor: Any = None, progress: Any = False) -> Workers:
+        if hasattr(executor, "get_executor"):  # a client of Dask
+            executor = executor.get_executor(pure=False)
         if executor is not None and not hasattr(executor, "submit"):
             raise DrstreamError(
                 f"{parameter('executor', executor)}: it must be a concurrent.futures.Executor, or another object with "

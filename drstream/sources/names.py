@@ -59,6 +59,19 @@ def expand(name: str, suffixes: tuple[str, ...] = ()) -> list[str]:
     raise MissingFileError(f"no such file or directory: {name!r}; {hint}")
 
 
+def pattern_of(glob: str) -> re.Pattern[str]:
+    """Return a glob as a regular expression: * stays within a folder, ** goes through any number of them.
+
+    >>> bool(pattern_of("b/day=*/x.parquet").fullmatch("b/day=1/x.parquet")), bool(pattern_of("b/*").fullmatch("b/c/d"))
+    (True, False)
+    >>> bool(pattern_of("b/**/x.pq").fullmatch("b/x.pq")), bool(pattern_of("b/[0-2].pq").fullmatch("b/3.pq"))
+    (True, False)
+    """
+    words = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", glob)
+    return re.compile("".join(words.get(p, p.replace("[!", "[^") if p[:1] == "[" else re.escape(p)) for p in pieces))
+
+
 def _data_files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
     """Return the files that are Parquet or Arrow by their name or first bytes, or have one of the suffixes, in order.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from drstream.errors import LogError, MissingFileError, without_secrets
-from drstream.sources.names import SUFFIXES, arrow_says
+from drstream.sources.names import SUFFIXES, arrow_says, pattern_of
 
 Result = TypeVar("Result")
 OURS = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")  # schemes of pyarrow's file systems
@@ -63,7 +63,7 @@ def _expand(name: str) -> tuple[pa.fs.FileSystem, list[str]]:
     filesystem, path = _resolve(f"{base}?{query}" if query else base)
     try:
         if wild:
-            matches = _pattern(path.rstrip("/") + where[len(base) :])
+            matches = pattern_of(path.rstrip("/") + where[len(base) :])
             files = [file for file in _files(filesystem, path) if matches.fullmatch(file)]
             if not files:
                 raise MissingFileError(without_secrets(f"no file matches {name!r}"))
@@ -112,19 +112,6 @@ def _files(filesystem: pa.fs.FileSystem, folder: str) -> list[str]:
     files = [info.path for info in found if info.type == pa.fs.FileType.File]
     below = len(folder.rstrip("/"))
     return sorted(file for file in files if not re.search(r"/[_.]", file[below:]))
-
-
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Return a glob as a regular expression: * stays within a folder, ** goes through any number of them.
-
-    >>> bool(_pattern("b/day=*/x.parquet").fullmatch("b/day=1/x.parquet")), bool(_pattern("b/*").fullmatch("b/c/d"))
-    (True, False)
-    >>> bool(_pattern("b/**/x.parquet").fullmatch("b/x.parquet")), bool(_pattern("b/[0-2].pq").fullmatch("b/3.pq"))
-    (True, False)
-    """
-    words = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*"}
-    pieces = re.split(r"(\*\*/|\*\*|\*|\[[^\]/]+\])", glob)
-    return re.compile("".join(words.get(p, p.replace("[!", "[^") if p[:1] == "[" else re.escape(p)) for p in pieces))
 
 
 def together(action: Callable[[Any], Result], things: list[Any]) -> list[Result]:

@@ -9,7 +9,7 @@ import pytest
 
 import drstream as drs
 from drstream.converting import writing
-from drstream.converting.target import _matches
+from drstream.sources.names import pattern_of
 from tests.helpers.logs import world
 
 
@@ -81,6 +81,11 @@ def test_beside_the_log(folder, monkeypatch, source, out):
     assert drs.convert(source, out).rows in (300, 600)
 
 
+def test_a_folder_whose_name_is_like_a_glob(folder):
+    (folder / "logs").rename(folder / "[logs]")
+    fails(folder, folder / "[logs]", folder / "[logs]" / "new.parquet", "it would belong to the log")
+
+
 @pytest.mark.parametrize(
     ("path", "pattern", "wanted"),
     [
@@ -89,12 +94,12 @@ def test_beside_the_log(folder, monkeypatch, source, out):
         ("a/b/c", "a/*", False),
         ("a/b/c", "a/**/c", True),
         ("a/c", "a/**/c", True),
-        ("a/[b]", "a/[b]", True),
+        ("a/b", "a/?", True),
         ("a", "a/b", False),
     ],
 )
 def test_globs(path, pattern, wanted):
-    assert _matches(path.split("/"), pattern.split("/")) == wanted
+    assert bool(pattern_of(pattern).fullmatch(path)) == wanted
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,8 @@ def client():
 def test_dask_gives_the_same_bits(path, client):
     executor = client.get_executor()
     assert Workers.of(executor=executor).places == 2
-    assert numbers(run(path, executor=executor)) == numbers(run(path, threads=1))
+    wanted = numbers(run(path, threads=1))
+    assert numbers(run(path, executor=executor)) == numbers(run(path, executor=client)) == wanted
 
 
 @pytest.mark.slow
