@@ -13,7 +13,7 @@ from drstream.evaluation.header import Header
 from drstream.evaluation.rankings import ListFacts
 from drstream.evaluation.result import About, Evaluation
 from drstream.evaluation.segments import check_number, pooled
-from drstream.evaluation.statistics import Inspected, Moments, Overlap, Statistics, joined, joined_stretches, stratified
+from drstream.evaluation.statistics import Inspected, Moments, Overlap, Statistics, stratified
 from drstream.evaluation.sums import Sums
 from drstream.findings import Finding
 from drstream.intervals.statistic import Groups
@@ -61,15 +61,15 @@ def _lists(header: Header, sums: Sums) -> ListFacts | None:
 def _statistics(header: Header, found: _OfGroup, overlap: Overlap, octaves: Floats | None = None) -> Statistics:
     """Read means, co-moments and sums by bucket and stretch off records."""
     form, layout = header.form, header.form.layout
-    means, groups = layout.means(found.record), {}
+    means, groups = layout.means(found.record), dict[tuple[str, ...], list[Moments]]()
     for terms in form.groups:
-        place, parts = list(form.group(terms)), form.parts(terms)
-        comoment = joined([layout.comoment(found.record, part) for part in parts], form.first)
-        buckets = None
-        if found.buckets is not None:
-            buckets = Groups(found.buckets[:, 0], found.buckets[:, 1:][:, place], None)
-        stretches = joined_stretches([found.by_stretch(part) for part in parts], form.first)
-        groups[terms] = Moments(means[place], comoment, buckets, stretches)
+        groups[terms] = []
+        for part in form.parts(terms):
+            place, buckets = list(part), None
+            if found.buckets is not None:
+                buckets = Groups(found.buckets[:, 0], found.buckets[:, 1:][:, place])
+            comoment = layout.comoment(found.record, part)
+            groups[terms].append(Moments(means[place], comoment, buckets, found.by_stretch(part)))
     shape = form.policies, len(form.weights)
     facts = np.moveaxis(layout.facts(found.record).reshape(*shape, FACTS), -1, 0)
     inspected, reduced = Inspected(*facts[:REDUCTIONS]), facts[REDUCTIONS].astype(np.int64)

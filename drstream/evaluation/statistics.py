@@ -71,30 +71,6 @@ class Moments:
         return Moments(self.means, self.comoment * ratio, buckets, within=within)
 
 
-def joined(parts: Sequence[Floats], shared: int) -> Floats:
-    """Join the co-moments (..., V, V) of each policy's variables. All have the first `shared` variables.
-
-    Between policies nothing is known, and the matrix has 0.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    size = parts[0].shape[-1] - shared
-    whole = np.zeros((*parts[0].shape[:-2], *2 * [shared + size * len(parts)]))
-    for j, part in enumerate(parts):
-        place = np.r_[:shared, shared + j * size : shared + (j + 1) * size]
-        whole[..., place[:, None], place] = part
-    return whole
-
-
-def joined_stretches(parts: Sequence[Groups | None], shared: int) -> Groups | None:
-    """Join the sums by stretch of each policy's variables."""
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    sums = np.concatenate([known[0].sums, *(part.sums[:, shared:] for part in known[1:])], axis=1)
-    return Groups(known[0].count, sums, joined([part.gram for part in known if part.gram is not None], shared))
-
-
 def _used(gradient: Floats, sides: Sequence[Side]) -> NDArray[Any]:
     """Which variables (V,) matter to a statistic."""
     used = gradient != 0
@@ -118,10 +94,11 @@ def stratified(whole: Statistics, loggers: Sequence[Statistics]) -> Statistics:
     if any(one.n < 2 for one in loggers):
         return whole
     groups = dict(whole.groups)
-    for terms, group in groups.items():
+    for terms, parts in groups.items():
         if f"{BALANCED.name}.weight" in terms:
-            parts = [one.groups[terms].comoment * (one.n / (one.n - 1)) for one in loggers]
-            groups[terms] = replace(group, within=np.sum(parts, axis=0) * ((whole.n - 1) / whole.n))
+            of_loggers = [[part.comoment * (one.n / (one.n - 1)) for part in one.groups[terms]] for one in loggers]
+            within = [np.sum(found, axis=0) * ((whole.n - 1) / whole.n) for found in zip(*of_loggers, strict=True)]
+            groups[terms] = [replace(part, within=one) for part, one in zip(parts, within, strict=True)]
     return replace(whole, groups=groups)
 
 
@@ -147,7 +124,7 @@ class Statistics:
     """Sums over all events."""
 
     n: int  # events
-    groups: dict[tuple[str, ...], Moments]  # by the columns of the terms
+    groups: dict[tuple[str, ...], list[Moments]]  # by the columns of the terms: of all policies together, or of each
     weights: list[str]  # columns of the weights, in the order of `inspected` and `reduced`
     inspected: Inspected
     reduced: Ints  # number of weights smaller than ν / p, by policy and kind of weight; -1 if unknown
@@ -163,12 +140,8 @@ class Statistics:
 
     @property
     def paired(self) -> bool:
-        """Whether the covariances between policies are known. Otherwise they are 0 here."""
-        return len(self.overlap.mass) <= MOST_PAIRED
-
-    @cached_property
-    def _any_group(self) -> Moments:
-        return next(iter(self.groups.values()))
+        """Whether the covariances between policies are known. Otherwise each has moments of its own."""
+        return all(len(parts) == 1 for parts in self.groups.values())
 
     def scaled(self, ratio: float) -> Statistics:
         """The sums over so many times as many events like these. Sums by stretch are left out."""
@@ -176,7 +149,7 @@ class Statistics:
         return replace(
             self,
             n=max(round(self.n * ratio), 1),
-            groups={terms: group.scaled(ratio) for terms, group in self.groups.items()},
+            groups={terms: [part.scaled(ratio) for part in parts] for terms, parts in self.groups.items()},
             inspected=Inspected(found.largest, found.thin * ratio),
             reduced=np.where(self.reduced < 0, self.reduced, np.rint(self.reduced * ratio).astype(np.int64)),
             overlap=replace(
@@ -186,11 +159,11 @@ class Statistics:
 
     def value(self, j: int, estimator: Estimator) -> Statistic:
         """The estimate of policy j, as a function of means."""
-        columns, group = self._group(estimator)
+        columns, group = self._group(j, estimator)
         place = self._place(j, columns, estimator.columns)
         at = self._function(group, place, estimator)
         value, gradient = self._with_gradient(group, at, place, checked=estimator.own)
-        sides = self._sides(j, columns, place, estimator)
+        sides = self._sides(j, columns, place, estimator, len(group.means))
         if estimator.weight and self.inspected.largest[j, self.kind(estimator)] == 0:
             gradient[:], sides = math.nan, ()  # no event has weight for this policy: no interval, not one of width 0
             if self.without_overlap(j, estimator):
@@ -212,16 +185,21 @@ class Statistics:
             and not self.inspected.largest[j, self.weights.index(plain)]
         )
 
-    def _group(self, estimator: Estimator) -> tuple[tuple[str, ...], Moments]:
-        """The group that has the terms of an estimator, with the names of its terms."""
-        return next(item for item in self.groups.items() if set(estimator.columns) <= set(item[0]))
+    def _group(self, j: int, estimator: Estimator) -> tuple[tuple[str, ...], Moments]:
+        """The group that has the terms of an estimator of policy j, with the names of its terms."""
+        columns, parts = next(item for item in self.groups.items() if set(estimator.columns) <= set(item[0]))
+        return columns, parts[j % len(parts)]
+
+    def start(self, j: int, columns: Sequence[str]) -> int:
+        """Where the terms of policy j begin in a group of these terms."""
+        return self.first + (j if self.paired else 0) * len(columns)
 
     def _place(self, j: int, columns: Sequence[str], wanted: Sequence[str]) -> Place:
-        return [self.first + j * len(columns) + columns.index(name) for name in wanted]
+        return [self.start(j, columns) + columns.index(name) for name in wanted]
 
     def baseline(self, group: Moments | None = None) -> Statistic:
         """The logging policy's own mean reward."""
-        group, at = group or self._any_group, self._scaled(lambda means: means[0])
+        group, at = group or next(iter(self.groups.values()))[0], self._scaled(lambda means: means[0])
         score = np.eye(1, len(group.means))[0]
         sides = () if self.down_sampled else (Side(1.0, "baseline", None, score, score, score, 1.0),)
         return self._statistic(group, *self._with_gradient(group, at, [0]), at, sides)
@@ -233,7 +211,7 @@ class Statistics:
                 "differences between two policies need their covariances, which are gathered for up to "
                 f"{MOST_PAIRED} policies: evaluate these two alone"
             )
-        _, group = self._group(estimator)
+        _, group = self._group(j, estimator)
         left = self.value(j, estimator)
         right = self.baseline(group) if other is None else self.value(other, estimator)
         sides: tuple[Side, ...] = ()
@@ -291,11 +269,12 @@ class Statistics:
         with np.errstate(all="ignore"):
             return pick @ group.only((pick != 0).any(axis=0)).comoment @ pick.T / self.n
 
-    def _sides(self, j: int, columns: Sequence[str], place: Place, estimator: Estimator) -> tuple[Side, ...]:
+    def _sides(
+        self, j: int, columns: Sequence[str], place: Place, estimator: Estimator, variables: int
+    ) -> tuple[Side, ...]:
         coefficients = None if self.down_sampled else estimator.score_coefficients(self.pivot)
         if coefficients is None:
             return ()
-        variables = self.first + len(columns) * len(self.overlap.mass)
         score = np.zeros(variables)
         score[place] = coefficients
         if estimator.weight is None:
@@ -316,7 +295,7 @@ class Statistics:
             return None
         mean, covariance = self.combined(j, estimator, [self._z(estimator), {squared: 1.0}, {absolute: 1.0}])
         if self.down_sampled:  # the co-moments are those of terms times 1 / sample rate
-            scale = float(self._group(estimator)[1].means[1])
+            scale = float(self._group(j, estimator)[1].means[1])
             return Spread(math.nan, float(mean[1]) / scale, float(mean[2]) / scale)
         return Spread(float(covariance[0, 0] + mean[0] ** 2), float(mean[1]), float(mean[2]))
 
@@ -342,19 +321,19 @@ class Statistics:
         if estimator.is_mean:
             return error / (1 - error) * spread.absolute
         (z, w), _ = self.combined(j, estimator, [self._z(estimator), {"weight": 1.0}])
-        scale = float(self._group(estimator)[1].means[1]) if self.down_sampled else 1.0
+        scale = float(self._group(j, estimator)[1].means[1]) if self.down_sampled else 1.0
         z, w = float(z) / scale, float(w) / scale
         return error * math.sqrt(max(0.0, spread.squared - z * z / w) / (1 - error)) / w if w > 0 else math.nan
 
     def gathered(self, estimator: Estimator, term: str) -> bool:
         """Whether a term with the estimator's weight is in its group."""
-        return estimator.column(term) in self._group(estimator)[0]
+        return estimator.column(term) in self._group(0, estimator)[0]
 
     def combined(
         self, j: int, estimator: Estimator, combinations: Sequence[Mapping[str, float]]
     ) -> tuple[Floats, Floats]:
         """Means and covariances (over n) of some sums of policy j's terms."""
-        columns, group = self._group(estimator)
+        columns, group = self._group(j, estimator)
         pick = np.zeros((len(combinations), len(group.means)))
         for row, combination in zip(pick, combinations, strict=True):
             for term, coefficient in combination.items():
@@ -369,8 +348,8 @@ class Statistics:
 
     def _term(self, j: int, column: str) -> tuple[Moments, int]:
         """The group that has a term of policy j, and its place there."""
-        terms = next(terms for terms in self.groups if column in terms)
-        return self.groups[terms], self.first + j * len(terms) + terms.index(column)
+        terms, parts = next(item for item in self.groups.items() if column in item[0])
+        return parts[j % len(parts)], self.start(j, terms) + terms.index(column)
 
     def mean_weight(self, j: int, kind: int) -> Statistic:
         """The mean of the weights of policy j, of one kind."""

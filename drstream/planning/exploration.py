@@ -99,7 +99,7 @@ def influences(plan: Plan, sums: Statistics, estimators: Sequence[Estimator]) ->
         for estimator in estimators:
             statistic = sums.value(j, estimator)
             terms = next(terms for terms in sums.groups if set(estimator.columns) <= set(terms))
-            gradient = dict(zip(terms, statistic.gradient[sums.first + j * len(terms) :], strict=False))
+            gradient = dict(zip(terms, statistic.gradient[sums.start(j, terms) :], strict=False))
             weighted, context = np.zeros((2, plan.job.variables))
             for term in estimator.terms:
                 slope, place = gradient[estimator.column(term)], start + columns.index(estimator.column(term))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from drstream.errors import DrstreamError, StateError, because
 from drstream.states.files import atomic_path
 
-SCHEMA = 3  # of states and checkpoints; changes with the meaning of any field
+SCHEMA = 4  # of states and checkpoints; changes with the meaning of any field
 WORDS = "about"  # name of the array that holds the words
 ARRAY_HEADER = 1 << 14  # bytes of an array that hold its header; NumPy refuses headers over 10,000 bytes
 EARLIER = b"drstate\n"  # states and checkpoints of earlier versions begin so

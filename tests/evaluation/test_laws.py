@@ -148,7 +148,7 @@ def test_merging_parts_is_evaluating_the_whole(short, model, estimator):
     result = run(short, model, [estimator])
     for columns in plan.groups:
         group = plan.form.group(columns)
-        found = result.statistics.groups[columns]
+        (found,) = result.statistics.groups[columns]
         assert (found.means == plan.form.layout.means(total.whole)[list(group)]).all()
         assert (found.comoment == plan.form.layout.comoment(total.whole, group)).all()
     copy = pickle.loads(pickle.dumps(plan))

@@ -127,7 +127,7 @@ def count_log(world: World, table: pa.Table, counts: Counts, *, full: bool = Tru
 
 
 def _filled_buckets(result: Evaluation) -> int:
-    buckets = next(iter(result.statistics.groups.values())).buckets
+    buckets = next(iter(result.statistics.groups.values()))[0].buckets
     assert buckets is not None
     return int((buckets.count > 0).sum())
 
