@@ -356,7 +356,7 @@ def of_form(words):
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        (lambda words, found: words.update(schema=99), "with schema 99 of states, and this drstream reads 3: make it"),
+        (lambda words, found: words.update(schema=99), "with schema 99 of states, and this drstream reads 4: make it"),
         (lambda words, found: words.update(kind="a replay"), "holds 'a replay', not 'evaluation'"),
         (lambda words, found: words.update(kind=None), "holds None, not 'evaluation'"),
         (lambda words, found: words.pop("sums"), "'sums' does not fit"),
@@ -391,7 +391,7 @@ def test_a_state_of_an_earlier_version_says_what_to_do(tmp_path):
     text = b'{"schema":1,"kind":"evaluation","version":"0.9.1","identity":{}}'
     for path in (tmp_path / "old.state", tmp_path / "old.ckpt"):
         path.write_bytes(b"drstate\n" + len(text).to_bytes(8, "little") + text + bytes(32))
-    wanted = r"old.\w+ was written by drstream 0.9.1, with schema 1 of states, and this drstream reads 3: make it again"
+    wanted = r"old.\w+ was written by drstream 0.9.1, with schema 1 of states, and this drstream reads 4: make it again"
     with pytest.raises(drs.StateError, match=wanted):
         drs.merge(tmp_path / "old.state")
     with pytest.raises(drs.StateError, match=wanted):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from drstream.evaluation.form import SumsForm
+from drstream.evaluation.rankings import PSEUDO
 from drstream.evaluation.sums import Sums
 
 ARRAYS = ("whole", "mass", "logged", "octaves", "extremes", "other_than_clicks")
@@ -83,8 +84,8 @@ def unpack_tables(packed: Packed, sums: Sums) -> None:
 
 
 def _weights(form: SumsForm) -> list[int]:
-    """Where a record of sums has those of weights."""
-    places = [form.columns.index(name) for name in form.weights]
+    """Where a record of sums has those of weights, but for pseudo-inverse ones, which may be below 0."""
+    places = [form.columns.index(name) for name in form.weights if name != f"{PSEUDO.name}.weight"]
     return [1 + form.first + j * len(form.columns) + place for j in range(form.policies) for place in places]
 
 
