@@ -23,7 +23,7 @@ from drstream.evaluation.states.by_file import ByFile, sum_up
 from drstream.evaluation.states.identity import keeping, state_of
 from drstream.evaluation.states.state import State
 from drstream.evaluation.sums import Sums
-from drstream.findings import CATEGORIES, distinct, gathered
+from drstream.findings import CATEGORIES, LOOK, Finding, distinct, gathered
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
 from drstream.log.loggers import check_number as check_loggers
@@ -150,7 +150,8 @@ def evaluate(
         ]
         request.settings.check_propensities(estimated=plans[0].job.models.estimated)
         headers = [plan.header for plan in plans]
-        findings = [one for one in distinct(doubts) if one.check != CATEGORIES]  # headers have their counts
+        findings = [*log.doubts, *_about_ids(log, request, plans)]
+        findings += [one for one in distinct(doubts) if one.check != CATEGORIES]  # headers have their counts
         findings += finding_about(plans[0], log)
         reader = count_loggers(_reader(plans, log), log, workers)
         sums, about = ByFile(lambda: [plan.create() for plan in plans], keep), {}
@@ -177,6 +178,16 @@ def evaluate(
     first = found[log.roles.reward]
     first.rewards = found
     return first
+
+
+def _about_ids(log: Log, request: Request, plans: Sequence[Plan]) -> list[Finding]:
+    """Say so if the rows of a user, or of another id, are taken for independent."""
+    if request.settings.cluster is not None:
+        return []
+    job = plans[0].job
+    used = {*request.by, *job.models.columns, *(name for policy in job.policies for name in policy.columns)}
+    found = [ids for ids in log.ids() if ids.column not in used]
+    return [Finding(LOOK, "ids", None, ids.rows / ids.different, ids.message) for ids in found[:1]]
 
 
 def _reader(plans: Sequence[Plan], log: Log) -> Reader:

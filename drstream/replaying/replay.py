@@ -210,7 +210,7 @@ def replay(
         warn_user(f"interrupted: {file.advice}")
     made_from = provenance(replay, given, log, max(run.events for run in runs))
     for run in runs:
-        run.provenance, run.doubts = made_from, distinct(doubts)
+        run.provenance, run.doubts = made_from, distinct([*log.doubts, *doubts])
     return Replays(runs) if several else runs[0]
 
 

@@ -5,6 +5,7 @@ import re
 import warnings
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -102,3 +103,38 @@ def test_replays_and_plans_say_so(log):
         assert "was learned from events" in one
     assert [note.kind for note in several["old"].notes if note.kind == "learned here"] == []
     assert sum(note.kind == "learned here" for note in several.notes) == 1
+
+
+def with_users(rows=3_000, users=60):
+    """Clicks and actions of users, who are alike in both."""
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, users, rows)
+    likes = rng.random(users)[user]
+    columns = {"user_id": user, "x": rng.normal(size=rows), "action": rng.integers(0, 2, rows)}
+    return {**columns, "reward": (rng.random(rows) < likes) * 1.0, "propensity": np.full(rows, 0.5)}
+
+
+def test_ids_that_repeat():
+    log = drs.Log(pa.table(with_users()), context=["x"])
+    (one,) = found(drs.evaluate(log, P.Uniform()), "ids")
+    assert one.level == "look"
+    assert one.value == pytest.approx(50)
+    assert "Rows of one user_id repeat 50 times" in one.message
+    assert "cluster='user_id'" in one.message
+    assert not found(drs.evaluate(log, P.Uniform(), cluster="user_id"), "ids")
+    assert not found(drs.evaluate(log, P.Uniform(), by="user_id"), "ids")
+    once = {**with_users(), "user_id": np.arange(3_000)}
+    assert not found(drs.evaluate(drs.Log(pa.table(once), context=["x"]), P.Uniform()), "ids")
+
+
+def test_doubts_about_the_log(tmp_path):
+    columns = with_users()
+    columns["reward"] *= columns["x"] > 0
+    columns["clicked"] = (columns["reward"] > 0) | (np.random.default_rng(1).random(3_000) < 0.05)
+    log = drs.Log(pa.table(columns), context=["x", "clicked"])
+    doubts = list(log.doubts)
+    assert [one.check for one in doubts] == ["outcomes"]
+    result = drs.evaluate(log, P.Uniform(), cluster="user_id", state=tmp_path / "one.state")
+    assert doubts[0] in result.findings
+    assert doubts[0] in drs.merge(tmp_path / "one.state").findings
+    assert doubts[0].message in drs.replay(log, P.Uniform(), 20, bias=0.05).notes
