@@ -69,6 +69,19 @@ def distinct(findings: Iterable[Finding]) -> list[Finding]:
     return list({(one.level, one.check, one.policy, one.message): one for one in findings}.values())
 
 
+def worst_of_each(lists: Iterable[Sequence[Finding]]) -> list[Finding]:
+    """Return, for each check and policy, the findings of that list where they are worst, the first one in a tie."""
+    kept: dict[tuple[str, str | None], list[Finding]] = {}
+    for findings in lists:
+        here: dict[tuple[str, str | None], list[Finding]] = {}
+        for one in findings:
+            here.setdefault((one.check, one.policy), []).append(one)
+        for key, found in here.items():
+            if key not in kept or LEVELS.index(worst(found)) > LEVELS.index(worst(kept[key])):
+                kept[key] = found
+    return [one for found in kept.values() for one in found]
+
+
 def sentence(text: str) -> str:
     """Return a text that begins with a capital letter and ends with a full stop.
 

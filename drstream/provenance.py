@@ -18,6 +18,7 @@ import numpy as np
 
 from drstream.errors import without_secrets
 from drstream.log import Log
+from drstream.recipe import recipe
 
 LONGEST = 300  # characters of a description
 NEVER = frozenset(  # how the work is done, which changes no result
@@ -39,9 +40,11 @@ def provenance(run: Callable[..., Any], given: Mapping[str, Any], log: Log, even
     usual = _signature(run).parameters
     seeds = {name: describe(given[name]) for name in ("seed", "fold_seed") if name in given}
     changed = {name: value for name, value in given.items() if name in usual and _differs(value, usual[name].default)}
+    code = recipe(run, given, log, describe)
     return {
         "version": __version__,
         "run": run.__name__,
+        **({"call": code} if code else {}),
         **about_log(log),
         "events": events,
         "seed": seeds.get("seed", seeds.get("fold_seed")),

@@ -133,6 +133,8 @@ def _read(path: Paths, form: str, options: dict[str, Any], **about: Any) -> Log:
         raise DrstreamError(f"{unknown}= is no parameter of drs.Log: {suggest(unknown, sorted(known))}")
     log = open_log(path, form, options, **about)
     assert log is not None
+    more = {"delimiter": "\t"} if form == "tsv" else {}
+    log.opened = f"read_{'csv' if form == 'tsv' else form}", {"source": path, **more, **about, **options}
     return log
 
 

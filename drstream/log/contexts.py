@@ -28,12 +28,13 @@ class Contexts:
     source: Source
     facts: Facts  # about the source that was opened
     spec: Spec
+    opened: tuple[str, dict[str, Any]]  # the function of drstream that opened it, and its arguments
 
     def copy(self, source: Source | None = None, **changes: Any) -> Self:
         """Return the log of another source with the same rows, or of some of them, or with a changed `Spec`."""
         other = object.__new__(type(self))
         other.source, other.facts = self.source if source is None else source, self.facts
-        other.spec = replace(self.spec, **changes)
+        other.spec, other.opened = replace(self.spec, **changes), self.opened
         return other
 
     @property

@@ -137,6 +137,7 @@ class Log(Offering, Described):
         positions: str | None = None,
         on_bad_row: str = "error",
     ) -> None:
+        self.opened = "Log", {name: value for name, value in locals().items() if name != "self"}
         _check_on_bad_row(on_bad_row)
         self.source = open_source(source)
         self.facts = Facts(self.source)

@@ -21,6 +21,7 @@ from drstream.sources.base import SameObject
 from drstream.types import Bools, Floats, Ints
 
 Keys = NDArray[np.uint64]
+OF_SPLITS = 0xD1342543DE82EF95  # added to the seed of a split, once for each split before it and for itself
 FOLD_SEED = 0xA3EC647659359ACD  # gives folds other random numbers than splits and replays with the same seed
 
 
@@ -187,7 +188,12 @@ def split_seed(seed: int, depth: int) -> int:
     A split of a split needs new numbers, else it would put all rows on one side. A split never uses `seed` itself. Its
     numbers are the u_k of a replay, and all u_k of a split's first part would be small.
     """
-    return (seed + (depth + 1) * 0xD1342543DE82EF95) % 2**64
+    return (seed + (depth + 1) * OF_SPLITS) % 2**64
+
+
+def seed_of_split(key: int, depth: int) -> int:
+    """Return the seed that `split_seed` made this one of."""
+    return (key - (depth + 1) * OF_SPLITS) % 2**64
 
 
 @dataclass(frozen=True)

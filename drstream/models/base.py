@@ -183,11 +183,11 @@ class Column(RewardModel):
 
     uses_context = False
 
-    def __init__(self, *names: str) -> None:
-        if not names:
+    def __init__(self, *columns: str) -> None:
+        if not columns:
             raise ModelError("Column: name one column of lists, or one column for each action")
-        self.columns = names
-        self.n_actions = len(names) if len(names) > 1 else None
+        self.columns = columns
+        self.n_actions = len(columns) if len(columns) > 1 else None
 
     def for_candidates(self, log: Log) -> CandidateModel:
         for name in self.columns:

@@ -288,7 +288,7 @@ class Softmax(_Scored):
         self.intercept /= temperature
         if self.interactions is not None:
             self.interactions /= temperature
-        self.temperature = temperature
+        self.temperature = 1.0  # the weights have it: attributes are the parameters of an equal policy
 
     kind = SOFTMAX
 

@@ -6,7 +6,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from drstream.report import audits, contents, evaluations, forecasts, notebook, origin, page, replays
+from drstream.report import audits, contents, evaluations, forecasts, notebook, page, replays
 
 BY_CLASS: dict[str, ModuleType] = {
     "Evaluation": evaluations,
@@ -23,7 +23,7 @@ def _of(result: Any) -> ModuleType:
 
 def write(result: Any, path: str | os.PathLike[str], command: str | None) -> None:
     """Write the report of a result."""
-    again = origin.python_call(result.provenance) if command is None else command
+    again = result.provenance.get("call", "") if command is None else command
     page.write(_of(result).report(result), path, again)
 
 

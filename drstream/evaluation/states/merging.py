@@ -21,7 +21,7 @@ from drstream.evaluation.states.header import header_from_dict
 from drstream.evaluation.states.identity import doubts, refuse_difference
 from drstream.evaluation.states.state import Others, State
 from drstream.evaluation.sums import Sums
-from drstream.findings import LOOK, SAME, Finding, distinct
+from drstream.findings import LOOK, SAME, Finding, worst_of_each
 from drstream.log import Log
 from drstream.states.checkpoint import MADE_UP
 from drstream.states.marks import Mark
@@ -33,7 +33,8 @@ def merge(states: Any) -> Evaluation:
     states  Paths of files, bytes, or states of `drs.partial`, in the order of their logs.
 
     Estimates, differences, intervals, findings and segments are those of one pass over all logs, to the last bit if a
-    file of Parquet is in one state only. States must agree in policies, models, parameters and columns, and no row may
+    file of Parquet is in one state only. What was found in the first rows of each log is said once, as of the log where
+    it is worst. States must agree in policies, models, parameters and columns, and no row may
     be in two of them.
 
     >>> import drstream as drs, pyarrow as pa
@@ -74,7 +75,7 @@ def _merged(found: Sequence[State], check: Callable[[Sequence[State]], None]) ->
     if not totals:
         raise LogError(f"there is no event in {len(found)} states")
     made_from = _provenance(used, totals[0].count)
-    findings = distinct(finding for state in used for finding in state.doubts)
+    findings = worst_of_each([state.doubts for state in used])
     findings += _doubts(first) if len(used) > 1 else []
     results = {
         header.reward: conclude(header, total, made_from, findings)
@@ -176,6 +177,7 @@ def _provenance(used: Sequence[State], events: int) -> dict[str, Any]:
     return {
         "version": __version__,
         "run": "merge",
+        "call": f"import drstream as drs\n\nresult = drs.merge({[state.name for state in used]!r})",
         "log": f"{len(used)} states",
         "rows": None if None in rows else sum(row for row in rows if row is not None),
         **identity["log"],
