@@ -17,6 +17,7 @@ import pyarrow as pa
 from drstream.errors import without_secrets
 from drstream.log import Log
 from drstream.log.rows import Split, seed_of_split
+from drstream.sources.parquet import ParquetSource
 from drstream.types import Floats
 
 RUNS = frozenset({"evaluate", "replay", "plan", "audit"})  # that reports tell about
@@ -29,7 +30,7 @@ def recipe(run: Callable[..., Any], given: Mapping[str, Any], log: Log, describe
     """Return the code of a run with these arguments; empty if it is none that reports are about."""
     if run.__name__ not in RUNS:
         return ""
-    code = Code(describe)
+    code = Writer(describe)
     lines = [f"log = {code.log(log)}"]
     usual = inspect.signature(run).parameters
     arguments = []
@@ -51,7 +52,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 @dataclass
-class Code:
+class Writer:
     """Expressions of values, and comments on those that have none."""
 
     describe: Callable[[Any], Any]
@@ -60,9 +61,7 @@ class Code:
     def log(self, log: Log) -> str:
         """An expression of a log: how it was opened, and its splits."""
         how, opened = log.opened
-        source = opened["source"]
-        paths = list(map(os.fspath, source)) if _are_paths(source) else source
-        given = [self.named(os.fspath(paths) if isinstance(paths, os.PathLike) else paths, "rows", log.source.name)]
+        given = [self.named(_paths(opened["source"]), "rows", log.source.name)]
         usual = inspect.signature(Log).parameters
         for name, value in opened.items():
             default = usual[name].default if name in usual else None
@@ -96,8 +95,13 @@ class Code:
         return f"my_{name}"
 
 
-def _are_paths(source: Any) -> bool:
-    return isinstance(source, list | tuple) and all(isinstance(one, str | os.PathLike) for one in source)
+def _paths(source: Any) -> Any:
+    """Return paths as text, and anything else as it is."""
+    if isinstance(source, list | tuple) and all(isinstance(one, str | os.PathLike) for one in source):
+        return list(map(os.fspath, source))
+    if isinstance(source, ParquetSource):  # that was opened before
+        return source.name
+    return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
 def expression(value: Any) -> str | None:

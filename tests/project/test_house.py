@@ -69,7 +69,7 @@ MAY_IMPORT = {
     "running": {*LOG, "log"},
     "states": {"errors", "findings", "log", "parameters", "provenance", "sources"},
     "provenance": {"errors", "log", "recipe", "sources"},
-    "recipe": {"errors", "log", "types"},
+    "recipe": {"errors", "log", "sources", "types"},
     "log": LOG,
     "sources": {"errors"},
     "moments": {"types", "kernels"},

@@ -106,7 +106,7 @@ def test_numbers_of_the_result_are_in_the_report(tmp_path):
         assert f'<td class="number">{row["value"]:.4g}</td>' in source
     assert "q-value" in source
     assert "R² is" in source
-    assert "drs.evaluate(log, {&#x27;new&#x27;: Softmax(" in source
+    assert "drs.evaluate(log, {&#x27;new&#x27;: drs.policies.Softmax(" in source
     assert drs.__version__ in source
     replay = reports.replay()
     source = written(replay, tmp_path)
