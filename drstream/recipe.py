@@ -30,7 +30,7 @@ def recipe(run: Callable[..., Any], given: Mapping[str, Any], log: Log, describe
     """Return the code of a run with these arguments; empty if it is none that reports are about."""
     if run.__name__ not in RUNS:
         return ""
-    code = Writer(describe)
+    code = Recipe(describe)
     lines = [f"log = {code.log(log)}"]
     usual = inspect.signature(run).parameters
     arguments = []
@@ -52,7 +52,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 @dataclass
-class Writer:
+class Recipe:
     """Expressions of values, and comments on those that have none."""
 
     describe: Callable[[Any], Any]
