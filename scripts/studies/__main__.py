@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument(
         "--workers", type=int, default=usable_cores(), help="number of processes (default: %(default)s)"
     )
+    parser.add_argument("--logs", type=int, help="number of logs of each world of coverage")
     given = parser.parse_intermixed_args()
     if given.name == SHOW:
         known = sorted(path.stem for path in FOLDER.iterdir())
@@ -62,7 +63,7 @@ def main() -> int:
     name = f"{given.name}-quick" if given.quick else given.name
     output = ROOT / "build" / "studies" / name
     output.mkdir(parents=True, exist_ok=True)
-    setting = Setting(given.data, output, given.quick, given.seed, given.workers)
+    setting = Setting(given.data, output, given.quick, given.seed, given.workers, given.logs)
     try:
         found = study.run(given.parts or list(study.PARTS), setting)
     except DrstreamError as error:

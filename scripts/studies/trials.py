@@ -34,6 +34,7 @@ class Setting:
     quick: bool = False
     seed: int = 0
     workers: int = field(default_factory=usable_cores)
+    logs: int | None = None  # of each simulated world, if not as many as usual
 
     def repetitions(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -1,15 +1,17 @@
 """Pages have no figure of a study that its results lack, and results are short."""
 
-import json
+import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from scripts.studies import coverage, replay
 from scripts.studies.__main__ import STUDIES
-from scripts.studies.coverage.measure import DEFAULT, ESTIMATORS, GIVEN, Counts
-from scripts.studies.coverage.simulating import as_json
+from scripts.studies.coverage.measure import DEFAULT, Notes, measure
+from scripts.studies.coverage.simulating import write as write_world
+from scripts.studies.coverage.worlds import GROUPS
 from scripts.studies.replay.simulating import AUTO, write
 from scripts.studies.replay.worlds import Cell
 from scripts.studies.results import FOLDER, Found, read
@@ -85,29 +87,71 @@ def test_results_are_shown():
 # Tables from rows
 
 
+def notes_of(misses, level):
+    """100 logs. The default misses above in some, which have findings of a level; the normal one misses in 20."""
+    notes = Notes(logs=100)
+    notes.levels.update({"look": misses, "ok": 100 - misses} if level else {"ok": 100})
+    errors = np.random.default_rng(0).normal(size=100)
+    errors = 0.05 * (errors - errors.mean()) / errors.std()
+    for what in ("rare", "common"):
+        for log, error in enumerate(errors):
+            for method, missed, width in ((DEFAULT, misses, 0.392), ("normal", 20, 0.196)):
+                low = 0.0 if log < missed else -width / 2
+                about = {
+                    "what": what,
+                    "estimator": "ips",
+                    "method": method,
+                    "log": log,
+                    "level": level * (log < misses),
+                }
+                numbers = {"truth": 0.0, "error": error, "stderr": 0.05, "low": low + 1e-9, "high": low + width}
+                notes.rows.append({**about, **numbers, "width": width})
+    return notes
+
+
 def test_the_tables_of_coverage(tmp_path):
-    """100 logs of one world. The default covers in 97, the normal interval in 80; it is half as wide."""
-    counts = Counts(logs=100)
-    for what in ("rare", "common", "rare - common"):
-        for estimator in ESTIMATORS:
-            for method, covered, width in ((DEFAULT, 97, 0.2), ("normal", 80, 0.1), (GIVEN, 100, 0.4)):
-                count = counts.intervals[what, estimator, 0.95, method]
-                for log in range(100):
-                    count.add(0.0, width, 0.0 if log < covered else 1.0)
-            counts.chosen[what, estimator, "gamma"] = 100
-    counts.findings["rare", "look"] = 100
-    (tmp_path / "heavy-2000.json").write_text(as_json("heavy-2000", 0, counts))
-    (tmp_path / "thresholds.json").write_text(json.dumps({"weights": [], "clicks": []}))
+    write_world(tmp_path / "benign-2000.parquet", notes_of(3, 0), 0)
+    write_world(tmp_path / "heavy-2000.parquet", notes_of(30, 1), 0)
     found = coverage.summary(tmp_path)
-    assert found.figures["cells"] == "9"
-    assert found.figures["coverage of the worst cell"] == "97.0"
-    assert found.tables["The default at 95 %, in the worst cell of each world"][1][1::2] == ["97.0 ± 1.9", "80.0"]
-    methods = found.tables["Each method at 95 % over all cells; width relative to normal intervals"][1:]
-    assert [(row[0], row[2], row[-1]) for row in methods] == [
-        (DEFAULT, "97.0", "2.00"),
-        ("normal", "80.0", "1.00"),
-        (GIVEN, "100.0", "4.00"),
-    ]
+    assert found.figures["worlds"] == "2"
+    assert found.figures["cells"] == "4"
+    assert found.figures["coverage of the worst cell"].startswith("70.0 ")
+    assert found.figures["coverage of the worst cell without findings in most logs"].startswith("70.0 ")
+    assert found.figures["cells below it by three standard errors"] == "2"
+    assert found.figures["those of them where most logs that miss have no finding"] == "0"
+    worlds = found.tables["The default in each world"][1:]
+    assert [row[1] for row in worlds] == ["97.0 ± 1.9", "70.0 ± 4.6"]
+    assert [row[3] for row in worlds] == ["2.00", "2.00"]
+    assert [row[5] for row in worlds] == ["0%", "100%"]
+    assert [row[-1] for row in worlds] == ["80.0", "80.0"]
+    (failing,) = found.tables["What the default does not cover, silent cells first"][1:]
+    assert failing[1:3] == ["2 of 2", "0"]
+
+
+def test_the_goal_of_coverage_is_judged(tmp_path):
+    """Misses that no finding announces, wide intervals, and a finding about healthy logs: each line is missed."""
+    write_world(tmp_path / "benign-2000.parquet", notes_of(30, 0), 0)
+    found = coverage.summary(tmp_path).figures
+    lines = ["misses are said", "coverage without findings", "middle width", "large widths"]
+    assert all(found[f"goal: {line}"].startswith("MISSED") for line in lines)
+    assert found["goal: healthy logs"].startswith("holds")
+    write_world(tmp_path / "benign-2000.parquet", notes_of(6, 1), 0)
+    found = coverage.summary(tmp_path).figures
+    assert found["goal: misses are said"].startswith("holds")
+    assert found["goal: healthy logs"].startswith("MISSED")
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if group not in ("winners", "lifts")])
+def test_the_true_values_of_worlds(group):
+    """IPS has no bias: over 20 logs, its mean error is below 5 standard errors."""
+    name, world = next(iter(GROUPS[group].items()))
+    notes = measure(name, world, 21, 0, 20)
+    errors = {}
+    for row in notes.rows:
+        if row["method"] == DEFAULT:
+            errors.setdefault((row["what"], row["estimator"]), []).append(row["error"])
+    for cell, found in errors.items():
+        assert abs(np.mean(found)) <= 5 * np.std(found) / math.sqrt(20), cell
 
 
 def test_the_tables_of_replay(tmp_path):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 
-from scripts.studies.coverage.simulating import simulate, simulate_thresholds
+from scripts.studies.coverage.simulating import simulate
 from scripts.studies.coverage.summary import summary
+from scripts.studies.coverage.worlds import GROUPS, WORLDS
 from scripts.studies.results import Found
 from scripts.studies.trials import Setting, made
 
-PARTS = ()
+PARTS = (*GROUPS, *WORLDS)  # groups of worlds, and worlds
 
 
 def run(parts: list[str], setting: Setting) -> Found:
     started = time.perf_counter()
-    simulate_thresholds(setting)
-    simulate(setting)
+    asked = [name for group, worlds in GROUPS.items() for name in worlds if {group, name} & set(parts)]
+    simulate(asked, setting)
     found = summary(setting.output)
     found.made["coverage"] = made(setting, started)
     return found

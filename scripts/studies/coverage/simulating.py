@@ -1,4 +1,4 @@
-"""Simulates worlds in processes, and writes their counts."""
+"""Simulates worlds in processes, and writes what was noted: NAME.parquet for each world."""
 
 from __future__ import annotations
 
@@ -6,61 +6,46 @@ import json
 import multiprocessing
 import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from drstream.states.files import atomic_path
-from scripts.studies.coverage import thresholds
-from scripts.studies.coverage.measure import Counts, measure
+from scripts.studies.coverage.measure import CHUNK, COMPARED, Notes, measure
 from scripts.studies.coverage.worlds import WORLDS
-from scripts.studies.trials import THREADS, Setting
-
-THRESHOLDS = "thresholds.json"
-CHUNK = 50  # logs of a task
-FULL = 200  # logs with all methods and levels
+from scripts.studies.trials import THREADS, Setting, commit
 
 
-def simulate(setting: Setting) -> None:
-    """Write NAME.json for each world."""
+def simulate(names: Iterable[str], setting: Setting) -> None:
     os.environ.update(dict.fromkeys(THREADS, "1"))  # the processes inherit these
     with ProcessPoolExecutor(setting.workers, multiprocessing.get_context("spawn")) as pool:
-        for name in WORLDS:
+        for name in names:
             started = time.perf_counter()
-            chunks = max(1, WORLDS[name].logs // CHUNK // setting.repetitions(1, 10))
-            counts = Counts()
-            for found in pool.map(task, *zip(*((name, setting.seed, chunk) for chunk in range(chunks)), strict=True)):
-                counts.merge(found)
-            with atomic_path(setting.output / f"{name}.json") as unfinished:
-                unfinished.write_text(as_json(name, setting.seed, counts))
-            seconds = time.perf_counter() - started
-            print(f"{name}: {counts.logs} logs in {seconds:.0f} s", flush=True)  # noqa: T201
+            logs = logs_of(name, setting)
+            counts = [min(CHUNK, logs - first) for first in range(0, logs, CHUNK)]
+            notes = Notes()
+            tasks = ((name, setting.seed, chunk, count) for chunk, count in enumerate(counts))
+            for found in pool.map(task, *zip(*tasks, strict=True)):
+                notes.merge(found)
+            write(setting.output / f"{name}.parquet", notes, setting.seed)
+            each = (time.perf_counter() - started) / logs * setting.workers
+            print(f"{name}: {logs} logs, {1e3 * each:.1f} ms each", flush=True)  # noqa: T201
 
 
-def simulate_thresholds(setting: Setting) -> None:
-    """Write thresholds.json."""
-    with atomic_path(setting.output / THRESHOLDS) as unfinished:
-        unfinished.write_text(json.dumps(thresholds.measure(setting.seed, quick=setting.quick), indent=1) + "\n")
+def logs_of(name: str, setting: Setting) -> int:
+    return setting.logs or setting.repetitions(WORLDS[name].logs, WORLDS[name].logs // 10)
 
 
-def task(name: str, seed: int, chunk: int) -> Counts:
-    world = WORLDS[name]
-    key = list(WORLDS).index(name)
-    full = chunk * CHUNK < (world.logs if world.adaptive else FULL)
-    return measure(world, seed * 1000 + key, chunk, CHUNK, full=full)
+def task(name: str, seed: int, chunk: int, count: int) -> Notes:
+    return measure(name, WORLDS[name], seed, chunk, count, others=chunk * CHUNK < COMPARED)
 
 
-def as_json(name: str, seed: int, counts: Counts) -> str:
-    """Return the counts of a world, with one line for each interval."""
-    world = WORLDS[name]
-    about = {
-        "world": name,
-        "title": world.title,
-        "rows": world.rows,
-        "logs": counts.logs,
-        "seed": seed,
-        "truth": {policy or "logging": value for policy, value in world.truth.items()},
-        "chosen": [[*key, count] for key, count in counts.chosen.items()],
-        "findings": [[*key, count] for key, count in sorted(counts.findings.items())],
-    }
-    head = json.dumps(about, ensure_ascii=False)[:-1]
-    rows = [json.dumps([*key, *vars(count).values()]) for key, count in counts.intervals.items()]
-    return f'{head}, "intervals": [\n' + ",\n".join(rows) + "\n]}\n"
+def write(path: Path, notes: Notes, seed: int) -> None:
+    about = {"logs": notes.logs, "seed": seed, "commit": commit()}
+    about |= {"findings": dict(notes.findings), "levels": dict(notes.levels)}
+    table = pa.Table.from_pylist(notes.rows).replace_schema_metadata({"study": json.dumps(about)})
+    with atomic_path(path) as unfinished:
+        pq.write_table(table, unfinished)

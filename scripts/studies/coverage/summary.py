@@ -1,230 +1,306 @@
-"""Makes the tables of the study from the counts of all worlds."""
+"""Makes the tables of the study from what was noted in all worlds, and judges them by the goal."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from drstream.evaluation import checks
-from drstream.intervals import methods
-from scripts.studies.coverage.measure import ALWAYS, COUNTED, DEFAULT, ESTIMATORS, GIVEN, LARGEST, LEVELS, USUAL, Count
-from scripts.studies.coverage.simulating import FULL, THRESHOLDS
-from scripts.studies.coverage.worlds import WORLDS
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from drstream.findings import LEVELS, LOOK, STOP
+from drstream.intervals import z_score
+from scripts.studies.coverage.measure import DEFAULT, NORMAL, USUAL
+from scripts.studies.coverage.world import PLAIN_BEST
+from scripts.studies.coverage.worlds import GROUPS, WORLDS
 from scripts.studies.results import Found
 
-PLAIN = "normal"
-AIM = 0.93
-ENOUGH = 50  # logs where an interval is defined; fewer say nothing about a method
-EVERY_METHOD = (DEFAULT, *methods.ALL, ALWAYS, GIVEN, LARGEST, COUNTED)
+AIM, ERRORS = 0.93, 3.0  # a cell fails if it is below the aim by more than three standard errors
+MIDDLE_WIDTH, LARGE_WIDTH = 1.1, 1.35  # of the median of all cells, and of their 90 % quantile
+STOPS, LOOKS = 0.01, 0.05  # most of healthy logs
+ENOUGH = 20  # logs where an interval is defined; fewer say nothing
 
 
-class Cell(NamedTuple):
-    """What is estimated, and by which estimator."""
+@dataclass(frozen=True)
+class Cell:
+    """One kind of interval over all logs of a world.
 
+    n         Logs where the interval is defined.
+    below     Share of these whose interval lies below the truth; above: likewise.
+    width     Median width, relative to the oracle's normal interval.
+    said      Share of logs with a "look" or "stop" about it.
+    warned    The same share among the logs that miss; NaN if none does.
+    stopped   The share of those with a "stop" among the logs that miss.
+    undefined Share of logs without an interval.
+    unsaid    Share of logs without an interval and without a "stop".
+    """
+
+    world: str
     what: str
     estimator: str
+    method: str
+    n: int
+    coverage: float
+    below: float
+    above: float
+    width: float
+    said: float
+    warned: float
+    stopped: float
+    undefined: float
+    unsaid: float
+
+    @property
+    def error(self) -> float:
+        """The standard error of the coverage, that of a share (k + 1) / (n + 2), so that it is never 0."""
+        near = (self.coverage * self.n + 1) / (self.n + 2)
+        return math.sqrt(near * (1 - near) / self.n)
+
+    @property
+    def fails(self) -> bool:
+        return self.coverage + ERRORS * self.error < AIM
+
+    @property
+    def silent(self) -> bool:
+        """Whether it fails, and most of the logs that miss have no finding."""
+        return self.fails and not self.warned > 0.5
+
+    @property
+    def quiet(self) -> bool:
+        """Whether most logs have no finding."""
+        return self.said < 0.5
 
 
+@dataclass(frozen=True)
 class Measured:
-    """The counts of one world."""
+    """What was noted in one world."""
 
-    def __init__(self, path: Path) -> None:
-        found = json.loads(path.read_text())
-        self.name, self.title, self.logs, self.seed = (found[k] for k in ("world", "title", "logs", "seed"))
-        self.chosen: list[list[Any]] = found["chosen"]
-        self.findings: list[list[Any]] = found["findings"]
-        self.counts = {tuple(row[:4]): Count(*row[4:]) for row in found["intervals"]}
-        self.cells = list(dict.fromkeys(Cell(what, estimator) for what, estimator, *_ in self.counts))
-        self.whats = list(dict.fromkeys(cell.what for cell in self.cells))
+    name: str
+    about: dict[str, Any]
+    cells: list[Cell]
 
-    def count(self, cell: Cell, method: str, level: float = USUAL) -> Count | None:
-        found = self.counts.get((*cell, level, method))
-        return found if found and found.logs else None
+    def of(self, method: str) -> list[Cell]:
+        return [cell for cell in self.cells if cell.method == method]
 
-    def coverage(self, cell: Cell, method: str, level: float = USUAL) -> tuple[float, float]:
-        """Coverage and its standard error, that of a share (k + 1) / (n + 2), so that it is never 0."""
-        count = self.count(cell, method, level)
-        if count is None:
-            return math.nan, math.nan
-        near = (count.covered + 1) / (count.logs + 2)
-        return count.covered / count.logs, math.sqrt(near * (1 - near) / count.logs)
+    def worst(self, method: str) -> Cell | None:
+        return min(self.of(method), key=lambda cell: cell.coverage, default=None)
 
-    def width(self, cell: Cell, method: str, level: float = USUAL) -> float:
-        """Mean width, relative to the normal interval."""
-        count, normal = self.count(cell, method, level), self.count(cell, PLAIN, level)
-        if count is None or normal is None or not normal.width:
-            return math.nan
-        return (count.width / count.logs) / (normal.width / normal.logs)
+    def share(self, level: str) -> float:
+        """The share of logs whose worst finding has this level."""
+        return float(self.about["levels"].get(level, 0)) / self.about["logs"]
 
-    def measured(self, method: str) -> list[Cell]:
-        """The cells that tell something about a method."""
-        return [cell for cell in self.cells if (found := self.count(cell, method)) and found.logs >= ENOUGH]
 
-    def worst(self, method: str) -> tuple[Cell, float, float]:
-        """The cell where a method covers least at 95 %."""
-        cell = min(self.measured(method), key=lambda c: self.coverage(c, method)[0])
-        return cell, *self.coverage(cell, method)
+def read_world(name: str, path: Path) -> Measured:
+    table = pq.read_table(path)
+    return Measured(name, json.loads(table.schema.metadata[b"study"]), cells_of(name, table))
 
-    def methods_chosen(self, what: str) -> str:
-        """Which methods the default chose, and how often."""
-        found: dict[str, int] = {}
-        for about, _, method, count in self.chosen:
-            if about == what:
-                found[method] = found.get(method, 0) + count
-        total = sum(found.values())
-        ordered = sorted(found.items(), key=lambda item: -item[1])
-        return ", ".join(m if n == total else f"{m} {_share(n, total)}" for m, n in ordered)
 
-    def flagged(self, policy: str) -> str:
-        """How often a policy has a finding that must be read."""
-        found = {level: count for name, level, count in self.findings if name == policy}
-        total = sum(found.values())
-        return ", ".join(f"{level} {_share(found[level], total)}" for level in ("look", "stop") if found.get(level))
+def cells_of(name: str, table: pa.Table) -> list[Cell]:
+    """The cells of a world, from its rows in `Notes`."""
+    columns = {column: table[column].to_numpy() for column in table.column_names}
+    places: dict[tuple[str, str, str], list[int]] = {}
+    for i, key in enumerate(zip(*(columns[c] for c in ("what", "estimator", "method")), strict=True)):
+        places.setdefault(key, []).append(i)
+    numbers = {c: columns[c] for c in ("truth", "error", "low", "high", "width", "level")}
+    cells = [_cell(name, key, {c: values[rows] for c, values in numbers.items()}) for key, rows in places.items()]
+    return [cell for cell in cells if cell.n >= ENOUGH]
+
+
+def _cell(name: str, key: tuple[str, str, str], found: dict[str, NDArray[Any]]) -> Cell:
+    defined = ~(np.isnan(found["low"]) | np.isnan(found["high"]))
+    n = int(defined.sum())
+    below, above = found["high"] < found["truth"], found["low"] > found["truth"]
+    oracle = 2 * z_score(USUAL) * np.nanstd(found["error"])
+    width = float(np.median(found["width"][defined]) / oracle) if n and oracle > 0 else math.nan
+    said, stop, missed = found["level"] > 0, found["level"] == LEVELS.index(STOP), below | above
+    warned, stopped = (float(x[missed].mean()) if missed.any() else math.nan for x in (said, stop))
+    shares = [float(x.sum()) / max(n, 1) for x in (defined & ~(below | above), below, above)]
+    without = 1 - n / len(defined), float((~defined & ~stop).mean())
+    return Cell(name, *key, n, *shares, width, float(said.mean()), warned, stopped, *without)
 
 
 def summary(folder: Path) -> Found:
-    """The tables of all worlds that have counts in the folder."""
-    worlds = [Measured(folder / f"{name}.json") for name in WORLDS if (folder / f"{name}.json").is_file()]
+    """The tables of all worlds that were simulated into the folder."""
+    worlds = [read_world(name, path) for name in WORLDS if (path := folder / f"{name}.parquet").is_file()]
+    cells = [cell for world in worlds for cell in world.of(DEFAULT) if cell.what != PLAIN_BEST]
     found = Found()
-    cells = [world.coverage(cell, DEFAULT) for world in worlds for cell in world.cells]
-    middle = sorted(share for share, _ in cells)[len(cells) // 2]
-    found.figures = {
-        "level": f"{USUAL:.0%}",
-        "logs of a world": " or ".join(f"{n:,}" for n in sorted({world.logs for world in worlds})),
-        "logs with all methods and levels": f"{FULL:,}",
-        "standard error of a coverage of 95 %": f"{max(math.sqrt(USUAL * (1 - USUAL) / w.logs) for w in worlds):.1%}",
-        "worlds": f"{len(worlds)}",
-        "cells": f"{len(cells)}",
-        "aim": f"{AIM:.0%}",
-        "cells below the aim": f"{sum(share < AIM for share, _ in cells)}",
-        "cells below it by two standard errors, misses": f"{sum(_misses(*cell) for cell in cells)}",
-        "coverage of the middle cell": _percent(middle),
-        "coverage of the worst cell": _percent(min(cells)[0]),
-        "carriers below which a finding says look": f"{checks.FEW_CARRIERS:g}",
-    }
-    _worst(worlds, found)
-    _missed(worlds, found)
-    if (folder / THRESHOLDS).is_file():
-        _reasons(json.loads((folder / THRESHOLDS).read_text()), found)
-    _around(worlds, found)
+    found.figures = _figures(worlds, cells)
+    found.figures |= {f"goal: {what}": text for what, text in judge(worlds, cells).items()}
+    _failures(cells, found)
+    _by_group(worlds, cells, found)
+    _by_world(worlds, found)
+    _healthy(worlds, found)
     _by_method(worlds, found)
-    _always(worlds, found)
     return found
 
 
-def _misses(share: float, error: float) -> bool:
-    """The worst of many cells is low by chance, too: a miss is more than two standard errors below the aim."""
-    return share + 2 * error < AIM
+def _figures(worlds: list[Measured], cells: list[Cell]) -> dict[str, str]:
+    logs = sorted({world.about["logs"] for world in worlds})
+    shares = sorted(cell.coverage for cell in cells)
+    quiet = [cell for cell in cells if cell.quiet]
+    widths = np.array([cell.width for cell in cells])
+    middle, large = np.nanquantile(widths, [0.5, 0.9])
+    return {
+        "level": f"{USUAL:.0%}",
+        "logs of a world": " or ".join(f"{n:,}" for n in logs),
+        "standard error of a coverage of 95 %": f"{math.sqrt(USUAL * (1 - USUAL) / logs[-1]):.1%}",
+        "worlds": f"{len(worlds)}",
+        "cells": f"{len(cells)}",
+        "aim": f"{AIM:.0%}",
+        "cells below the aim": f"{sum(cell.coverage < AIM for cell in cells)}",
+        "cells below it by three standard errors": f"{sum(cell.fails for cell in cells)}",
+        "those of them where most logs that miss have no finding": f"{sum(cell.silent for cell in cells)}",
+        "coverage of the middle cell": percent(shares[len(shares) // 2]),
+        "coverage of the worst cell": _worst(cells),
+        "coverage of the worst cell without findings in most logs": _worst(quiet),
+        "cells without findings in most logs": f"{len(quiet)}",
+        "middle width": f"{middle:.2f}",
+        "width that 90 % of the cells are below": f"{large:.2f}",
+        "largest width": f"{np.nanmax(widths):.2f}",
+    }
 
 
-def _share(count: int, total: int) -> str:
-    if 0 < count / total < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 <= count / total < 1 else f"{count / total:.0%}"
+def judge(worlds: list[Measured], cells: list[Cell]) -> dict[str, str]:
+    """The goal, line by line: what was found, and whether it holds."""
+
+    def line(holds: bool, found: str, wanted: str) -> str:
+        return f"{'holds' if holds else 'MISSED'}: {found}; wanted: {wanted}"
+
+    silent = [cell for cell in cells if cell.silent]
+    failing = [cell for cell in cells if cell.quiet and cell.fails]
+    unsaid = max(cell.unsaid for cell in cells)
+    middle, large = np.nanquantile([cell.width for cell in cells], [0.5, 0.9])
+    return {
+        "misses are said": line(
+            not silent,
+            f"{len(silent)} cells fail without a finding in most logs that miss",
+            f"none (below {AIM:.0%} by more than {ERRORS:.0f} standard errors)",
+        ),
+        "coverage without findings": line(
+            not failing, f"{len(failing)} cells without findings in most logs fail", "none"
+        ),
+        "no interval": line(not unsaid, f"at most {unsaid:.1%} of a cell's logs have none, and no stop", "none"),
+        "middle width": line(middle <= MIDDLE_WIDTH, f"{middle:.2f}", f"at most {MIDDLE_WIDTH}"),
+        "large widths": line(large <= LARGE_WIDTH, f"{large:.2f}", f"at most {LARGE_WIDTH}"),
+        "healthy logs": _judge_healthy([world for world in worlds if WORLDS[world.name].healthy], line),
+    }
 
 
-def _percent(share: float, error: float | None = None) -> str:
+def _judge_healthy(worlds: list[Measured], line: Any) -> str:
+    logs = sum(world.about["logs"] for world in worlds)
+    if not logs:
+        return "not measured"
+    stops, looks = (sum(world.about["levels"].get(x, 0) for world in worlds) / logs for x in (STOP, LOOK))
+    said = f"{stops:.1%} stop, {looks:.1%} look in {logs:,} logs of {len(worlds)} worlds"
+    return str(line(stops <= STOPS and looks <= LOOKS, said, f"{STOPS:.0%} and {LOOKS:.0%}"))
+
+
+def percent(share: float, error: float | None = None) -> str:
     if math.isnan(share):
         return ""
     return f"{100 * share:.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
 
 
-def _worst(worlds: list[Measured], found: Found) -> None:
+def _worst(cells: list[Cell]) -> str:
+    worst = min(cells, key=lambda cell: cell.coverage, default=None)
+    return "none" if worst is None else f"{percent(worst.coverage)} ({_which(worst)})"
+
+
+def _whole(share: float) -> str:
+    return "" if math.isnan(share) else f"{share:.0%}"
+
+
+def _which(cell: Cell) -> str:
+    return f"{WORLDS[cell.world].title}: {cell.what}, {cell.estimator}"
+
+
+def _row(cell: Cell) -> list[str]:
+    """Coverage, misses on both sides, width, findings in all logs and in those that miss."""
+    missed = f"{percent(cell.below)} / {percent(cell.above)}"
+    width = "" if math.isnan(cell.width) else f"{cell.width:.2f}"
+    return [percent(cell.coverage, cell.error), missed, width, *map(_whole, (cell.said, cell.warned, cell.stopped))]
+
+
+ROW = ["default, %", "misses below / above, %", "width", "logs with a finding", "of those that miss", "a stop"]
+
+
+def _failures(cells: list[Cell], found: Found) -> None:
+    """One row for each world where a cell fails: the worst of those that are silent, else of all."""
+    by_world: dict[str, list[Cell]] = {}
+    for cell in (cell for cell in cells if cell.fails):
+        by_world.setdefault(cell.world, []).append(cell)
+    worst = [min(of, key=lambda cell: (not cell.silent, cell.coverage)) for of in by_world.values()]
+    rows = []
+    for cell in sorted(worst, key=lambda cell: (not cell.silent, cell.coverage)):
+        of, silent = by_world[cell.world], sum(c.silent for c in by_world[cell.world])
+        many = f"{len(of)} of {sum(c.world == cell.world for c in cells)}", f"{silent}"
+        rows.append([WORLDS[cell.world].title, *many, f"{cell.what}, {cell.estimator}", *_row(cell)])
+    head = ["world", "cells that fail", "silently", "worst", *ROW]
+    found.table("What the default does not cover, silent cells first", head, rows)
+
+
+def _by_group(worlds: list[Measured], cells: list[Cell], found: Found) -> None:
+    rows = []
+    for group, names in GROUPS.items():
+        of = [cell for cell in cells if cell.world in names]
+        if of:
+            shares, widths = [cell.coverage for cell in of], [cell.width for cell in of]
+            normal = [cell.coverage for world in worlds if world.name in names for cell in world.of(NORMAL)]
+            numbers = [percent(float(np.median(shares))), percent(min(shares))]
+            numbers += [f"{np.nanmedian(widths):.2f}", f"{np.nanquantile(widths, 0.9):.2f}"]
+            numbers += [percent(float(np.median(normal))) if normal else "", percent(min(normal)) if normal else ""]
+            failing = f"{sum(cell.fails for cell in of)}", f"{sum(cell.silent for cell in of)}"
+            rows.append([group, f"{len({cell.world for cell in of})}", f"{len(of)}", *numbers, *failing])
+    head = ["group", "worlds", "cells", "middle, %", "worst, %", "middle width", "90 % width"]
+    head += ["normal: middle, %", "worst, %", "fail", "silently"]
+    found.table("The default by group of worlds", head, rows)
+
+
+def _by_world(worlds: list[Measured], found: Found) -> None:
     rows = []
     for world in worlds:
-        (cell, share, error), (_, normal, _) = [world.worst(method) for method in (DEFAULT, PLAIN)]
-        rows.append([world.title, _percent(share, error), f"{cell.what}, {cell.estimator}", _percent(normal)])
-    head = ["world", "default, worst cell, %", "which", "normal, worst cell, %"]
-    found.table("The default at 95 %, in the worst cell of each world", head, rows)
+        of = [cell for cell in world.of(DEFAULT) if cell.what != PLAIN_BEST]
+        if of:
+            worst, normal = min(of, key=lambda cell: cell.coverage), world.worst(NORMAL)
+            width = f"{np.nanmedian([cell.width for cell in of]):.2f}"
+            ends = [*map(_whole, (worst.said, worst.warned, worst.stopped)), percent(normal.coverage) if normal else ""]
+            about = percent(worst.coverage, worst.error), f"{worst.what}, {worst.estimator}"
+            rows.append([WORLDS[world.name].title, *about, width, *ends])
+    head = ["world", "worst cell, %", "which", "middle width", *ROW[-3:], "normal, worst cell, %"]
+    found.table("The default in each world", head, rows)
 
 
-def _missed(worlds: list[Measured], found: Found) -> None:
-    rows = []
-    for world in worlds:
-        for cell in world.cells:
-            share, error = world.coverage(cell, DEFAULT)
-            if _misses(share, error):
-                policies = [p for p in dict.fromkeys(row[0] for row in world.findings) if p in cell.what.split(" - ")]
-                said = "; ".join(f"{p}: {world.flagged(p) or 'nothing'}" for p in policies)
-                rows.append([world.title, cell.what, cell.estimator, _percent(share, error), said])
-    head = ["world", "what", "estimator", "default, %", "findings, share of logs"]
-    found.table("What the default does not cover, and how often a finding says so", head, rows)
-
-
-def _reasons(measured: dict[str, Any], found: Found) -> None:
-    """Why the default becomes careful: the coverage of normal intervals as weights become less uneven."""
+def _healthy(worlds: list[Measured], found: Found) -> None:
+    of = [world for world in worlds if WORLDS[world.name].healthy]
     rows = [
-        [
-            *(f"{x['least']:g}", f"{x['rate']:.0%}", f"{x['rows']:,}", f"{x['ess']:.0f}", f"{x['large']:.1f}"),
-            *(f"{x['rare']:.0f}", f"{x['large_rare']:.1f}", _percent(x["ips"]), _percent(x["snips"])),
-        ]
-        for x in sorted(measured["weights"], key=lambda x: (x["rate"], x["large"]))
+        [WORLDS[w.name].title, f"{w.share(STOP):.1%}", f"{w.share(LOOK):.1%}", _most(w.about["findings"].items())]
+        for w in of
     ]
-    head = ["smallest p", "clicks", "rows", "ESS", "Σ w² / max w²", "rarer kind", "Σ w² / max w² of these"]
-    found.table("Normal 95 % intervals with uneven weights", [*head, "ips, %", "snips, %"], rows)
-    found.table(
-        "Normal 95 % intervals with equal weights and few clicks",
-        ["expected clicks", "ips, %", "snips, %"],
-        [[str(x["clicks"]), _percent(x["ips"]), _percent(x["snips"])] for x in measured["clicks"]],
-    )
+    found.table("Healthy logs: the worst finding", ["world", "stop", "look", "most frequent"], rows)
 
 
-def _around(worlds: list[Measured], found: Found) -> None:
-    """Both sides of the thresholds."""
-    rows = []
-    for world in worlds:
-        if world.name.startswith(("heavy", "few", "rare")) and "range" not in world.name:
-            for what in world.whats:
-                if " - " not in what and what != "common":
-                    cells = [Cell(what, e) for e in ESTIMATORS]
-                    normal = [_percent(world.coverage(c, PLAIN)[0]) for c in cells]
-                    default = [_percent(world.coverage(c, DEFAULT)[0]) for c in cells]
-                    width = f"{world.width(cells[1], DEFAULT):.2f}"
-                    ends = [" / ".join(normal), " / ".join(default), width, world.methods_chosen(what)]
-                    rows.append([world.title, what, *ends])
-    estimators = " / ".join(ESTIMATORS)
-    head = ["world", "policy", f"normal, {estimators}", f"default, {estimators}", "width, snips", "default is"]
-    found.table("Normal intervals and the default around its thresholds", head, rows)
+def _most(findings: Iterable[tuple[str, int]]) -> str:
+    return max(findings, key=lambda item: item[1], default=("", 0))[0]
 
 
 def _by_method(worlds: list[Measured], found: Found) -> None:
-    """Each method over all cells that it was measured in, and its worst cell in each world."""
+    """Each method in the worlds where all were asked for."""
+    compared = [world for world in worlds if WORLDS[world.name].bound is not None]
     rows = []
-    for method in EVERY_METHOD:
-        cells = [(world, cell) for world in worlds for cell in world.measured(method)]
-        if cells:
-            shares = sorted(world.coverage(cell, method)[0] for world, cell in cells)
-            widths = sorted(width for w, c in cells if not math.isnan(width := w.width(c, method)))
-            ends = [f"{widths[len(widths) // 2]:.2f}", f"{widths[-1]:.2f}"]
-            worst = [_worst_of(worlds, method, users=users) for users in (False, True)]
-            rows.append([method, str(len(cells)), _percent(shares[len(shares) // 2]), *worst[0], *worst[1], *ends])
-    by_world = [
-        [world.title, *(_percent(world.worst(m)[1]) if world.measured(m) else "" for m in EVERY_METHOD)]
-        for world in worlds
-    ]
-    head = ["method", "cells", "middle cell, %", "worst, independent rows, %", "which", "worst, rows of users, %"]
-    head += ["which", "middle width", "largest width"]
-    found.table("Each method at 95 % over all cells; width relative to normal intervals", head, rows)
-    found.table("Each method at 95 %, in the worst cell of each world, %", ["world", *EVERY_METHOD], by_world)
-
-
-def _worst_of(worlds: list[Measured], method: str, *, users: bool) -> tuple[str, str]:
-    """The worst cell of worlds with rows of users, or of those with independent rows: its coverage, and which it is."""
-    some = [w for w in worlds if (WORLDS[w.name].per_user is not None) == users and w.measured(method)]
-    if not some:
-        return "", ""
-    share, error, cell, title = min((*w.worst(method)[1:], w.worst(method)[0], w.title) for w in some)
-    return _percent(share, error), f"{title}: {cell.what}, {cell.estimator}"
-
-
-def _always(worlds: list[Measured], found: Found) -> None:
-    rows = []
-    for world in worlds:
-        for cell in world.cells:
-            if world.count(cell, ALWAYS):
-                shares = [_percent(*world.coverage(cell, ALWAYS, level)) for level in LEVELS]
-                rows.append([world.title, cell.what, cell.estimator, *shares])
-    head = ["world", "what", "estimator", *(f"{level:.0%}" for level in LEVELS)]
-    found.table('"anytime" after each of 32 stretches of the log, %', head, rows)
+    for method in dict.fromkeys(cell.method for world in compared for cell in world.cells):
+        cells = [cell for world in compared for cell in world.of(method)]
+        worst = min(cells, key=lambda cell: cell.coverage)
+        width = np.nanmedian([cell.width for cell in cells])
+        middle = percent(float(np.median([cell.coverage for cell in cells])))
+        numbers = [middle, percent(worst.coverage, worst.error), f"{width:.2f}"]
+        rows.append(
+            [method, f"{len(cells)}", *numbers, f"{np.mean([cell.undefined for cell in cells]):.0%}", _which(worst)]
+        )
+    head = ["method", "cells", "middle, %", "worst, %", "middle width", "undefined", "which"]
+    found.table("Each method, where rewards are clicks and weights are bounded", head, rows)
