@@ -45,13 +45,15 @@ def tails(statistic: Statistic, limits: Limits) -> tuple[float, float]:
 
 
 def cluster(statistic: Statistic, limits: Limits) -> tuple[float, float]:
-    """The same from a jackknife over buckets of clusters, whose t has the degrees of freedom of the clusters' sizes."""
+    """The same from a jackknife over buckets of clusters, whose t has the degrees of freedom of the clusters' sizes.
+
+    There is no gamma interval for few clicks: one more click of the largest cluster would make it many times as wide.
+    """
     found = jackknife(statistic)
     if found is None:
         return _without_variance(statistic, limits)
     freedom = sizes_freedom(statistic)
-    bounds = hull(statistic.value, found.stderr, found.tails, freedom, freedom, limits.confidence)
-    return _with_gamma(bounds, statistic, limits)
+    return hull(statistic.value, found.stderr, found.tails, freedom, freedom, limits.confidence)
 
 
 def hull(

@@ -55,7 +55,7 @@ def test_resampling_whole_clusters_allows_for_dependent_events(ratio):
     found = shares(CASES["ips"], ("normal", "bootstrap", "cluster"), ratio=ratio, each=6)
     assert found["normal"] < 0.65
     assert 0.84 <= found["bootstrap"] <= 0.945  # 100 users
-    assert 0.84 <= found["cluster"] <= 0.945
+    assert 0.855 <= found["cluster"] <= 0.98  # a hull of two intervals
 
 
 def learning_log(seed, stretches=15, size=40):
