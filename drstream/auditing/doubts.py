@@ -46,20 +46,21 @@ def special_numbers(view: View) -> Finding | None:
 
 
 def shifted_rewards(view: View) -> Finding | None:
-    found = None if view.tally.lags is None else shifted(view.tally.lags)
+    found = None if view.tally.lags is None else shifted(view.tally.lags, learns=not view.columns.by_action)
     if found is None:
         return None
     if not found.shifted:
         message = "No sign that rewards belong to the row before, or to the next one."
         return say(OK, "shifted_rewards", found.z, message)
     other = "before" if found.lag < 0 else "after"
+    also = ", or contexts or the logging policy know what the event before earned" if found.lag < 0 else ""
     return say(
-        STOP,
+        LOOK if also else STOP,
         "shifted_rewards",
         found.z,
         f"Contexts and actions tell more about the reward of the row {other} (z = {found.z:.3g}) than about their own "
         f"(z = {found.own:.3g}).",
-        "Rewards are shifted by a row, or a context says what the event before earned.",
+        f"Rewards are shifted by a row{also}.",
         "Join rewards to events by an id, and not by their place.",
     )
 

@@ -1,8 +1,8 @@
 """Whether rewards belong to other rows: what contexts and actions tell about the reward of their own row, of the row
 before, and of the next one.
 
-Sums of products of rewards with features are taken over the first events of each part: with 1, and with features and
-log p, scaled and uncorrelated in the first rows of the log; over all actions, and for each of the most frequent ones.
+Sums of products of rewards are taken over the first events of each part: for each of the most frequent actions, with 1,
+with log p, and with features that are scaled and uncorrelated in the first rows of the log; and over all actions.
 If rewards of another row have nothing to do with a row, a standardised sum is about normal, and a sum of their squares
 about chi-square. No large reward may decide: arcsinh makes it smaller, and features are cut at 3 standard deviations.
 """
@@ -26,6 +26,7 @@ from drstream.types import Floats, Ints
 FIRST = 16_384  # events of each part that are looked at
 FEWEST = 100
 DIMENSIONS = 24  # uncorrelated features that are kept
+OTHERS = 2  # beside them: 1 and log p
 MOST_ACTIONS = 12  # the last one stands for all others
 OF_AN_ACTION = 20  # fewest events
 CUT = 3.0  # standard deviations
@@ -48,9 +49,11 @@ class Lens:
     spread: Floats
     turn: Floats  # (features, dimensions) to uncorrelated ones
     groups: NDArray[np.int32]  # of actions
+    centre_p: Floats  # of log p, by group
+    spread_p: Floats
 
     def create(self) -> LagSums:
-        shape = int(self.groups.max(initial=0)) + 1, self.turn.shape[1] + 1
+        shape = len(self.centre_p), self.turn.shape[1] + OTHERS
         of_lags, of_rows, rewards = np.zeros((2, 3, *shape)), np.zeros((2, *shape)), np.zeros((2, 3))
         counts = np.zeros(shape[0], np.int64)
         return LagSums(of_lags[0], of_lags[1], of_rows[0], of_rows[1], rewards[0], rewards[1], counts)
@@ -63,10 +66,11 @@ class Lens:
         alone = np.ones(len(rows), bool)
         alone[1:-1] = apart[1:] | apart[:-1]
         with one_blas_thread():
-            turned = scaled(raw(events), self.centre, self.spread) @ self.turn
-        seen = np.column_stack([np.ones(len(rows)), turned])
+            turned = scaled(features(events, FEATURES), self.centre, self.spread) @ self.turn
         reward = np.arcsinh((events.reward - self.middle) / self.scale) - self.mean
-        group = self.groups[events.action] if len(self.groups) > 1 else np.zeros(len(rows), np.int32)
+        group = group_of(self.groups, events.action)
+        log_p = scaled(logarithms(events), self.centre_p[group], self.spread_p[group])
+        seen = np.column_stack([np.ones(len(rows)), log_p, turned])
         kernels.add_lags(seen, reward, group, alone.view(np.uint8), sums.products, sums.squares, sums.sums, sums.sums2)
         used = np.flatnonzero(~alone)
         sums.rows += len(used)
@@ -90,12 +94,14 @@ class LagSums(Merging):
     rows: int = 0
 
 
-def raw(events: Events) -> Floats:
-    """Return the features, and log p if there is any."""
-    columns = [features(events, FEATURES)]
-    if len(events.propensity):
-        columns.append(np.log(events.propensity)[:, None])
-    return np.column_stack(columns)
+def logarithms(events: Events) -> Floats:
+    """Return log p, or 0 if there is no p."""
+    return np.log(events.propensity) if len(events.propensity) else np.zeros(len(events))
+
+
+def group_of(groups: NDArray[np.int32], action: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the group of each action; of candidates, which have places only, there is one."""
+    return groups[action] if len(groups) > 1 else np.zeros(len(action), np.int32)
 
 
 def scaled(x: Floats, centre: Floats, spread: Floats) -> Floats:
@@ -107,9 +113,8 @@ def lens_of(first: Sequence[Events], actions: int) -> Lens | None:
     """Learn how to look at events; None if there are too few."""
     if sum(map(len, first)) < FEWEST:
         return None
-    seen = [(raw(events), events.reward, events.action) for events in first]
-    x, reward, action = (np.concatenate(parts) for parts in zip(*seen, strict=True))
-    action = np.zeros_like(action) if actions == 1 else action  # places of candidates
+    seen = [(features(e, FEATURES), logarithms(e), e.reward, e.action) for e in first]
+    x, log_p, reward, action = (np.concatenate(parts) for parts in zip(*seen, strict=True))
     middle = float(np.median(reward))
     distance = np.abs(reward - middle)
     scale = float(np.median(distance[distance > 0])) if distance.any() else 1.0
@@ -121,11 +126,14 @@ def lens_of(first: Sequence[Events], actions: int) -> Lens | None:
     kept = np.argsort(-variances)[:DIMENSIONS]
     kept = kept[variances[kept] > SMALL * variances.max(initial=0)]
     turn = directions[:, kept] / np.sqrt(variances[kept])
-    frequent = np.argsort(-np.bincount(action, minlength=actions), kind="stable")
+    frequent = np.argsort(-np.bincount(action % actions, minlength=actions), kind="stable")
     groups = np.full(actions, min(actions, MOST_ACTIONS) - 1, np.int32)
     groups[frequent[: MOST_ACTIONS - 1]] = np.arange(min(actions, MOST_ACTIONS - 1))
+    of = [log_p[group_of(groups, action) == g] for g in range(int(groups.max()) + 1)]
+    centre_p, spread_p = (np.array([f(y) if len(y) else 0.0 for y in of]) for f in (np.mean, np.std))
+    spread_p[spread_p <= SMALL] = np.inf
     mean = float(np.arcsinh((reward - middle) / scale).mean())
-    return Lens(middle, scale, mean, np.nan_to_num(centre), spread, turn, groups)
+    return Lens(middle, scale, mean, np.nan_to_num(centre), spread, turn, groups, centre_p, spread_p)
 
 
 @dataclass(frozen=True)
@@ -148,16 +156,20 @@ class Told:
         return 2 * (max(self.numbers, 1) + 2 * max(self.excess, 0.0))
 
 
-def told(sums: LagSums, lag: int) -> list[Told]:
-    """Return what actions, features, and features by action tell about a reward: -1 is that of the row before."""
+def told(sums: LagSums, lag: int, actions: bool = True) -> list[Told]:
+    """Return what features, features by action, and actions with log p tell about a reward: -1 is of the row before.
+
+    Actions and propensities may well know the reward before, if the logging policy learns: then leave out actions.
+    """
     index, often = lag + 1, sums.counts >= OF_AN_ACTION
     mean, square = sums.rewards[index] / sums.rows, sums.rewards2[index] / sums.rows
     products = sums.products[index] - sums.sums * mean
     squares, least = sums.squares[index], sums.sums2 * square
     found = []
-    for of in (np.s_[often, :1], None, np.s_[often, 1:]):
+    families = [None, np.s_[often, OTHERS:], *([np.s_[often, :OTHERS]] if actions else [])]
+    for of in families:
         three = products, squares, least
-        sum_of, seen, expected = (x[:, 1:].sum(axis=0) if of is None else x[of] for x in three)
+        sum_of, seen, expected = (x[:, OTHERS:].sum(axis=0) if of is None else x[of] for x in three)
         variance = np.maximum(seen, expected)
         z = (sum_of / np.sqrt(np.where(variance > 0, variance, np.inf))).ravel()
         found.append(Told(float(z @ z) - int((variance > 0).sum()), int((variance > 0).sum())))
@@ -174,14 +186,18 @@ class Shifted:
     shifted: bool
 
 
-def shifted(sums: LagSums) -> Shifted | None:
-    """Return the neighbour whose reward a row tells most about; None if there are too few rows."""
+def shifted(sums: LagSums, learns: bool) -> Shifted | None:
+    """Return the neighbour whose reward a row tells most about; None if there are too few rows.
+
+    learns  Whether the logging policy may have learned from rewards.
+    """
     if sums.rows < FEWEST:
         return None
+    by_lag = {-1: told(sums, -1, actions=not learns), 1: told(sums, 1)}
     own = told(sums, 0)
-    z, lag, family = max((found.z, lag, k) for lag in (-1, 1) for k, found in enumerate(told(sums, lag)))
-    most, mine = told(sums, lag)[family], max(own, key=lambda found: found.excess)
+    z, lag, family = max((found.z, lag, k) for lag in (-1, 1) for k, found in enumerate(by_lag[lag]))
+    most, mine = by_lag[lag][family], max(own, key=lambda found: found.excess)
     own_z = max(found.z for found in own)
     nothing = own_z < NOTHING and mine.excess < most.excess / LESS
     more = (most.excess - mine.excess) / math.sqrt(most.variance + mine.variance) >= MORE
-    return Shifted(lag, z, own_z, z >= SURE and (nothing or more))
+    return Shifted(lag, z, own_z, z >= SURE and (nothing or (more and lag > 0)))  # contexts may know what was earned

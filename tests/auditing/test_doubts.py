@@ -51,17 +51,49 @@ def clicks_twice(table):
 
 # Rewards of other rows
 
-TOLD = ["few_kinds_of_users", "new_users", "experiment_with_rare_clicks", "words", "stock"]  # features matter
+TOLD = ["few_kinds_of_users", "new_users", "experiment_with_rare_clicks", "words", "stock"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [-1, 1])
-@pytest.mark.parametrize("kind", TOLD)
-def test_rewards_shifted_by_a_row_are_found(kind, rows, monkeypatch):
-    """Where features matter, in 99 of 100 logs of 10,000 rows."""
+@pytest.mark.parametrize(
+    ("kind", "rows", "level"),
+    [*((kind, 1, "stop") for kind in TOLD), *((kind, -1, "look") for kind in TOLD[:3])],
+)
+def test_rewards_shifted_by_a_row_are_found(kind, rows, level, monkeypatch):
+    """In 99 of 100 logs of 10,000 rows: where features matter; later rewards also where only actions do."""
     monkeypatch.setattr(healthy, "ROWS", (10_000,))
-    found = sum(flagged(opened(kind, seed, moved(rows))).get("shifted_rewards") == "stop" for seed in range(20))
+    found = sum(flagged(opened(kind, seed, moved(rows))).get("shifted_rewards") == level for seed in range(20))
     assert at_least(found, 20, 0.99), found
+
+
+def history(seed):
+    """Users come several times; contexts say whether they clicked last time, and how often in all."""
+    rng, n = np.random.default_rng(seed), 4000
+    user = np.repeat(np.arange(n), rng.geometric(0.05, n))[:n]
+    mood, action, draw = rng.beta(1, 8, n)[user], rng.integers(0, 3, n), rng.random(n)
+    reward = (draw < mood + 0.05 * action) * 1.0
+    same = np.concatenate([[False], user[1:] == user[:-1]])
+    last = np.where(same, np.concatenate([[0], reward[:-1]]), 0)
+    table = {"last": last, "action": action, "reward": reward, "propensity": np.full(n, 1 / 3)}
+    return drs.Log(pa.table(table), context=["last"])
+
+
+def stays_where_it_won(seed):
+    """A logging policy that repeats an action which was rewarded."""
+    rng, rows, action, reward = np.random.default_rng(seed), [], 0, 1.0
+    for draw, won, x in rng.random((3000, 3)):
+        p = np.full(3, 1 / 3) if not reward else np.where(np.arange(3) == action, 0.8, 0.1)
+        action = int((p.cumsum() > draw).argmax())
+        reward = float(won < 0.3)
+        rows.append({"action": action, "reward": reward, "propensity": p[action], "x": x})
+    return drs.Log(pa.Table.from_pylist(rows), context=["x"])
+
+
+@pytest.mark.parametrize("make", [history, stays_where_it_won])
+def test_who_knows_the_reward_before_is_no_shift(make):
+    """Contexts may say it, and logging policies may have learned from it."""
+    for seed in range(5):
+        assert flagged(make(seed)) == {}
 
 
 def test_a_shift_says_whose_rewards_they_are():
@@ -70,7 +102,9 @@ def test_a_shift_says_whose_rewards_they_are():
     assert late.level == "stop"
     assert late.message.startswith("Contexts and actions tell more about the reward of the row after (z = ")
     early = drs.Log(moved(-1)(table)).audit()["shifted_rewards"]
+    assert early.level == "look"
     assert "about the reward of the row before" in early.message
+    assert "or contexts or the logging policy know" in early.message
     assert drs.Log(table).audit()["shifted_rewards"].level == "ok"
     cut = drs.Log(table).split(0.4)[0].audit()  # few rows stand beside their neighbours
     assert cut["shifted_rewards"].level == "ok"
