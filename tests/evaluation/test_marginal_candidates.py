@@ -159,9 +159,7 @@ def test_a_log_of_actions_gives_the_same_numbers():
     kinds = {0: "a", 1: "b", 2: "a", 3: "b"}
     table, names = table.append_column("kinds", pa.array([list(kinds.values())] * n)), ["dm", "ips", *MARGINAL]
     both = [
-        drs.evaluate(
-            drs.Log(table, propensities="mu", **more), P.Column("pi"), M.Column("rhat"), names, embedding=one
-        )
+        drs.evaluate(drs.Log(table, propensities="mu", **more), P.Column("pi"), M.Column("rhat"), names, embedding=one)
         for more, one in (({"actions": K}, kinds), ({"candidates": drs.Candidates("items", "z")}, "kinds"))
     ]
     for name in names:
