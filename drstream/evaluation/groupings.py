@@ -58,7 +58,7 @@ def index_of(form: SumsForm, groups: dict[str, Grouped], sums: Sums) -> NDArray[
             found = groups[grouping.name]
             np.take(table.places_of(found.keys).astype(np.int32), found.index, out=row)
         elif len(parts) == 1:
-            row[:] = table.places_of([()])[0] * table.per + groups["bucket"].index
+            np.add(groups["bucket"].index, table.places_of([()])[0] * table.per, out=row, casting="unsafe")
         else:
             found = groups[parts[0]]
             bucket = groups["bucket"].index // (BUCKETS // table.per)

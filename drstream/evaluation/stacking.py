@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drstream.kernels.observe import IDENTITY, NOTHING
+from drstream.kernels.observe import IDENTITY, NOTHING, padded
 from drstream.models.base import RewardModel
 from drstream.models.crossfit import CrossFitted
 from drstream.models.linear import LinearModel
@@ -43,6 +44,11 @@ class Stack:
     @property
     def kind(self) -> np.dtype[Any]:
         return self.weights.dtype
+
+    @cached_property
+    def padded(self) -> Matrix:
+        """The weights as kernels take them. Made once, not for each part."""
+        return padded(self.weights)
 
     @property
     def with_model(self) -> bool:

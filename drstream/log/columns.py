@@ -23,7 +23,7 @@ def numbers(column: pa.Array) -> NDArray[Any]:
     stored = STORED.get(kind.id)
     if stored is not None and len(column):  # takes the interpreter's lock for a shorter time than to_numpy
         found = np.frombuffer(column.buffers()[1], stored, len(column), column.offset * stored.itemsize)
-        found.flags.writeable = False
+        found.setflags(write=False)
         return found
     return column.cast(pa.float32() if _fits_single(kind) else pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 

@@ -114,7 +114,7 @@ class Events:
     @property
     def in_file(self) -> NDArray[np.uint64]:
         """The row numbers of the events in their file."""
-        return (self.numbers - self.place.file_row).astype(np.uint64)
+        return (self.numbers - self.place.file_row).view(np.uint64)
 
     def where(self, i: int) -> str:
         """Return where event i is stored, for messages."""

@@ -41,7 +41,7 @@ class LinearObserver:
     def _for_kernel(self, stack: Stack) -> kernels.LinearRules:
         rows = self._rows
         return kernels.LinearRules(
-            kernels.padded(stack.weights),
+            stack.padded,
             stack.intercept,
             stack.kinds,
             stack.epsilons,
