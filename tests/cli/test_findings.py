@@ -105,9 +105,9 @@ def test_dm_has_an_interval_on_request_only(folder):
 
 
 def test_a_file_of_estimates_has_the_intervals(folder):
-    run(folder, "--interval", "normal,t", "--output", "out.csv")
+    run(folder, "--interval", "tails,normal", "--output", "out.csv")
     table = pyarrow.csv.read_csv(folder / "out.csv")
-    assert {"normal_low", "t_high", "method", "warning"} <= set(table.column_names)
+    assert {"normal_low", "tails_high", "method", "warning"} <= set(table.column_names)
 
 
 @pytest.mark.parametrize(

@@ -125,5 +125,5 @@ def test_replays():
 
 
 def test_audits():
-    assert answer_of(reports.audit()).sentence == "No check speaks against this log (15 checks, 3,000 rows)."
+    assert answer_of(reports.audit()).sentence == "No check speaks against this log (18 checks, 3,000 rows)."
     assert answer_of(reports.bad_audit()).sentence.startswith("Do not use this log as it is: ")

@@ -170,7 +170,7 @@ class Spy(Processes):
         return future
 
 
-TASK, STATE = 1_500, 4_000  # bytes
+TASK, STATE = 1_500, 8 * 1024 * 5 + 4_000  # bytes: sums of 1,024 buckets, and the rest
 
 
 class Heavy:
