@@ -126,7 +126,7 @@ def lenient(log: Log) -> Log:
     """Return the log with bad rows skipped, but with its own labels, if it has any: skipped rows may have a say."""
     lenient = log.with_bad_rows("skip")
     with suppress(LogError):  # e.g. a negative action: then only the labels of good rows count
-        lenient = lenient.with_labels(log.labels)
+        lenient = lenient.copy(labels=log.labels)
     return lenient
 
 

@@ -171,7 +171,7 @@ def _about(log: Log, total: Counts, actions: pa.Table | None) -> dict[str, Any]:
         "log": log.source.name,
         "rows": log.rows,
         "source_rows": log.source_rows,
-        "filter": None if log.filter is None else log.filter_text or str(log.filter),
+        "filter": None if log.filter is None else log.spec.filter_text or str(log.filter),
         "context": list(roles.context),
         "n_features": log.n_features,
         "sparse": log.is_sparse,
@@ -210,7 +210,7 @@ def _lists(total: Counts) -> dict[str, float]:
 def unused_columns(log: Log) -> list[str]:
     """Return the columns that have no role, and that the filter does not look at."""
     roles = log.roles
-    used = {*roles.context, *roles.others, *log.filter_columns}
+    used = {*roles.context, *roles.others, *log.spec.filter_columns}
     return [name for name in log.source.schema.names if name not in used]
 
 

@@ -220,7 +220,7 @@ def _learned(path: str) -> Any:
 def _label(text: str, labels: Log | Sequence[Any]) -> Any:
     """Return the label that this text stands for. Only here does a log have to find its labels."""
     if isinstance(labels, Log) and labels.has_candidates:
-        ids = labels.candidate_ids_type
+        ids = labels.candidates.ids_type
         return text if ids is not None and is_string(ids) else int_or_text(text)
     labels = labels.labels if isinstance(labels, Log) else labels
     for label in labels if not isinstance(labels, range) else ():

@@ -20,6 +20,7 @@ from drstream.converting.writing import CODECS, opened_writer, row_bytes
 from drstream.errors import DrstreamError, LogError, because, parameter, suggest
 from drstream.log import Log, Reader
 from drstream.log.chunks import exact
+from drstream.log.exporting import without_categories
 from drstream.parameters import one_of, whole
 from drstream.running import execution
 from drstream.running.execution import Workers
@@ -156,9 +157,9 @@ def _default_rows(schema: pa.Schema) -> int:
 
 
 def _write(log: Log, path: Path, layout: OutputColumns, rows: int, codec: str, workers: Workers) -> Conversion:
-    log = log.without_categories()  # a copy needs no features
+    log = without_categories(log)  # a copy needs no features
     with_actions = log.roles.action is not None
-    of_all = with_actions and bool(log.roles.propensities) and not log.propensities_are_found
+    of_all = with_actions and bool(log.roles.propensities) and not log.spec.propensities_found
     features = log.has_candidates  # every row is checked
     reader = log.reader(
         context=True, action=with_actions, columns=layout.kept, propensities=of_all, candidates=features

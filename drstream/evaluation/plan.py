@@ -219,7 +219,7 @@ def _stack(log: Log, job: Job, reader: Reader, precision: str | None) -> Stack |
     if job.candidates or (reader.with_context and log.is_sparse):
         return None
     kind = None if precision is None else np.dtype(precision)
-    return Stack.of(job.policies, job.models.model, lambda: log.context_type if kind is None else kind)
+    return Stack.of(job.policies, job.models.model, lambda: log.contexts.type if kind is None else kind)
 
 
 def count_loggers(reader: Reader, log: Log, workers: Workers) -> Reader:

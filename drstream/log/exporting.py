@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from drstream import sampling
 from drstream.errors import LogError, parameter, suggest
+from drstream.log.encoding import encoding_of
+from drstream.log.finding import Found
 from drstream.sources.base import Part
 
 
@@ -36,7 +38,7 @@ def batches_of(
     """See `Log.batches`. `skipped` counts the bad rows that are left out."""
     names = names_of(log, columns)
     kinds = pa.schema([log.source.schema.field(name) for name in names], log.source.schema.metadata)
-    log = log.without_categories()  # rows are as they are stored, so categories need not be found
+    log = without_categories(log)
     with_actions, with_features = log.roles.action is not None, log.has_candidates
     reader = log.reader(context=True, action=with_actions, columns=names, candidates=with_features)
     counts: Counter[str] = Counter() if skipped is None else skipped
@@ -47,6 +49,15 @@ def batches_of(
                 yield _cast(batch.columns, kinds)
 
     return batches()
+
+
+def without_categories(log: Any) -> Any:
+    """Rows are as they are stored, so categories need not be found. Their context is for checks only."""
+    roles = log.roles
+    if not roles.categories:
+        return log
+    none = dict.fromkeys(roles.categories, Found((), null=False))
+    return log.seen_by(encoding_of(log.source.schema, roles.context, none, roles.hashed, log.missing))
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -95,7 +106,7 @@ def count_rows(log: Any) -> int | None:
     reader = log.reader()
     if log.filter is None and not reader.clusters:
         return sum(_kept(log, part) for part in log.parts([log.roles.reward]))
-    names = list(dict.fromkeys([*log.filter_columns, *reader.clusters]))
+    names = list(dict.fromkeys([*log.spec.filter_columns, *reader.clusters]))
     if not names:  # the filter is about no column
         names = log.source.schema.names[:1]
     return sum(batch.num_rows for part in log.parts(names) for batch in reader.chosen(part))
@@ -109,3 +120,24 @@ def _kept(log: Any, part: Part) -> int:
     for split in log.spec.splits:
         kept &= split.keep(sampling.at_rows(split.seed, rows))
     return int(kept.sum())
+
+
+def head_of(log: Any, rows: int) -> pa.Table:
+    """See `Log.head`."""
+    if rows < 0:
+        raise LogError(f"head({rows}): at least 0")
+    schema = log.source.schema
+    found = []
+    count = 0
+    log = log if any(split.cluster for split in log.spec.splits) else log.with_bad_rows("error")
+    reader = log.reader(columns=schema.names)  # bad rows are shown, except those whose cluster is null
+    for part in log.source.parts(schema.names, log.filter):
+        for batch in reader.rows(part):
+            found.append(batch.select(schema.names).slice(0, rows - count))
+            count += found[-1].num_rows
+            if count >= rows:
+                break
+        if count >= rows:
+            break
+    plain = [pa.Table.from_batches([b]).cast(schema) for b in found]
+    return pa.concat_tables(plain) if plain else schema.empty_table()

@@ -322,3 +322,28 @@ def _family(kind: pa.DataType) -> str:
     if types.is_boolean(kind):
         return "truth"
     return "time" if types.is_date(kind) or types.is_timestamp(kind) else ""
+
+
+def columns_of(filter: Any, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns without which the expression cannot be evaluated."""
+    if filter is None:
+        return ()
+    if not isinstance(filter, pc.Expression):
+        raise LogError(
+            f'{parameter("filter", filter)}: pass text, e.g. "age > 30", or a pyarrow expression, e.g. '
+            "pyarrow.compute.field('age') > 30"
+        )
+    if "FieldPath(" in str(filter):
+        raise LogError(f"filter={filter}: name its columns; their positions change with what is read")
+    empty = schema.empty_table()
+    try:
+        empty.filter(filter)
+    except pa.ArrowException as error:
+        raise LogError(f"filter={filter} does not fit the log: {' '.join(str(error).split())}") from None
+    needed = []
+    for name in schema.names:
+        try:
+            empty.drop_columns([name]).filter(filter)
+        except pa.ArrowException:
+            needed.append(name)
+    return tuple(needed)

@@ -18,8 +18,10 @@ from drstream.kernels.distinct import fill_places, find_places
 from drstream.log.bad_rows import SKIP
 from drstream.log.columns import floats_or_nan
 from drstream.log.distinct import find_distinct
+from drstream.log.propensities import width
 from drstream.log.ragged import flat_lists
 from drstream.log.schema import Roles, is_string
+from drstream.log.spec import Spec
 from drstream.sources.base import Part, Source
 from drstream.sources.parquet import ParquetSource
 
@@ -192,6 +194,28 @@ def widened(labels: Sequence[Any], n_actions: int) -> Sequence[Any]:
     if n_actions <= len(labels) or not all(isinstance(label, Integral) for label in labels):
         return labels
     return range(n_actions) if min(labels) >= 0 and max(labels) < n_actions else labels
+
+
+def key_of(spec: Spec) -> Any:
+    """What the labels of a log depend on: skipped rows have no say in them."""
+    roles = spec.roles
+    of_skipped = (roles.reward, roles.propensity) if spec.skip_bad_rows else None
+    return "labels", roles.action, roles.eligible, roles.propensities, of_skipped, spec.filter is None
+
+
+def labels_of(source: Source, spec: Spec) -> Sequence[Any]:
+    """Find the labels of a log's actions. Propensities of more actions than were logged tell that there are more."""
+    found = find_labels(source, spec.roles, spec.skip_bad_rows, hints=spec.filter is None)
+    return widened(found, width(source.schema, spec.roles.propensities))
+
+
+def known_to(users: Sequence[Any], labels: Sequence[Any]) -> Sequence[Any]:
+    """Return the labels that one of these policies and models knows, if it knows more than these; else these."""
+    for user in users:
+        known = getattr(user, "known_labels", None)
+        if isinstance(known, Sequence) and len(known) > len(labels) and set(known).issuperset(labels):
+            return as_labels(known, like=labels)
+    return widened(labels, max((getattr(user, "n_actions", None) or 0 for user in users), default=0))
 
 
 def no_actions() -> LogError:

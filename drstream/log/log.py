@@ -10,54 +10,47 @@ from functools import cached_property, partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from drstream.errors import LogError, parameter, printable
 from drstream.findings import Finding
 from drstream.log import labels as action_labels
 from drstream.log.categories import Hashed
+from drstream.log.context import Contexts
 from drstream.log.doubts import doubts
-from drstream.log.encoding import ERROR, KEEP, Missing, check_missing
-from drstream.log.exporting import batches_of, count_rows, frame_of, table_of
+from drstream.log.encoding import ERROR, Encoding, Missing
+from drstream.log.exporting import batches_of, count_rows, frame_of, head_of, table_of
 from drstream.log.facts import Facts
-from drstream.log.filters import parse_filter
 from drstream.log.ids import IdColumn, find_ids, id_columns
 from drstream.log.kinds.candidates.columns import (
     Candidates,
-    candidate_columns,
-    check_candidates,
-    stored_candidates,
-    with_action,
+    no_labels,
 )
-from drstream.log.kinds.eligible.columns import check_eligible
-from drstream.log.kinds.rankings.columns import NEEDS_ONE, refusal, shown_lengths, shown_propensities
-from drstream.log.kinds.rankings.reading import totals
-from drstream.log.labels import describe_labels
-from drstream.log.loggers import Loggers, find_loggers, logger_roles, match_loggers
-from drstream.log.offering import Offering
-from drstream.log.outcomes import without_outcomes
-from drstream.log.propensities import width
+from drstream.log.kinds.candidates.sets import CandidateSets
+from drstream.log.kinds.rankings.columns import NEEDS_ONE, refusal
+from drstream.log.loggers import Loggers, find_loggers, match_loggers
+from drstream.log.opening import skips, spec_of
 from drstream.log.reader import Reader
+from drstream.log.rewards import first_rewards
 from drstream.log.rows import Blocks, Folds, Origin, Split, check_cluster, split_seed
-from drstream.log.schema import FIND, UNIFORM, Find, Roles, assign_roles, require_column
+from drstream.log.schema import FIND, UNIFORM, Find, Options, Roles, require_column
 from drstream.log.sparse import Sparse
-from drstream.log.spec import Needs, Spec
-from drstream.sources.base import Part, SameObject
+from drstream.log.spec import ROWS, Needs, Spec
+from drstream.log.summary import summary
+from drstream.sources.base import Part, SameObject, Source
 from drstream.sources.open import open_source
-from drstream.types import Floats
 from drstream.views import Described
 
 if TYPE_CHECKING:
     from drstream.auditing.description import Description
     from drstream.auditing.result import Audit
 
+PAIR = "the logged candidate"  # the one action of a log of pairs
 FAR = 1e5  # in standard deviations: so far from 0, sums of squares about 0 lose ten of sixteen digits
 
 
-class Log(Offering, Described):
+class Log(Described):
     """Logged events (x, a, r, p), streamed from wherever they are.
 
     source      Where the events are: a path, glob, list of paths, directory or URI of Parquet files, Arrow IPC files, a
@@ -137,59 +130,24 @@ class Log(Offering, Described):
         positions: str | None = None,
         on_bad_row: str = "error",
     ) -> None:
-        self.opened = "Log", {name: value for name, value in locals().items() if name != "self"}
-        _check_on_bad_row(on_bad_row)
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self.opened: tuple[str, dict[str, Any]] = ("Log", dict(given))  # the function of drstream, and its arguments
+        del given["source"]
         self.source = open_source(source)
         self.facts = Facts(self.source)
-        schema = self.source.schema
-        of_loggers, loggers = logger_roles(schema, logger, logger_propensities)
-        found = False
-        if candidates is FIND:
-            stored = stored_candidates(schema, action) if actions is None and eligible is None else None
-            candidates = None if stored is None else stored.candidates
-            if stored is not None:
-                found = propensities is None and stored.propensities is not None
-                propensities = stored.propensities if propensities is None else propensities
-                sample_rate = stored.sample_rate if sample_rate is None else sample_rate
-        named = context, action, reward, propensity, sample_rate, propensities, categorical
-        sets = None if candidates is None else check_candidates(schema, candidates)
-        of_candidates = () if sets is None else candidate_columns(schema, sets)
-        about = of_loggers, of_candidates, positions, eligible
-        roles = assign_roles(schema, *named, exclude, logger, *about)
-        if sets is not None:
-            if roles.ranking:
-                raise LogError(
-                    f"column {roles.lists[0]!r} holds lists, so this is a log of rankings. It takes no "
-                    f"{parameter('candidates')}: leave it out, and name columns with the probabilities of policies"
-                )
-            roles = replace(roles, candidates=with_action(schema, sets, roles.action))
-            _check_beside_candidates(actions, roles.propensities, eligible)
-        if eligible is not None:
-            if roles.ranking:
-                raise refusal(roles, f"{parameter('eligible')} is about events with one action: leave it out")
-            check_eligible(schema, eligible, roles.action)
-        roles = without_outcomes(self.facts, roles)
-        if roles.sparse is not None and check_missing(missing) != ERROR:
-            raise LogError(
-                f"{parameter('missing', missing)}: a sparse context lists what is there, so nothing is missing"
-            )
-        chosen = parse_filter(filter, schema) if isinstance(filter, str) else filter
-        self.spec = Spec(
-            roles=roles,
-            missing=check_missing(missing),
-            skip_bad_rows=on_bad_row == "skip",
-            filter=chosen,
-            filter_text=filter if isinstance(filter, str) else None,
-            filter_columns=_columns_of(chosen, schema),
-            propensities_found=found,
-            labels=() if actions is None else _given(actions, roles, schema),
-            loggers=None if logger is None else Loggers(logger, loggers or ()),
-        )
-        if roles.constant == UNIFORM and roles.action is None and actions is None:  # no candidates, either
-            raise LogError(
-                f"{parameter('propensity', UNIFORM)} is 1 / the number of actions, which this log does not "
-                f"tell: give the number with {parameter('actions')}, or the propensity itself"
-            )
+        self.spec = spec_of(self.facts, Options(**given))
+
+    def copy(self, source: Source | None = None, **changes: Any) -> Log:
+        """Return the log of another source with the same rows, or of some of them, or with a changed `Spec`."""
+        other = object.__new__(Log)
+        other.source, other.facts = self.source if source is None else source, self.facts
+        other.spec, other.opened = replace(self.spec, **changes), self.opened
+        return other
+
+    @property
+    def roles(self) -> Roles:
+        """Which column plays which role."""
+        return self.spec.roles
 
     @property
     def filter(self) -> ds.Expression | None:
@@ -197,38 +155,96 @@ class Log(Offering, Described):
         return self.spec.filter
 
     @property
-    def filter_text(self) -> str | None:
-        """The filter of rows as it was written; None if it was an expression."""
-        return self.spec.filter_text
-
-    @property
-    def filter_columns(self) -> tuple[str, ...]:
-        """The columns that the filter looks at."""
-        return self.spec.filter_columns
+    def missing(self) -> Missing:
+        """What happens to missing values in contexts."""
+        return self.spec.missing
 
     @property
     def on_bad_row(self) -> str:
         """What happens to rows that cannot be used."""
         return "skip" if self.spec.skip_bad_rows else "error"
 
+    # Contexts, and candidates
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """What is known of the contexts."""
+        return Contexts(self.facts, self.spec)
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How columns become features; None for a column of lists, or `Sparse`. Categories take one pass over them."""
+        return self.contexts.encoding
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column that is one-hot encoded."""
+        return self.contexts.categories
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, in their order: age, country=DE, x[0]."""
+        return self.contexts.names
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a context, d, be it that of a pair."""
+        return self.contexts.width if self.spec.pairs is None else self.spec.pairs.width
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether contexts are sparse. Those of pairs are if the features of candidates are."""
+        return self.contexts.sparse or (self.spec.pairs is not None and self.spec.pairs.sparse)
+
+    def seen_by(self, encoding: Encoding) -> Log:
+        """Return the same log with the context in another encoding, e.g. that of a model."""
+        return self.copy(roles=encoding.roles(self.roles), encoding=encoding, missing=encoding.missing)
+
+    @cached_property
+    def candidates(self) -> CandidateSets:
+        """What is known of the candidates. The log must have some."""
+        return CandidateSets(self.facts, self.roles)
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether each event has candidates of its own. Such a log has no labels of actions."""
+        return self.roles.candidates is not None and self.spec.pairs is None
+
+    @property
+    def candidate_features(self) -> Sequence[str]:
+        """Names of the features of candidates, in their order: price, item.age, z[0]. None without candidates."""
+        return [] if self.roles.candidates is None else self.candidates.features
+
+    def pairs(self, interactions: bool = False) -> Log:
+        """Return the same log as one with a single action, whose contexts are pairs: [x, z] of the logged candidate.
+
+        Models with shared weights are fitted on it.
+        """
+        return self.copy(pairs=self.candidates.pairs(self.contexts, interactions), labels=[PAIR])
+
+    def refuse_candidates(self, who: str, instead: str = "") -> None:
+        """Raise an error if this is a log of candidates, for who needs one set of actions for all events."""
+        if self.has_candidates:
+            raise LogError(
+                f"{who} needs one set of actions for all events, and this log has {parameter('candidates')}, "
+                f"a set for each{instead and '. '}{instead}"
+            )
+
+    # Actions, propensities and rewards
+
     @cached_property
     def labels(self) -> Sequence[Any]:
         """Labels of the actions, in the order of a policy's probabilities. A log of candidates has none."""
         self.refuse_rankings()
-        self._check_labels()
-        return self.spec.labels or self.facts.of(self._labels_key, self._find_labels)
+        if self.has_candidates:
+            raise no_labels()
+        found = self.spec.labels
+        return found or self.facts.of(self.labels_key, partial(action_labels.labels_of, self.source, self.spec))
 
     @property
-    def _labels_key(self) -> Any:
-        """What the labels of the actions depend on: skipped rows have no say in them."""
-        roles, skip = self.roles, self.spec.skip_bad_rows
-        of_skipped = (roles.reward, roles.propensity) if skip else None
-        return "labels", roles.action, roles.eligible, roles.propensities, of_skipped, self.filter is None
-
-    def _find_labels(self) -> Sequence[Any]:
-        skip, roles = self.spec.skip_bad_rows, self.roles
-        found = action_labels.find_labels(self.source, roles, skip, hints=self.filter is None)
-        return action_labels.widened(found, width(self.source.schema, roles.propensities))
+    def labels_key(self) -> Any:
+        """What the labels of the actions depend on."""
+        return action_labels.key_of(self.spec)
 
     @property
     def constant_propensity(self) -> float | None:
@@ -254,27 +270,18 @@ class Log(Offering, Described):
     @cached_property
     def pivot(self) -> float:
         """The typical reward if rewards lie far from 0, compared with their spread, else 0."""
-        first = self._first_rewards
-        mean, spread = self.typical_reward, float(first.std()) if len(first) else 0.0
-        return mean if abs(mean) > FAR * spread and not self.spec.about_zero else 0.0
-
-    @property
-    def same_rewards(self) -> bool:
-        """Whether the first rewards are all the same."""
-        return not len(self._first_rewards) or not self._first_rewards.std()
+        first = first_rewards(self.facts, self.roles)
+        return 0.0 if self.spec.about_zero or not first.far else first.typical
 
     @property
     def typical_reward(self) -> float:
         """Mean of the first finite rewards, or 0 if there are none."""
-        first = self._first_rewards
-        mean = float(first.mean()) if len(first) else 0.0
-        return -mean if self.roles.negated else mean
+        return first_rewards(self.facts, self.roles).typical
 
-    @cached_property
-    def _first_rewards(self) -> Floats:
-        batch = self.facts.first([self.roles.reward])
-        first = np.empty(0) if batch is None else totals(batch.column(0))
-        return first[np.isfinite(first)]
+    @property
+    def same_rewards(self) -> bool:
+        """Whether the first rewards are all the same."""
+        return first_rewards(self.facts, self.roles).same
 
     def refuse_rankings(self, what: str = NEEDS_ONE) -> None:
         """Raise an error if this is a log of rankings. Without a word, all that takes one action an event does so."""
@@ -307,9 +314,9 @@ class Log(Offering, Described):
         return math.prod(split.share for split in self.spec.splits)
 
     @property
-    def propensities_are_found(self) -> bool:
-        """Whether the log itself knew the column of all candidates' propensities: then only who needs them reads it."""
-        return self.spec.propensities_found
+    def has_labels(self) -> bool:
+        """Whether events have one action of a set that all share."""
+        return not self.has_candidates and not self.roles.ranking
 
     @property
     def labels_are_given(self) -> bool:
@@ -319,7 +326,7 @@ class Log(Offering, Described):
     @property
     def doubts(self) -> list[Finding]:
         """What the first rows give reason to doubt, e.g. a context that looks like an outcome; `audit` looks at all."""
-        known = self._has_labels and (self.labels_are_given or self.facts.known(self._labels_key))
+        known = self.has_labels and (self.labels_are_given or self.facts.known(self.labels_key))
         return doubts(self.facts, self.roles, self.labels if known else None, self.labels_are_given)
 
     def ids(self) -> list[IdColumn]:
@@ -412,16 +419,6 @@ class Log(Offering, Described):
 
         return describe(self, threads, executor, progress)
 
-    def _wider(self, labels: Sequence[Any]) -> Log:
-        """Return the same log with more labels, unless its propensities depend on their number."""
-        if self.roles.constant == UNIFORM and self.roles.eligible is None:
-            raise LogError(
-                f"{parameter('propensity', UNIFORM)} is 1/{self.n_actions} in a log of {self.n_actions} actions, and a "
-                f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
-                f"{parameter('actions')}, or give the propensity as a number"
-            )
-        return self.copy(labels=labels)
-
     def with_actions_of(self, *users: Any) -> Log:
         """Return the same log with the actions that policies and models know, if it has fewer and they were found.
 
@@ -429,13 +426,16 @@ class Log(Offering, Described):
         """
         if self.labels_are_given or self.has_candidates:
             return self
-        for user in users:
-            labels = getattr(user, "known_labels", None)
-            if isinstance(labels, Sequence) and len(labels) > self.n_actions and set(labels).issuperset(self.labels):
-                return self._wider(action_labels.as_labels(labels, like=self.labels))
-        known = max((getattr(user, "n_actions", None) or 0 for user in users), default=0)
-        wider = action_labels.widened(self.labels, known)
-        return self if wider is self.labels else self._wider(wider)
+        labels = action_labels.known_to(users, self.labels)
+        if labels is self.labels:
+            return self
+        if self.roles.constant == UNIFORM and self.roles.eligible is None:
+            raise LogError(
+                f"{parameter('propensity', UNIFORM)} is 1/{self.n_actions} in a log of {self.n_actions} actions, and a "
+                f"policy or model knows {len(labels)}: say how many the logging policy chose from, with "
+                f"{parameter('actions')}, or give the propensity as a number"
+            )
+        return self.copy(labels=labels)
 
     def for_reward(self, name: str) -> Log:
         """Return the same log with this one reward."""
@@ -452,12 +452,7 @@ class Log(Offering, Described):
 
     def with_bad_rows(self, on_bad_row: str) -> Log:
         """Return the same log with another `on_bad_row`."""
-        _check_on_bad_row(on_bad_row)
-        return self.copy(skip_bad_rows=on_bad_row == "skip")
-
-    def with_labels(self, labels: Sequence[Any]) -> Log:
-        """Return the same log with these labels of actions."""
-        return self.copy(labels=labels)
+        return self.copy(skip_bad_rows=skips(on_bad_row))
 
     def split(self, fraction: float, seed: int = 0, cluster: str | None = None) -> tuple[Log, Log]:
         """Return two logs without a common row. The first has about this fraction of the rows.
@@ -502,23 +497,7 @@ class Log(Offering, Described):
 
     def head(self, rows: int = 5) -> pa.Table:
         """Return the first rows of the log with all columns, unchanged."""
-        if rows < 0:
-            raise LogError(f"head({rows}): at least 0")
-        schema = self.source.schema
-        found = []
-        count = 0
-        log = self if any(split.cluster for split in self.spec.splits) else self.with_bad_rows("error")
-        reader = log.reader(columns=schema.names)  # bad rows are shown, except those whose cluster is null
-        for part in self.source.parts(schema.names, self.filter):
-            for batch in reader.rows(part):
-                found.append(batch.select(schema.names).slice(0, rows - count))
-                count += found[-1].num_rows
-                if count >= rows:
-                    break
-            if count >= rows:
-                break
-        plain = [pa.Table.from_batches([b]).cast(schema) for b in found]
-        return pa.concat_tables(plain) if plain else schema.empty_table()
+        return head_of(self, rows)
 
     def reader(
         self,
@@ -544,149 +523,44 @@ class Log(Offering, Described):
                       Reads those of all loggers, too.
         candidates    Reads the features of candidates, too.
         """
-        if self.as_pairs is not None:
+        if self.spec.pairs is not None:
             candidates = context
         if self.roles.candidates is not None and (candidates or self.roles.constant == UNIFORM):
             action = True
         for name in columns:
             require_column(self.source.schema, name, "policy or model")
-        needs = Needs(
-            context=context,
-            action=action,
-            columns=tuple(columns),
-            propensities=propensities,
-            loggers=loggers,
-            logger_propensities=logger_propensities,
-            candidates=candidates,
-        )
-        return Reader(self._spec(needs), needs, folds, cluster, start)
+        asked = {"propensities": propensities, "loggers": loggers, "logger_propensities": logger_propensities}
+        needs = Needs(context=context, action=action, columns=tuple(columns), candidates=candidates, **asked)
+        return Reader(self._found(needs), needs, folds, cluster, start)
 
-    def _spec(self, needs: Needs) -> Spec:
+    def _found(self, needs: Needs) -> Spec:
         """What workers must know to read what is needed. Labels, loggers and categories take a pass, so only then."""
-        acts, roles = needs.action, self.roles
+        acts, roles, contexts = needs.action, self.roles, self.contexts
+        sets = None if roles.candidates is None else self.candidates
+        loggers = self.spec.loggers if needs.loggers else None
+        if loggers is not None:
+            of_each = (self.loggers, roles.logger_propensities) if needs.logger_propensities else ((), ())
+            loggers = Loggers(loggers.column, *of_each, logged=roles.propensity)
         return replace(
             self.spec,
-            labels=self.labels if self._has_labels and (acts or roles.uniform_over_sets) else (),
-            width=self.context_width if needs.context else 0,
-            encoding=self.encoding if needs.context and not self.reads_numbers else None,
+            labels=self.labels if self.has_labels and (acts or roles.uniform_over_sets) else (),
+            width=contexts.width if needs.context else 0,
+            encoding=contexts.encoding if needs.context and not contexts.reads_numbers else None,
             constant=self.constant_propensity,
-            loggers=self._read_loggers(needs.logger_propensities) if needs.loggers else None,
-            offers=self.offers(features=needs.candidates) if acts else None,
-            batch_rows=self.batch_rows,
+            loggers=loggers,
+            offers=sets.offers(features=needs.candidates) if sets is not None and acts else None,
+            batch_rows=ROWS if sets is None else sets.batch_rows,
         )
-
-    def _read_loggers(self, propensities: bool) -> Loggers | None:
-        loggers, roles = self.spec.loggers, self.roles
-        if loggers is None:
-            return None
-        if not propensities:
-            return Loggers(loggers.column)
-        return Loggers(loggers.column, self.loggers, roles.logger_propensities, logged=roles.propensity)
 
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         named = [name for name in (self.roles.action, self.roles.eligible, *self.roles.coded) if name is not None]
-        text = [name for name in named if name not in (*self.filter_columns, *self.roles.lists)]
+        text = [name for name in named if name not in (*self.spec.filter_columns, *self.roles.lists)]
         parts, stop = self.source.parts(columns, self.filter, text), self.spec.stop
         return parts if stop is None else itertools.takewhile(lambda part: part.first_row < stop, parts)
 
     @printable
     def __repr__(self) -> str:
-        roles = self.roles
-        known = self.labels_are_given or self.facts.known(self._labels_key) or self.source_rows is not None
-        labels = "labels not known before reading"
-        if self.has_candidates:
-            labels = self._shown_choice()
-        elif known and roles.ranking:
-            labels = shown_lengths(self.facts, roles)
-        elif known and roles.action:
-            labels = describe_labels(self.labels)
-        lines = [
-            f"Log of {'rankings in ' * roles.ranking}{self.source.name}: {self._shown_rows()}{self._shown_files()}",
-            f"  context     {self._shown_context()}",
-            f"  action      {f'{roles.action}: {labels}' if roles.action else 'none'}",
-            f"  reward      {f'-({roles.reward}): costs, negated' if roles.negated else roles.reward}",
-            f"  propensity  {self._shown_propensity(known)}",
-        ]
-        if self.has_candidates:
-            lines.insert(2, f"  candidates  {self._shown_candidates()}")
-        outcomes = [outcome.column for outcome in roles.outcomes]
-        like = {"ids, times or other roles": [name for name in roles.left_out if name not in outcomes]}
-        for what, names in {**like, "outcomes": outcomes}.items():
-            if names:
-                lines.insert(2, f"  left out    {', '.join(names)}: like {what}. Name them to use them as contexts")
-        if roles.ranking:
-            lines[-2] += ", by position" if roles.reward in roles.lists else ", of the whole list"
-            lines[-1] += shown_propensities(roles)
-        if roles.more_rewards:
-            lines[-2] += f"; also {', '.join(roles.more_rewards)}"
-        if roles.propensities:
-            what = "candidates" if self.has_candidates else "actions"
-            lines[-1] += f"; of all {what}: {', '.join(_abridged(roles.propensities))}"
-        if roles.eligible is not None:
-            lines.append(f"  eligible    {roles.eligible}: the actions that an event could choose from")
-        if roles.sample_rate is not None:
-            lines.append(f"  sample rate {roles.sample_rate}")
-        if roles.logger is not None:
-            lines.append(f"  logger      {roles.logger}{self._about_loggers()}")
-        if self.filter is not None:
-            lines.append(f"  filter      {self.filter_text or self.filter}")
-        if self.spec.stop is not None:
-            lines.append(f"  rows        those before row {self.spec.stop:,}")
-        lines += [f"  split       {split}" for split in self.spec.splits]
-        if self.missing != ERROR:
-            lines.append(f"  missing     {'kept' if self.missing == KEEP else f'{self.missing:g} in their place'}")
-        if self.on_bad_row == "skip":
-            lines.append("  bad rows    skipped and counted")
-        counts = getattr(self.source, "dropped", {})  # lines of a text that hold no row
-        for reason, first in getattr(self.source, "left_out", {}).items():
-            lines.append(f"  left out    {counts[reason]:,} ({reason}); the first: {first}")
-        return "\n".join(lines)
-
-    def _shown_files(self) -> str:
-        files = sum(isinstance(key, str) for key in self.source.keys)
-        return f" in {files:,} files" if files > 1 else ""
-
-    def _shown_rows(self) -> str:
-        whole, rows = self.source_rows, self.rows
-        if whole is None:
-            return "rows not known before reading"
-        return f"{whole:,} rows" if rows == whole else f"{rows:,} of {whole:,} rows"
-
-    def _shown_context(self) -> str:
-        roles = self.roles
-        if roles.sparse is not None:
-            return f"sparse, {roles.sparse.dim:,} features: {', '.join(roles.context)}"
-        if roles.listed:
-            return f"{roles.context[0]}: {self.source.schema.field(roles.context[0]).type}"
-        if roles.starred and not roles.coded and roles.context:
-            return f"{len(roles.context)} feature{'s' * (len(roles.context) > 1)}: {', '.join(roles.context)}"
-        return self.describe_context()
-
-    @property
-    def _has_labels(self) -> bool:
-        """Whether events have one action of a set that all share."""
-        return not self.has_candidates and not self.roles.ranking
-
-    def _shown_propensity(self, known: bool) -> str:
-        roles = self.roles
-        if roles.constant == UNIFORM and self.has_candidates:
-            return "1 / the number of candidates, in every row: uniform"
-        if roles.uniform_over_sets:
-            return "1 / the size of the eligible set: uniform"
-        if roles.constant == UNIFORM:
-            return f"1/{self.n_actions} in every row: uniform" if known else "uniform, in every row"
-        if roles.constant is not None:
-            return f"{roles.constant:.6g} in every row"
-        return "none" if roles.propensity is None else roles.propensity
-
-    def _about_loggers(self) -> str:
-        columns = self.roles.logger_propensities
-        loggers = self.spec.loggers
-        given = loggers is not None and (loggers.labels or self.facts.known(("loggers", loggers.column)))
-        if not columns or not (given or self.source_rows is not None):
-            return f"; propensities of each: {', '.join(columns)}" if columns else ""
-        pairs = [f"{name} of {label!r}" for label, name in zip(self.loggers, columns, strict=True)]
-        return f"; propensities {', '.join(_abridged(pairs))}"
+        return "\n".join(summary(self))
 
 
 def as_log(source: Any, *, propensities: bool = True, rankings: bool = False) -> Log:
@@ -703,62 +577,3 @@ def as_log(source: Any, *, propensities: bool = True, rankings: bool = False) ->
     if not rankings:
         log.refuse_rankings()
     return log
-
-
-def _check_on_bad_row(on_bad_row: str) -> None:
-    if on_bad_row not in ("error", "skip"):
-        raise LogError(f'{parameter("on_bad_row", on_bad_row)}: it must be "error" or "skip"')
-
-
-def _given(actions: Any, roles: Roles, schema: pa.Schema) -> Sequence[Any]:
-    """Check actions= of a log, and return the labels."""
-    if roles.ranking:
-        raise refusal(roles, f"{parameter('actions')} is about events with one action")
-    return action_labels.given_labels(actions, None if roles.action is None else schema.field(roles.action).type)
-
-
-def _check_beside_candidates(actions: Any, propensities: Sequence[str], eligible: Any) -> None:
-    if eligible is not None:
-        raise LogError(
-            f"{parameter('eligible')} is a set of known actions for each event, {parameter('candidates')} one of "
-            "any items: leave out one of them"
-        )
-    if actions is not None:
-        raise LogError(
-            f"{parameter('actions')} are labels for all events, and {parameter('candidates')} are a set for each: "
-            "leave out one of them"
-        )
-    if len(propensities) > 1:
-        raise LogError(
-            f"{parameter('propensities')} names {len(propensities)} columns, and {parameter('candidates')} are a set "
-            "for each event: name one column of lists, as long as the candidates"
-        )
-
-
-def _abridged(names: Sequence[str]) -> list[str]:
-    return list(names) if len(names) <= 8 else [*names[:3], "...", names[-1]]
-
-
-def _columns_of(filter: ds.Expression | None, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns without which the expression cannot be evaluated."""
-    if filter is None:
-        return ()
-    if not isinstance(filter, pc.Expression):
-        raise LogError(
-            f'{parameter("filter", filter)}: pass text, e.g. "age > 30", or a pyarrow expression, e.g. '
-            "pyarrow.compute.field('age') > 30"
-        )
-    if "FieldPath(" in str(filter):
-        raise LogError(f"filter={filter}: name its columns; their positions change with what is read")
-    empty = schema.empty_table()
-    try:
-        empty.filter(filter)
-    except pa.ArrowException as error:
-        raise LogError(f"filter={filter} does not fit the log: {' '.join(str(error).split())}") from None
-    needed = []
-    for name in schema.names:
-        try:
-            empty.drop_columns([name]).filter(filter)
-        except pa.ArrowException:
-            needed.append(name)
-    return tuple(needed)

@@ -6,7 +6,7 @@ import enum
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -106,49 +106,55 @@ class Roles:
         return replace(self, reward=name, more_rewards=(), lists=tuple(x for x in self.lists if x not in others))
 
 
+@dataclass(frozen=True, eq=False)
+class Options:
+    """What a log was opened with: the parameters of `Log`."""
+
+    context: str | Sequence[str | Hashed] | Hashed | Sparse | Find = FIND
+    action: str | Find | None = FIND
+    reward: str | Sequence[str] | Find = FIND
+    propensity: str | float | Find | None = FIND
+    actions: int | Sequence[Any] | None = None
+    filter: Any = None
+    exclude: str | Sequence[str] | None = None
+    sample_rate: str | None = None
+    propensities: str | Sequence[str] | None = None
+    categorical: str | Sequence[str] | None = None
+    missing: Any = None
+    logger: str | None = None
+    logger_propensities: Sequence[str] | Mapping[Any, str] | None = None
+    eligible: str | None = None
+    candidates: Any = FIND
+    positions: str | None = None
+    on_bad_row: str = "error"
+
+
 def assign_roles(
-    schema: pa.Schema,
-    context: str | Sequence[str | Hashed] | Hashed | Sparse | Find,
-    action: str | Find | None,
-    reward: str | Sequence[str] | Find,
-    propensity: str | float | Find | None,
-    sample_rate: str | None = None,
-    propensities: str | Sequence[str] | None = None,
-    categorical: str | Sequence[str] | None = None,
-    exclude: str | Sequence[str] | None = None,
-    logger: str | None = None,
-    logger_propensities: tuple[str, ...] = (),
-    candidates: tuple[str, ...] = (),
-    positions: str | None = None,
-    eligible: str | None = None,
+    schema: pa.Schema, options: Options, of_loggers: tuple[str, ...], of_candidates: tuple[str, ...]
 ) -> Roles:
-    """Find each role's column and check its type. `loggers.py` has checked those of loggers, `candidates.py` theirs."""
-    of_all = _propensities(schema, propensities)
-    context = stored_sparse(schema) or context if context is FIND else context
-    named, hashed = separate(context)
-    constant = constant_propensity(schema, propensity)
-    column: Any = propensity if constant is None else None
+    """Find each role's column and check its type. `loggers.py` has checked those of loggers, `candidates` theirs."""
+    logger, eligible, reward = options.logger, options.eligible, options.reward
+    of_all = _propensities(schema, options.propensities)
+    named, hashed = separate(stored_sparse(schema) or FIND if options.context is FIND else options.context)
     if eligible is not None:
         require_column(schema, eligible, "eligible sets")
-    alone = [name for name in (logger, eligible) if name is not None]
-    more = *of_all, *alone, *logger_propensities, *candidates
-    roles = _assign(schema, named, action, *_first_reward(reward), column, sample_rate, more, exclude)
-    roles = replace(roles, constant=constant)
+    more = *of_all, *(name for name in (logger, eligible) if name is not None), *of_loggers, *of_candidates
+    roles = _assign(schema, options, named, more)
     for name in more:
         if name in (*roles.context, roles.action, *roles.rewards):
             what = {logger: "the logger", eligible: "the eligible sets"}.get(name, "one of the propensities")
-            what = "about candidates" if name in candidates else what
+            what = "about candidates" if name in of_candidates else what
             raise LogError(f"column {name!r} is {what}: it cannot have another role")
-    categories = choose_categories(schema, roles.context, hashed, categorical)
+    categories = choose_categories(schema, roles.context, hashed, options.categorical)
     roles = replace(roles, propensities=of_all, categories=categories, hashed=hashed, eligible=eligible)
-    roles = replace(roles, logger=logger, logger_propensities=logger_propensities, candidate_columns=candidates)
-    roles = _with_positions(roles, positions)
+    roles = replace(roles, logger=logger, logger_propensities=of_loggers, candidate_columns=of_candidates)
+    roles = _with_positions(roles, options.positions)
     if isinstance(reward, str | Find):
         return roles
     for name in reward[1:]:
         require_column(schema, name, "reward")
         _check(schema, name, "reward", _in_lists(is_number) if roles.ranking else is_number, "numbers or booleans")
-        if name in (*roles.context, roles.action, roles.propensity, sample_rate):
+        if name in (*roles.context, roles.action, roles.propensity, roles.sample_rate):
             raise LogError(f"column {name!r} is a reward: it cannot have another role")
     more_lists = [name for name in reward[1:] if is_list(schema.field(name).type)]
     return replace(roles, more_rewards=tuple(reward[1:]), lists=(*roles.lists, *more_lists))
@@ -209,21 +215,15 @@ def _first_reward(reward: str | Sequence[str] | Find) -> tuple[str | Find, tuple
     return names[0], tuple(names[1:])
 
 
-def _assign(
-    schema: pa.Schema,
-    context: str | Sequence[str] | Sparse | Find,
-    action: str | Find | None,
-    reward: str | Find,
-    more_rewards: tuple[str, ...],
-    propensity: str | Find | None,
-    sample_rate: str | None,
-    more: tuple[str, ...],
-    exclude: str | Sequence[str] | None,
-) -> Roles:
+def _assign(schema: pa.Schema, options: Options, context: Any, more: tuple[str, ...]) -> Roles:
+    """Return the roles of context, action, first reward, propensity and sample rate. `more` have other roles."""
+    reward, more_rewards = _first_reward(options.reward)
+    constant, sample_rate = constant_propensity(schema, options.propensity), options.sample_rate
+    propensity: Any = options.propensity if constant is None else None
     twice, count = Counter(schema.names).most_common(1)[0] if len(schema) else ("", 0)
     if count > 1:
         raise LogError(f"the log has {count} columns named {twice!r}: rename all but one")
-    wanted = {"action": action, "reward": reward, "propensity": propensity}
+    wanted = {"action": options.action, "reward": reward, "propensity": propensity}
     found = {role: _find(schema, role, name) for role, name in wanted.items() if name is not None}
     lists = _check_types(schema, found)
     taken = {*found.values(), *more_rewards, *more}
@@ -239,7 +239,7 @@ def _assign(
         check_sparse(schema, context)
         contexts = context.columns
     else:
-        contexts, left_out, starred = _find_context(schema, context, taken, excluded(schema, exclude))
+        contexts, left_out, starred = _find_context(schema, context, taken, excluded(schema, options.exclude))
     for role, name in found.items():
         if name in contexts:
             raise LogError(f"column {name!r} is the {role}: it cannot be part of the context, or it would leak")
@@ -247,10 +247,9 @@ def _assign(
     places = found.get("action"), found["reward"], found.get("propensity")
     if sample_rate is not None and sample_rate in (*contexts, *found.values()):
         raise LogError(f"column {sample_rate!r} is the sample rate: it cannot have another role")
-    if isinstance(context, Sparse):
-        return Roles(contexts, False, *places, negated, context, sample_rate=sample_rate, lists=lists)
-    listed = len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
-    for name in contexts:
+    sparse = context if isinstance(context, Sparse) else None
+    listed = sparse is None and len(contexts) == 1 and is_list(schema.field(contexts[0]).type)
+    for name in contexts if sparse is None else ():
         kind = schema.field(name).type
         if is_list(kind) and len(contexts) > 1:
             raise LogError(
@@ -258,8 +257,8 @@ def _assign(
                 "or categories"
             )
         _check(schema, name, "context", _is_context, "numbers, booleans, strings, or a dictionary of categories")
-    rows = {"sample_rate": sample_rate, "left_out": left_out, "lists": lists}
-    return Roles(contexts, listed, *places, negated, starred=starred, **rows)  # type: ignore[arg-type]
+    about: dict[str, Any] = {"sample_rate": sample_rate, "constant": constant, "lists": lists}
+    return Roles(contexts, listed, *places, negated, sparse, left_out=left_out, starred=starred, **about)
 
 
 def _check_types(schema: pa.Schema, found: dict[str, str]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class Problem:
                 f"columns with {parameter('candidates')}, or the propensities"
             )
         if interactions:
-            log.refuse_nan("Propensity", ModelError)
+            log.contexts.refuse_nan("Propensity", ModelError)
         self.pairs = Pairs(log.n_features, tuple(names), interactions)
         self.rows = 1 + (log.n_features if interactions else 0)
         if self.rows * len(names) > MOST_WEIGHTS:

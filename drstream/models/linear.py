@@ -56,7 +56,7 @@ class LinearModel(Trained, RewardModel):
     @by_name
     def bind(self, log: Log) -> Self:
         self.check_fits(log)
-        log.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
+        log.contexts.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
         bound: Self = super().bind(log)  # type: ignore[assignment]
         bound.products = Weights(self.coef_)
         bound.single = not older(type(self), "fill_tiles", "fill")
@@ -65,7 +65,7 @@ class LinearModel(Trained, RewardModel):
     @by_name
     def for_candidates(self, log: Log) -> CandidateModel:
         self.check_fits(log)
-        log.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
+        log.contexts.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
         assert self.pairs_ is not None
         return SharedModel(Shared.of(self.coef_[0], float(self.intercept_[0]), self.pairs_), self.linked)
 

@@ -149,7 +149,7 @@ class Problem:
     def __init__(
         self, log: Log, who: str, choice: bool, penalty: float, intercept: bool, workers: Workers, folds: Folds | None
     ) -> None:
-        log.refuse_nan(who, ModelError)
+        log.contexts.refuse_nan(who, ModelError)
         self.log, self.who, self.choice, self.penalty, self.intercept = log, who, choice, penalty, intercept
         self.folds, self.workers = folds, workers
         reader = log.reader(context=True, action=True, folds=folds)

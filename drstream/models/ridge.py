@@ -165,8 +165,8 @@ class Ridge(LinearModel):
         return LinearModel.bind(bound, log)
 
     def _weigher(self, log: Log) -> _Weigher:
-        log.refuse_nan("Ridge", ModelError)
-        if self.weights == "mrdr" and log.as_pairs is not None:
+        log.contexts.refuse_nan("Ridge", ModelError)
+        if self.weights == "mrdr" and log.spec.pairs is not None:
             raise ModelError(
                 f'Ridge: weights="mrdr" is for logs with one set of actions for all events, and this log has '
                 f"{parameter('candidates')}: leave it out"

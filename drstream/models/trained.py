@@ -226,7 +226,7 @@ class Trained(Described):
         if not events:
             raise NoEventsError(f"there is no event to fit the {self.role} on: the log, or the part of it, is empty")
         self.n_actions, self.labels_ = log.n_actions, log.labels
-        self.pairs_ = log.as_pairs
+        self.pairs_ = log.spec.pairs
         self.n_features_ = 0 if self.columns else log.n_features if self.pairs_ is None else self.pairs_.context
         roles = log.roles
         self.reward_ = _reward_of(log)

@@ -123,7 +123,7 @@ class DirectLossMinimizer(Learned):
     def _learn(self, log: Any, model: Any, workers: Workers) -> None:
         losses = as_losses(log, model, workers)
         log, completion = losses.log, losses.completion
-        log.refuse_nan(type(self).__name__, PolicyError)
+        log.contexts.refuse_nan(type(self).__name__, PolicyError)
         passes = Passes(log, losses.reader, workers)
         data = look(passes, losses, self.standardize, self.fit_intercept)
         warm = warm_start(passes, completion, data) if self.start == "warm" and data.choice else None

@@ -203,7 +203,7 @@ class Logged(CandidatePolicy):
 
 def one_candidate(action: Any, otherwise: FixedPolicy | None, log: Log, name: str) -> CandidatePolicy:
     """Return the policy that takes one candidate, given by its id, or by its position if the log has no ids."""
-    kind, key = log.candidate_ids_type, None
+    kind, key = log.candidates.ids_type, None
     if kind is not None and log.roles.candidates.action_is == "position" and isinstance(action, Integral):
         kind = None  # integers mean in a policy what they mean in the action's column
     if kind is not None:
@@ -237,7 +237,8 @@ def from_column(policy: Any, log: Log, name: str, column: str) -> CandidatePolic
         return Logged(name, policy)
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     candidates = log.roles.candidates
-    by_id = log.candidate_ids_type is not None and is_string(log.candidate_ids_type) == is_string(plain)
+    ids = log.candidates.ids_type
+    by_id = ids is not None and is_string(ids) == is_string(plain)
     if by_id and candidates.action_is == "position" and is_number(plain):
         by_id = False  # integers mean in this column what they mean in the action's
     if not by_id and not pa.types.is_integer(plain):
@@ -262,7 +263,7 @@ def shared_weights(weights: Floats, interactions: Floats | None, log: Log, name:
             f"policy {name!r} has interactions of shape {interactions.shape}; the context has {d} features and a "
             f"candidate {m}, so they must be {(d, m)}"
         )
-    log.refuse_nan(f"policy {name!r}, a {kind},", PolicyError)
+    log.contexts.refuse_nan(f"policy {name!r}, a {kind},", PolicyError)
     by_context = interactions is not None and d > 0  # else contexts add the same to all candidates of an event
     return Shared(
         weights[None, :d] if by_context else np.zeros((1, 0)),

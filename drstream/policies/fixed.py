@@ -222,7 +222,7 @@ class _Scored(FixedPolicy):
                 f"{parameter('actions')} when you open the log"
                 f"{'; log.feature_names has the names of all features' * coded}"
             )
-        log.refuse_nan(f"policy {name!r}, a {type(self).__name__},", PolicyError)
+        log.contexts.refuse_nan(f"policy {name!r}, a {type(self).__name__},", PolicyError)
         bound: Self = super().bind(log, name)  # type: ignore[assignment]
         bound.products = Weights(self.weights)
         return bound

@@ -177,10 +177,10 @@ def make_plan(
     if log.has_candidates:
         names = log.candidate_features
         width = 0 if not features else SPARSE_FEATURES if isinstance(names, Numbered) else len(names)
-        about |= {"item_features": width, "for_features": bool(compiled), "usual_candidates": log.usual_candidates}
+        about |= {"item_features": width, "for_features": bool(compiled), "usual_candidates": log.candidates.usual}
         preparation = OfferedPreparation(**about, n_actions=0, single=False, sets=False, unchecked=None)
     else:
-        single = precision is None and reader.with_context and log.context_type.itemsize == 4
+        single = precision is None and reader.with_context and log.contexts.type.itemsize == 4
         sets = log.roles.eligible is not None
         tell = models.model is not None and models.model.spoilt_by_contexts and reader.plain_context
         reader = reader.unchecked() if tell else reader  # checks take 8 ns an event
@@ -206,7 +206,7 @@ def _bind(policy: Any, name: str, log: Log) -> Any:
         return bound
     if isinstance(policy, AnyCompiled):
         if policy.uses_context:
-            log.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
+            log.contexts.refuse_nan(f"policy {name!r}, a compiled one,", PolicyError)
         return policy.bind_to(log, name)
     bound = policy.bind(log) or policy if hasattr(policy, "bind") else policy
     if log.has_candidates:

@@ -64,6 +64,7 @@ def test_an_action_that_cannot_be_an_id_is_a_position():
     assert "action: the position of a candidate, from 0" in repr(log)
     assert read(log)[0][0].action.tolist() == found["position"]
     without_ids = drs.Log(table, candidates=drs.Candidates(features="z"))
+    assert without_ids.candidates.ids_type is None
     (batch,), _ = read(without_ids)
     assert batch.action.tolist() == found["position"]
     assert batch.candidates.ids is None
@@ -447,7 +448,6 @@ def test_logs_in_which_nothing_tells_the_number_of_features():
         _ = drs.Log(empty, propensity=None, candidates=drs.Candidates(features="z")).candidate_features
     bare = drs.Log(table_of(events())[0].drop_columns(["items", "z"]))
     assert bare.candidate_features == []
-    assert bare.candidate_ids_type is None
     (batch,), skipped = read(
         drs.Log(
             one_bad({"action": None}).slice(0, 2),

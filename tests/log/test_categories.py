@@ -164,7 +164,7 @@ def test_every_way_to_store_text_gives_the_same_features(tmp_path, kind, group):
 
 def test_categories_are_not_looked_for_without_need(monkeypatch):
     data = table(100).append_column("pi", pa.array([0.5] * 100))
-    monkeypatch.setattr("drstream.log.contexts.find_categories", None)
+    monkeypatch.setattr("drstream.log.context.find_categories", None)
     log = drs.Log(data, context=["age", "country"])
     assert drs.evaluate(log, {"column": drs.policies.Column("pi"), "even": drs.policies.Uniform()}).n == 100
 

@@ -160,7 +160,7 @@ def test_batches_that_do_not_fit_their_chunks(form, monkeypatch):
     rows = pairs(length=3 if form.startswith("fixed") else None, rows=100)
     table, context = sparse_table(rows, form)
     wanted = [[(i, 1) for i, _ in row] for row in rows] if form == "indices" else rows
-    monkeypatch.setattr("drstream.log.offering.ROWS", 8)
+    monkeypatch.setattr("drstream.log.log.ROWS", 8)
     for source in (table, pa.concat_tables([table.slice(0, 3), table.slice(3, 40), table.slice(43)])):
         log = drs.Log(source, context=context)
         assert [len(batch) for batch in batches(log)] == [8] * 12 + [4]

@@ -32,6 +32,11 @@ class Pairs:
         d, m = self.context, len(self.items)
         return d + m + (d * m if self.interactions else 0)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are sparse even where contexts are dense."""
+        return isinstance(self.items, Numbered)
+
     def rows(self, X: NDArray[Any], Z: NDArray[Any]) -> NDArray[Any]:
         """Return a row for each context (n, d) and candidate (n, m)."""
         n, d = X.shape
@@ -78,8 +83,7 @@ class Pairs:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
         names = [self.items.column, self.items.dim] if isinstance(self.items, Numbered) else list(self.items)
-        sparse = isinstance(self.items, Numbered)
-        return {"context": self.context, "items": names, "interactions": self.interactions, "sparse": sparse}
+        return {"context": self.context, "items": names, "interactions": self.interactions, "sparse": self.sparse}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any] | None) -> Pairs | None:

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from drstream.errors import DrstreamError, LogError, parameter
 from drstream.log.columns import floats_or_nan, number_type
-from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Missing, Number, encoding_of
+from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Number, encoding_of
 from drstream.log.facts import Facts
-from drstream.log.finding import Found, find_categories
+from drstream.log.finding import find_categories
 from drstream.log.schema import Roles, is_list
 from drstream.log.spec import Spec
-from drstream.sources.base import Source
 from drstream.types import Floats
 
 FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more than one digit of seven
 
 
 class Contexts:
-    """The part of a `Log` that is about its contexts."""
+    """What is known of the contexts of a log."""
 
-    source: Source
-    facts: Facts  # about the source that was opened
-    spec: Spec
-    opened: tuple[str, dict[str, Any]]  # the function of drstream that opened it, and its arguments
-
-    def copy(self, source: Source | None = None, **changes: Any) -> Self:
-        """Return the log of another source with the same rows, or of some of them, or with a changed `Spec`."""
-        other = object.__new__(type(self))
-        other.source, other.facts = self.source if source is None else source, self.facts
-        other.spec, other.opened = replace(self.spec, **changes), self.opened
-        return other
+    def __init__(self, facts: Facts, spec: Spec) -> None:
+        self.facts, self.spec = facts, spec
 
     @property
     def roles(self) -> Roles:
@@ -43,9 +32,8 @@ class Contexts:
         return self.spec.roles
 
     @property
-    def missing(self) -> Missing:
-        """What happens to missing values in contexts."""
-        return self.spec.missing
+    def schema(self) -> pa.Schema:
+        return self.facts.source.schema
 
     @cached_property
     def encoding(self) -> Encoding | None:
@@ -53,29 +41,17 @@ class Contexts:
         roles = self.roles
         if roles.listed or roles.sparse is not None:
             return None
-        return self.spec.encoding or self.facts.of(self._encoding_key, self._find_encoding)
+        return self.spec.encoding or self.facts.of(self._key, self._find_encoding)
 
     @property
-    def _encoding_key(self) -> Any:
+    def _key(self) -> Any:
         roles = self.roles
-        return "encoding", roles.context, roles.categories, roles.hashed, self.missing
+        return "encoding", roles.context, roles.categories, roles.hashed, self.spec.missing
 
     def _find_encoding(self) -> Encoding:
         roles = self.roles
-        found = find_categories(self.source, roles.categories) if roles.categories else {}
-        return encoding_of(self.source.schema, roles.context, found, roles.hashed, self.missing)
-
-    def seen_by(self, encoding: Encoding) -> Self:
-        """Return the same log with the context in another encoding, e.g. that of a model."""
-        return self.copy(roles=encoding.roles(self.roles), encoding=encoding, missing=encoding.missing)
-
-    def without_categories(self) -> Self:
-        """Return the same log with no category known, which need not be found. Its context is for checks only."""
-        roles = self.roles
-        if not roles.categories:
-            return self
-        none = dict.fromkeys(roles.categories, Found((), null=False))
-        return self.seen_by(encoding_of(self.source.schema, roles.context, none, roles.hashed, self.missing))
+        found = find_categories(self.facts.source, roles.categories) if roles.categories else {}
+        return encoding_of(self.schema, roles.context, found, roles.hashed, self.spec.missing)
 
     @property
     def categories(self) -> dict[str, list[Any]]:
@@ -84,14 +60,14 @@ class Contexts:
         return {column.name: list(column.values) for column in found if isinstance(column, Category)}
 
     @property
-    def is_sparse(self) -> bool:
+    def sparse(self) -> bool:
         """Whether contexts are sparse: in `Sparse` columns, or one-hot with very many features."""
         return self.roles.sparse is not None or (self.encoding is not None and self.encoding.sparse)
 
     @property
     def has_nan(self) -> bool:
         """Whether contexts may hold NaN: missing="keep", and some of them are numbers."""
-        return self.missing == KEEP and (
+        return self.spec.missing == KEEP and (
             self.encoding is None or any(isinstance(c, Number) for c in self.encoding.columns)
         )
 
@@ -105,45 +81,38 @@ class Contexts:
             )
 
     @property
-    def feature_names(self) -> list[str]:
+    def names(self) -> list[str]:
         """Names of the features, in their order: age, country=DE, x[0]."""
         if self.encoding is not None:
             return self.encoding.feature_names
-        return [f"{self.roles.context[0]}[{j}]" for j in range(self.n_features)]
-
-    @property
-    def n_features(self) -> int:
-        """Number of features of a context, d."""
-        return self.context_width
+        return [f"{self.roles.context[0]}[{j}]" for j in range(self.width)]
 
     @cached_property
-    def context_width(self) -> int:
-        """Number of features of a context that the log stores."""
+    def width(self) -> int:
+        """Number of features of a context, d."""
         if self.roles.sparse is not None:
             return int(self.roles.sparse.dim)
         if self.encoding is not None:
             return self.encoding.n_features
-        kind = self.source.schema.field(self.roles.context[0]).type
+        kind = self.schema.field(self.roles.context[0]).type
         if pa.types.is_fixed_size_list(kind):
             return int(kind.list_size)
         return _first_length(self.facts.first([self.roles.context[0]]))
 
     @cached_property
-    def context_type(self) -> np.dtype[Any]:
+    def type(self) -> np.dtype[Any]:
         """The type that scores of contexts have: float32 if all contexts are stored so, or smaller; else float64.
 
         Sparse contexts have float64. So have contexts with a feature that is far from 0, compared with its spread over
         the first rows: products in float32 would lose the digits that matter.
         """
         types = self._number_types or {np.dtype(np.float32)} if self.roles.coded else self._number_types
-        single = (
-            types == {np.dtype(np.float32)} and self._features_are_near_zero and not self.is_sparse
-        )  # may be a pass
+        single = types == {np.dtype(np.float32)} and self._features_are_near_zero and not self.sparse  # may be a pass
         return np.dtype(np.float32 if single else np.float64)
 
     @property
     def _number_types(self) -> frozenset[np.dtype[Any]]:
-        kinds = [self.source.schema.field(name).type for name in self._number_columns]
+        kinds = [self.schema.field(name).type for name in self._number_columns]
         return frozenset(number_type([kind.value_type if is_list(kind) else kind]) for kind in kinds)
 
     @property
@@ -163,20 +132,26 @@ class Contexts:
         flat = [floats_or_nan(column.flatten() if is_list(column.type) else column) for column in columns]
         if not self.roles.listed:
             return _near_zero(np.array(flat).T)
-        width = self.context_width
+        width = self.width
         return all(_near_zero(x.reshape(-1, width)) for x in flat if width and len(x) % width == 0)
 
     @property
     def reads_numbers(self) -> bool:
         """Whether contexts are numbers that are used as they are."""
-        return self.missing == ERROR and not self.roles.coded
+        return self.spec.missing == ERROR and not self.roles.coded
 
-    def describe_context(self) -> str:
+    def __str__(self) -> str:
         roles = self.roles
+        if roles.sparse is not None:
+            return f"sparse, {roles.sparse.dim:,} features: {', '.join(roles.context)}"
+        if roles.listed:
+            return f"{roles.context[0]}: {self.schema.field(roles.context[0]).type}"
+        if roles.starred and not roles.coded and roles.context:
+            return f"{len(roles.context)} feature{'s' * (len(roles.context) > 1)}: {', '.join(roles.context)}"
         if not roles.context:
             return "none"
-        known = self.spec.encoding is not None or self.facts.known(self._encoding_key)
-        if roles.categories and not known and self.source.rows is None:
+        known = self.spec.encoding is not None or self.facts.known(self._key)
+        if roles.categories and not known and self.facts.source.rows is None:
             return f"{', '.join(roles.context)}: categories not known before reading"
         return str(self.encoding)
 
