@@ -43,17 +43,13 @@ OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 WORDS = {"true": True, "false": False, "null": None}
-FEW = 64  # values of "in" that are compared one by one, which statistics of row groups can exclude
-SPEAKS_OF = {
-    ast.Call: "a call",
-    ast.Attribute: "a dot",
-    ast.Subscript: "square brackets after a name",
-    ast.BinOp: "arithmetic",
-    ast.Lambda: "a lambda",
-    ast.IfExp: "if and else",
-    ast.JoinedStr: "an f-string",
-    ast.NamedExpr: "an assignment",
+WANTED: dict[str, tuple[Any, str]] = {  # what a column of each family is compared with
+    "number": ((int, float), "a number"),
+    "text": (str, "text in quotes"),
+    "truth": (bool, "true or false"),
+    "time": (str, "a date in quotes, e.g. '2026-11-01'"),
 }
+FEW = 64  # values of "in" that are compared one by one, which statistics of row groups can exclude
 
 
 def parse_filter(text: str, schema: pa.Schema) -> pc.Expression:
@@ -105,13 +101,12 @@ class _Filter:
             raise self.wrong("its parts are too deeply nested") from None
 
     def _misread(self, error: BaseException) -> str:
+        plain = QUOTED.sub("", self.text)
         hint = "Compare columns with values, e.g. country == 'DE' and day >= '2026-11-01'"
-        if re.search(r"(?<![=!<>])=(?!=)", QUOTED.sub("", self.text)):
+        if re.search(r"(?<![=!<>])=(?!=)", plain):
             hint = "Write == to compare"
-        elif re.search(r"\b(AND|OR|NOT|IN|IS|NULL)\b", QUOTED.sub("", self.text)):
+        elif re.search(r"&|\||\b(AND|OR|NOT|IN|IS|NULL)\b", plain):
             hint = "Write and, or, not, in, is and null in small letters"
-        elif "&" in self.text or "|" in self.text:
-            hint = "Write and, or, not"
         where = getattr(error, "offset", None)
         return f"it cannot be read{f' from character {where} on' if where else ''}. {hint}"
 
@@ -138,12 +133,11 @@ class _Filter:
         raise self._refused(node)
 
     def _refused(self, node: ast.AST) -> LogError:
-        what = next((word for kind, word in SPEAKS_OF.items() if isinstance(node, kind)), "a form that is not known")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
             return self.wrong("it has & or |: write and, or")
         return self.wrong(
-            f"it has {what}, {ast.unparse(node)[:60]!r}. A filter is data, not code: it compares columns with values, "
-            "with and, or, not, in [...] and is null"
+            f"it has {ast.unparse(node)[:60]!r}. A filter is data, not code: it compares columns with values, with "
+            "and, or, not, in [...] and is null"
         )
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> pc.Expression:
@@ -159,8 +153,7 @@ class _Filter:
             return self._ordered(self._column(left), op, right)
         if self._names_column(right):
             return self._ordered(self._column(right), MIRRORED[type(op)](), left)
-        for side in (left, right):
-            self._value(side)  # refuses what is no value
+        self._value(left), self._value(right)  # refuses what is no value
         raise self.wrong(f"{ast.unparse(left)} and {ast.unparse(right)} are both values: name a column")
 
     def _ordered(self, column: _Column, op: ast.cmpop, other: ast.expr) -> pc.Expression:
@@ -173,14 +166,13 @@ class _Filter:
                     "cannot be compared"
                 )
             return compare(column.field, second.field)
-        value = self._value(other)
-        if pa.types.is_integer(column.kind) and isinstance(value, float):
-            return self._whole(column, op, value)
-        return compare(column.field, self._scalar(column, value))
+        return self._against(column, op, self._value(other))
 
-    def _whole(self, column: _Column, op: ast.cmpop, value: float) -> pc.Expression:
-        """Compare integers with a fraction: Arrow would turn large ones to floats, and fail."""
+    def _against(self, column: _Column, op: ast.cmpop, value: Any) -> pc.Expression:
+        """Compare with a value; integers also with a fraction, for which Arrow would turn large ones to floats."""
         field, compare = column.field, OPERATORS[type(op)]
+        if not (pa.types.is_integer(column.kind) and isinstance(value, float)):
+            return compare(field, self._scalar(column, value))
         if not math.isfinite(value):
             raise self.wrong(f"{value} is too large a number")
         if value.is_integer():
@@ -196,19 +188,14 @@ class _Filter:
         column = self._column(left)
         if not right.elts:
             raise self.wrong(f"the list after {column.name!r} in ... is empty")
-        if len(right.elts) <= FEW:
-            return functools.reduce(
-                operator.or_, (self._ordered(column, ast.Eq(), self._no_column(item)) for item in right.elts)
-            )
-        whole = [value for value in map(self._value, right.elts) if not _is_fraction(value, column.kind)]
-        values = [self._scalar(column, value) for value in whole]
+        found = [*map(self._value, right.elts)]
+        if len(found) <= FEW:
+            return functools.reduce(operator.or_, (self._against(column, ast.Eq(), value) for value in found))
+        whole = pa.types.is_integer(column.kind)  # no integer equals a fraction
+        values = [self._scalar(column, v) for v in found if not (whole and isinstance(v, float) and v % 1)]
         kind = values[0].type if values else column.kind
         found = column.field.isin(pa.array([value.as_py() for value in values], kind))
         return pc.if_else(column.field.is_valid(), found, pa.scalar(None, pa.bool_()))
-
-    def _no_column(self, node: ast.expr) -> ast.expr:
-        self._value(node)  # refuses a column
-        return node
 
     # Columns and values
 
@@ -245,24 +232,14 @@ class _Filter:
 
     def _scalar(self, column: _Column, value: Any) -> pa.Scalar:
         """Return a value as a scalar that can be compared with the column."""
-        family, kind = _family(column.kind), column.kind
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if family == "number" and number:
+        family = _family(column.kind)
+        fits, wanted = WANTED.get(family, ((), ""))
+        if not isinstance(value, fits) or isinstance(value, bool) != (family == "truth"):
+            hint = f"compare it with {wanted}" if wanted else "columns of this type can only be asked for null"
+            raise self.wrong(f"column {column.name!r} is {self.schema.field(column.name).type}, not {value!r}: {hint}")
+        if family == "number":
             return self._number(column, value)
-        if family == "text" and isinstance(value, str):
-            return pa.scalar(value, kind)
-        if family == "truth" and isinstance(value, bool):
-            return pa.scalar(value)
-        if family == "time" and isinstance(value, str):
-            return self._time(column, value)
-        wanted = {
-            "number": "a number",
-            "text": "text in quotes",
-            "truth": "true or false",
-            "time": "a date in quotes, e.g. '2026-11-01'",
-        }.get(family, "")
-        hint = f"compare it with {wanted}" if wanted else "columns of this type can only be asked for null"
-        raise self.wrong(f"column {column.name!r} is {self.schema.field(column.name).type}, not {value!r}: {hint}")
+        return self._time(column, value) if family == "time" else pa.scalar(value, column.kind)
 
     def _number(self, column: _Column, value: float) -> pa.Scalar:
         if not pa.types.is_integer(column.kind):
@@ -299,11 +276,6 @@ def _zone(name: str) -> dt.tzinfo:
         sign = -1 if offset[1] == "-" else 1
         return dt.timezone(sign * dt.timedelta(hours=int(offset[2]), minutes=int(offset[3])))
     return zoneinfo.ZoneInfo(name)
-
-
-def _is_fraction(value: Any, kind: pa.DataType) -> bool:
-    """Whether no integer of the column equals the value."""
-    return pa.types.is_integer(kind) and isinstance(value, float) and not value.is_integer()
 
 
 def _is_null(node: ast.expr) -> bool:
