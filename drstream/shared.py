@@ -16,7 +16,7 @@ from drstream.types import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedWeights:
     """Weights of contexts and of candidates, for each fold; one row of each without folds. It can be pickled.
 
     context  (folds, d): w_x. No columns if contexts do not count.
@@ -31,7 +31,7 @@ class Shared:
     intercept: Floats
 
     @classmethod
-    def of(cls, coef: Floats, intercept: float, pairs: Pairs) -> Shared:
+    def of(cls, coef: Floats, intercept: float, pairs: Pairs) -> SharedWeights:
         """Return weights that are in the order of a row of pairs."""
         d, m = pairs.context, len(pairs.items)
         coef = np.ascontiguousarray(coef, np.float64).reshape(1, -1)
@@ -39,7 +39,7 @@ class Shared:
         return cls(coef[:, :d], coef[:, d : d + m], products, np.array([intercept], np.float64))
 
     @classmethod
-    def folded(cls, each: Sequence[Shared]) -> Shared:
+    def folded(cls, each: Sequence[SharedWeights]) -> SharedWeights:
         """Return the weights of several folds as one."""
         products = [one.products for one in each if one.products is not None]
         return cls(

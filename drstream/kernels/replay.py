@@ -33,7 +33,7 @@ from drstream.kernels.tallies import Event
 from drstream.kernels.tiles import TILE
 
 
-class Events(NamedTuple):
+class ReplayEvents(NamedTuple):
     """A chunk of the log, without the contexts."""
 
     action: Any
@@ -66,7 +66,7 @@ class Learner(NamedTuple):
     snapshots: Any  # (snapshot_space, S + 1): the state during a step, and the step's weight
 
 
-EVENTS_TYPE = named(Events, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3, F8_IN, F8_IN, U1_IN3, I8_IN)
+EVENTS_TYPE = named(ReplayEvents, I4_IN, F8_IN, F8_IN, F8_IN, I8_IN, F8_IN3, F8_IN, F8_IN, U1_IN3, I8_IN)
 LEARNER_TYPE = named(Learner, F8, F8_IN, F8, F8, F8_2)
 PROBABILITIES = void(F8, F8_IN, F8)  # state, x, out
 UPDATE = void(F8, F8_IN, int64, float64)  # state, x, action, reward

@@ -11,7 +11,7 @@ import pyarrow as pa
 from drstream.errors import DrstreamError, LogError, parameter
 from drstream.log.columns import floats_or_nan, number_type
 from drstream.log.encoding import ERROR, KEEP, Category, Encoding, Number, encoding_of
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.finding import find_categories
 from drstream.log.schema import Roles, is_list
 from drstream.log.spec import Spec
@@ -23,7 +23,7 @@ FAR_FEATURE = 16.0  # in standard deviations: products in float32 then lose more
 class Contexts:
     """What is known of the contexts of a log."""
 
-    def __init__(self, facts: Facts, spec: Spec) -> None:
+    def __init__(self, facts: SourceFacts, spec: Spec) -> None:
         self.facts, self.spec = facts, spec
 
     @property

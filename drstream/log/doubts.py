@@ -11,7 +11,7 @@ import numpy as np
 
 from drstream.findings import LOOK, STOP, Finding
 from drstream.log.columns import floats_or_nan
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.outcomes import LOOKED_AT, VALUES, Suspects, can_look, find_outcomes
 from drstream.log.schema import Roles, is_number
 from drstream.types import Floats
@@ -29,7 +29,7 @@ ROUND = 5  # unless they are as far apart as prices, e.g. 999, 1999, 2999
 SHOWN = 6
 
 
-def doubts(facts: Facts, roles: Roles, labels: Sequence[Any] | None, labels_given: bool) -> list[Finding]:
+def doubts(facts: SourceFacts, roles: Roles, labels: Sequence[Any] | None, labels_given: bool) -> list[Finding]:
     """Return what there is to doubt. The labels are None if they are not known yet."""
     found = [of_outcomes(find_outcomes(facts, roles, roles.context), roles), *_of_numbers(facts, roles)]
     found += [of_labels(labels, roles) if labels is not None and not labels_given else None]
@@ -71,14 +71,14 @@ def _reasons(found: dict[str, str]) -> str:
 # Numbers
 
 
-def _of_numbers(facts: Facts, roles: Roles) -> list[Finding | None]:
+def _of_numbers(facts: SourceFacts, roles: Roles) -> list[Finding | None]:
     """Codes and sentinels among the first numbers of rewards and contexts."""
     rewards = [name for name in roles.rewards if name not in roles.lists]
     context = [n for n in roles.context if n not in roles.coded] if can_look(roles) else []
     return facts.of(("numbers", *rewards, *context), lambda: _look(facts, rewards, context))
 
 
-def _look(facts: Facts, rewards: Sequence[str], context: Sequence[str]) -> list[Finding | None]:
+def _look(facts: SourceFacts, rewards: Sequence[str], context: Sequence[str]) -> list[Finding | None]:
     schema = facts.source.schema
     names = [name for name in (*rewards, *context) if is_number(schema.field(name).type)]
     batch = facts.more(names, max(1024, min(LOOKED_AT, VALUES // len(names)))) if names else None

@@ -15,7 +15,7 @@ FIRST_ROWS = 1024  # rows that say what is usual
 Fact = TypeVar("Fact")
 
 
-class Facts:
+class SourceFacts:
     """Facts about a source. Each is found once."""
 
     def __init__(self, source: Source) -> None:

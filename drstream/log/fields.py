@@ -40,7 +40,7 @@ class Field(Protocol):
 
 
 @dataclass(frozen=True)
-class Rewards:
+class RewardFields:
     """The reward, and others of a log with several."""
 
     columns: tuple[str, ...]
@@ -56,7 +56,7 @@ class Rewards:
 
 
 @dataclass(frozen=True)
-class Propensity:
+class LoggedPropensity:
     """The propensity of the logged action."""
 
     column: str
@@ -109,8 +109,8 @@ class Clusters:
 def rewards(spec: Spec) -> list[Field]:
     """How to read rewards and propensities, one of each for an event."""
     roles = spec.roles
-    propensity = SamePropensity(spec.constant) if roles.propensity is None else Propensity(roles.propensity)
-    return [Rewards(roles.rewards, roles.negated), propensity]
+    propensity = SamePropensity(spec.constant) if roles.propensity is None else LoggedPropensity(roles.propensity)
+    return [RewardFields(roles.rewards, roles.negated), propensity]
 
 
 # Contexts
@@ -136,7 +136,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListContext:
     """A context that is one column of lists of numbers."""
 
     column: str
@@ -204,5 +204,5 @@ def context(spec: Spec, needs: Needs) -> list[Field]:
     if spec.encoding is not None:
         return [Encoded(spec.encoding)]
     if roles.listed:
-        return [Listed(roles.context[0], spec.width, spec.missing, finite)]
+        return [ListContext(roles.context[0], spec.width, spec.missing, finite)]
     return [Numbers(roles.context, finite)]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.outcomes import LOOKED_AT
 from drstream.log.schema import is_label, is_string
 from drstream.log.starred import looks_like
@@ -46,14 +46,14 @@ class IdColumn:
         )
 
 
-def id_columns(facts: Facts, names: Iterable[str]) -> list[str]:
+def id_columns(facts: SourceFacts, names: Iterable[str]) -> list[str]:
     """Return those of these columns that look like ids, by their names or by their first values."""
     schema = facts.source.schema
     usable = [name for name in names if is_label(schema.field(name).type)]
     return [n for n in usable if looks_like(schema.field(n), ()) == "id" or _values_look_like_ids(facts, n)]
 
 
-def find_ids(facts: Facts, columns: Iterable[str]) -> list[IdColumn]:
+def find_ids(facts: SourceFacts, columns: Iterable[str]) -> list[IdColumn]:
     """Return those of these columns whose ids repeat in the first rows, that with the fewest ids first."""
     found = [counted(facts.more([name], LOOKED_AT), name) for name in columns]
     return sorted((ids for ids in found if ids is not None and ids.repeat), key=lambda ids: ids.different)
@@ -66,7 +66,7 @@ def counted(batch: pa.RecordBatch | None, name: str) -> IdColumn | None:
     return IdColumn(name, int(counts.sum()), len(counts), int(counts.max(initial=0)))
 
 
-def _values_look_like_ids(facts: Facts, name: str) -> bool:
+def _values_look_like_ids(facts: SourceFacts, name: str) -> bool:
     """Whether values are integers far apart, or long texts with digits, and many of both."""
     batch = facts.more([name], LOOKED_AT)
     if batch is None:

@@ -21,7 +21,7 @@ from drstream.log.context import Contexts
 from drstream.log.doubts import doubts
 from drstream.log.encoding import ERROR, Encoding, Missing
 from drstream.log.exporting import batches_of, count_rows, frame_of, head_of, table_of
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.ids import IdColumn, find_ids, id_columns
 from drstream.log.kinds.candidates.columns import (
     Candidates,
@@ -134,7 +134,7 @@ class Log(Described):
         self.opened: tuple[str, dict[str, Any]] = ("Log", dict(given))  # the function of drstream, and its arguments
         del given["source"]
         self.source = open_source(source)
-        self.facts = Facts(self.source)
+        self.facts = SourceFacts(self.source)
         self.spec = spec_of(self.facts, Options(**given))
 
     def copy(self, source: Source | None = None, **changes: Any) -> Log:

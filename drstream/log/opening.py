@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from drstream.errors import LogError, parameter
 from drstream.log.encoding import ERROR, check_missing
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.filters import columns_of, parse_filter
 from drstream.log.kinds.candidates.columns import (
     Candidates,
@@ -28,7 +28,7 @@ from drstream.log.schema import FIND, UNIFORM, Options, Roles, assign_roles
 from drstream.log.spec import Spec
 
 
-def spec_of(facts: Facts, options: Options) -> Spec:
+def spec_of(facts: SourceFacts, options: Options) -> Spec:
     """Check the parameters of a log, and return what its parts must be read with."""
     schema, skip = facts.source.schema, skips(options.on_bad_row)
     of_loggers, loggers = logger_roles(schema, options.logger, options.logger_propensities)

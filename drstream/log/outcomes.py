@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream.log.columns import floats_or_nan
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.schema import UNIFORM, Roles, is_number
 from drstream.log.starred import Suspect
 from drstream.types import Bools, Floats, Ints
@@ -130,7 +130,7 @@ class Suspects:
     differing: tuple[str, ...] = ()  # so many differ by action that propensities, or how actions were drawn, are wrong
 
 
-def find_outcomes(facts: Facts, roles: Roles, names: Sequence[str]) -> Suspects:
+def find_outcomes(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Suspects:
     """Look at the first rows for columns, among these, that look like outcomes."""
     key = "outcomes", tuple(names), roles.rewards, roles.action, roles.propensity, roles.constant
     return facts.of(key, lambda: _look(facts, roles, names))
@@ -141,7 +141,7 @@ def can_look(roles: Roles) -> bool:
     return not (roles.listed or roles.ranking or roles.sparse is not None)
 
 
-def _look(facts: Facts, roles: Roles, names: Sequence[str]) -> Suspects:
+def _look(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Suspects:
     if not names or not can_look(roles):
         return Suspects()
     drawn = bool(roles.action) and not (roles.eligible or roles.candidates or roles.sample_rate or roles.logger)
@@ -208,7 +208,7 @@ def _actions(batch: pa.RecordBatch, roles: Roles) -> Ints | None:
     return action % GROUPS if abs(actions * constant - 1) <= ONE else None
 
 
-def without_outcomes(facts: Facts, roles: Roles) -> Roles:
+def without_outcomes(facts: SourceFacts, roles: Roles) -> Roles:
     """Return the roles without the columns that context="*" chose, and that look like outcomes."""
     found = find_outcomes(facts, roles, roles.starred).outcomes
     names = {outcome.column for outcome in found}

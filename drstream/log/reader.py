@@ -26,7 +26,7 @@ from drstream.log.chunks import exact
 from drstream.log.encoding import ERROR, Encoding, check_finite
 from drstream.log.events import Events, as_array
 from drstream.log.fields import Field
-from drstream.log.kinds.candidates.reading import Offers
+from drstream.log.kinds.candidates.reading import CandidateReader
 from drstream.log.loggers import Loggers
 from drstream.log.rows import Blocks, Folds, Split, keys_of
 from drstream.log.schema import Roles
@@ -40,7 +40,7 @@ EARLY = "before the first propensity model"  # why an event is left out
 
 
 @dataclass(frozen=True)
-class Bad:
+class Refused:
     """Rows of a batch that cannot be used for one reason."""
 
     reason: str
@@ -55,7 +55,7 @@ class Read:
 
     events: Events | None  # None if there are none
     good: Ints | None  # None: all rows
-    bad: list[Bad]
+    bad: list[Refused]
 
     @property
     def kept(self) -> Ints:
@@ -146,7 +146,7 @@ class Reader:
         return self.spec.loggers if self.needs.loggers else None
 
     @property
-    def offers(self) -> Offers | None:
+    def offers(self) -> CandidateReader | None:
         return self.spec.offers if self.needs.action else None
 
     @property
@@ -219,14 +219,14 @@ class Reader:
     def _read(self, batch: pa.RecordBatch, rows: Ints | range, part: Part) -> Read:
         """Read a batch. If a field has bad rows, they are left out, and all fields are read again."""
         kept: Ints | None = None
-        found: list[Bad] = []
+        found: list[Refused] = []
         while batch.num_rows:
             try:
                 return Read(self._events(batch, rows, part), kept, found)
             except BadRowsError as bad:
                 if not self.spec.skip_bad_rows:
                     raise self._error(bad, batch, rows, part) from None
-                found.append(Bad(bad.reason, int(bad.rows.sum()), int(rows[bad.first]), bad.value(batch)))
+                found.append(Refused(bad.reason, int(bad.rows.sum()), int(rows[bad.first]), bad.value(batch)))
                 good = ~bad.rows
                 rows = as_array(rows)[good]
                 batch, kept = batch.filter(pa.array(good)), (np.flatnonzero(good) if kept is None else kept[good])
@@ -324,7 +324,7 @@ class Reader:
                 raise bad.error(stored, events.where) from None
 
 
-def _features_of(offers: Offers) -> bool:
+def _features_of(offers: CandidateReader) -> bool:
     return offers.with_features
 
 

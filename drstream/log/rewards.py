@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.kinds.rankings.reading import totals
 from drstream.log.schema import Roles
 
@@ -22,11 +22,11 @@ class FirstRewards:
     far: bool  # whether they lie far from 0, compared with their spread
 
 
-def first_rewards(facts: Facts, roles: Roles) -> FirstRewards:
+def first_rewards(facts: SourceFacts, roles: Roles) -> FirstRewards:
     return facts.of(("rewards", roles.reward, roles.negated), lambda: _find(facts, roles))
 
 
-def _find(facts: Facts, roles: Roles) -> FirstRewards:
+def _find(facts: SourceFacts, roles: Roles) -> FirstRewards:
     batch = facts.first([roles.reward])
     first = np.empty(0) if batch is None else totals(batch.column(0))
     first = first[np.isfinite(first)]

@@ -36,7 +36,7 @@ class Spec:
     loggers: Loggers | None = None  # which policy logged an event
     width: int = 0  # number of features of contexts, as the log stores them
     constant: float | None = None  # the propensity of every row, if no column holds them
-    offers: Any = None  # `Offers`: how to read candidates of events, if there are any
+    offers: Any = None  # `CandidateReader`: how to read candidates of events, if there are any
     batch_rows: int = ROWS
 
 

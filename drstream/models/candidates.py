@@ -19,7 +19,7 @@ from drstream.log.kinds.candidates.pairs import Pairs
 from drstream.models.base import CandidateModel
 from drstream.policies.base import FixedPolicy
 from drstream.policies.candidates import CandidatePolicy
-from drstream.shared import Shared
+from drstream.shared import SharedWeights
 from drstream.types import Floats
 
 PIECE = 1 << 16  # numbers of pairs that are made at a time for a user's estimator, at most, or one candidate
@@ -28,7 +28,7 @@ PIECE = 1 << 16  # numbers of pairs that are made at a time for a user's estimat
 class SharedModel(CandidateModel):
     """Scores of shared weights, perhaps with a link function. Folds, if any, have weights of their own."""
 
-    def __init__(self, shared: Shared, link: int) -> None:
+    def __init__(self, shared: SharedWeights, link: int) -> None:
         self.shared, self.link = shared, link
         self.uses_context = shared.uses_context
 
@@ -115,7 +115,7 @@ def folded(models: Sequence[CandidateModel | None], first: int) -> CandidateMode
     """Return the models of all folds as one. Those with shared weights need no copies of events."""
     if all(isinstance(model, SharedModel) for model in models):
         every = [model for model in models if isinstance(model, SharedModel)]
-        found = SharedModel(Shared.folded([model.shared for model in every]), every[0].link)
+        found = SharedModel(SharedWeights.folded([model.shared for model in every]), every[0].link)
         found.crossfitted = True
         return found
     return FoldedModel(models, first)

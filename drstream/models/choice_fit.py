@@ -24,7 +24,7 @@ from drstream.log.rows import Folds
 from drstream.models.passes import Passes
 from drstream.models.together import Asked, Fit, alone, side_by_side
 from drstream.running.execution import Workers
-from drstream.shared import Shared
+from drstream.shared import SharedWeights
 from drstream.types import Floats
 
 BLOCK_NUMBERS = 1 << 18  # of second derivatives of a block's events
@@ -78,7 +78,7 @@ class SumsTask(NamedTuple):
         context = np.zeros((1, 0 if rows == 1 else rows - 1))
         products = None if rows == 1 else np.ascontiguousarray(theta[None, 1:])
         pi = np.empty(offered.count)
-        Shared(context, np.ascontiguousarray(theta[:1]), products, np.zeros(1)).fill(block, pi)
+        SharedWeights(context, np.ascontiguousarray(theta[:1]), products, np.zeros(1)).fill(block, pi)
         logged = offered.starts[:-1] + block.action
         if ragged.softmax(offered.starts, pi) >= 0:  # the step was too long
             sums.loss = math.inf

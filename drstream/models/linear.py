@@ -13,7 +13,7 @@ from drstream.models.candidates import SharedModel
 from drstream.models.meeting import by_name
 from drstream.models.trained import Trained, check_width
 from drstream.policies.base import older
-from drstream.shared import Shared
+from drstream.shared import SharedWeights
 from drstream.types import Floats
 
 
@@ -67,7 +67,7 @@ class LinearModel(Trained, RewardModel):
         self.check_fits(log)
         log.contexts.refuse_nan(f"the {self.role} {type(self).__name__}", self.error)
         assert self.pairs_ is not None
-        return SharedModel(Shared.of(self.coef_[0], float(self.intercept_[0]), self.pairs_), self.linked)
+        return SharedModel(SharedWeights.of(self.coef_[0], float(self.intercept_[0]), self.pairs_), self.linked)
 
     def fill(self, block: Events, out: Floats) -> None:
         self.products.fill(block, out)

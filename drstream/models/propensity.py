@@ -28,7 +28,7 @@ from drstream.policies.base import FixedPolicy, as_policy
 from drstream.policies.candidates import Scored
 from drstream.policies.fixed import Softmax
 from drstream.running.execution import Workers
-from drstream.shared import Shared
+from drstream.shared import SharedWeights
 from drstream.types import Floats
 
 NONE = np.empty(0)  # no predictions
@@ -163,7 +163,7 @@ class FittedChoice(Scored):
 
     def __init__(self, name: str, model: Propensity) -> None:
         assert model.pairs_ is not None
-        shared = Shared.of(model.coef_[0], 0.0, model.pairs_)
+        shared = SharedWeights.of(model.coef_[0], 0.0, model.pairs_)
         super().__init__(name, SOFTMAX, shared if model.interactions else replace(shared, context=np.zeros((1, 0))))
         self.inflation, self.floor = model.inflation, model.floor
 

@@ -21,7 +21,7 @@ from drstream.log.columns import has_nulls, nulls
 from drstream.log.rows import keys_of
 from drstream.log.schema import is_list, is_number, is_string
 from drstream.policies.base import FixedPolicy
-from drstream.shared import Shared
+from drstream.shared import SharedWeights
 from drstream.types import Floats
 
 
@@ -51,7 +51,7 @@ class Even(CandidatePolicy):
 class Scored(CandidatePolicy):
     """Takes candidates by scores of shared weights: the best one, or by a softmax."""
 
-    def __init__(self, name: str, kind: int, shared: Shared) -> None:
+    def __init__(self, name: str, kind: int, shared: SharedWeights) -> None:
         super().__init__(name)
         self.kind, self.shared = kind, shared
         self.uses_context = shared.uses_context
@@ -249,7 +249,7 @@ def from_column(policy: Any, log: Log, name: str, column: str) -> CandidatePolic
     return Target(name, column, by_id)
 
 
-def shared_weights(weights: Floats, interactions: Floats | None, log: Log, name: str, kind: str) -> Shared:
+def shared_weights(weights: Floats, interactions: Floats | None, log: Log, name: str, kind: str) -> SharedWeights:
     """Check the weights of a policy against a log of candidates."""
     names = log.candidate_features
     d, m = log.n_features, len(names)
@@ -265,7 +265,7 @@ def shared_weights(weights: Floats, interactions: Floats | None, log: Log, name:
         )
     log.contexts.refuse_nan(f"policy {name!r}, a {kind},", PolicyError)
     by_context = interactions is not None and d > 0  # else contexts add the same to all candidates of an event
-    return Shared(
+    return SharedWeights(
         weights[None, :d] if by_context else np.zeros((1, 0)),
         np.ascontiguousarray(weights[None, len(weights) - m :]),
         interactions[None] if by_context and interactions is not None else None,

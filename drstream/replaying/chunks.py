@@ -82,10 +82,10 @@ class Chunk:
             found = np.where(by_event(self.eligible) != 0, found, np.nan)
         return found
 
-    def events(self, seed: int) -> kernels.Events:
+    def events(self, seed: int) -> kernels.ReplayEvents:
         columns: list[NDArray[Any]] = [self.action, self.reward, self.propensity, self.uniforms[seed]]
         columns += [self.rows, self.predictions, self.totals, self.gaps, self.eligible, self.sizes]
-        return kernels.Events(*map(read_only, columns))
+        return kernels.ReplayEvents(*map(read_only, columns))
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ class Lane:
             return sys.maxsize
         return most - int(self.now["events"])
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.ReplayEvents, lane: lanes.LaneArrays, first: int, last: int) -> None:
         """Replay events first, ..., last - 1 of the chunk, unless the lane is done before."""
         raise NotImplementedError
 
@@ -269,7 +269,7 @@ class CompiledLane(Lane):
         )
         self.own_learner = None if self.loop is None else self.loop.learner_for(self.learner)
 
-    def _learn(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> int:
+    def _learn(self, chunk: Chunk, events: kernels.ReplayEvents, lane: lanes.LaneArrays, first: int, last: int) -> int:
         """Replay events first, ..., last - 1 of the chunk. Return the event after the last one taken."""
         contexts = chunk.contexts
         if self.all_eligible:
@@ -300,7 +300,7 @@ class CompiledLane(Lane):
     def _snapshot_like(self) -> Floats:
         return np.asarray(self.learner.state)
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.ReplayEvents, lane: lanes.LaneArrays, first: int, last: int) -> None:
         now = self.now
         before = int(now["all_events"]) - first
         while first < last and not self.done:  # once, unless states are recorded
@@ -330,7 +330,7 @@ class FixedLane(Lane):
 
     policy: Fixed
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.ReplayEvents, lane: lanes.LaneArrays, first: int, last: int) -> None:
         pi = chunk.fixed[self.options.policy]
         taken = kernels.replay_given(events, lane, pi[first:last], first, 0)
         if self.now["improper"]:
@@ -372,7 +372,7 @@ class PythonLane(Lane):
         self.ahead, self.since = kept["ahead"], kept["since"]
         self._call("set_state", kept["learned"].value)
 
-    def _walk(self, chunk: Chunk, events: kernels.Events, lane: lanes.LaneArrays, first: int, last: int) -> None:
+    def _walk(self, chunk: Chunk, events: kernels.ReplayEvents, lane: lanes.LaneArrays, first: int, last: int) -> None:
         end, now = last, self.now
         while first < end and not self.done and not self.stop.is_set():
             last = min(first + int(min(max(self.ahead, LEAST_AHEAD), MOST_AHEAD)), end)

@@ -235,7 +235,7 @@ def _names_in(name: str, features: NDArray[Any], field: pa.Field) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FeatureColumn:
     """A column of features, or a field of one: the features of each candidate that it holds, in their order.
 
     width  Their number; 0 if only reading tells the length of lists.
@@ -371,7 +371,7 @@ def _brief(value: Any) -> str:
     return shown if len(shown) <= 40 and "\n" not in shown else f"a {type(value).__name__}"
 
 
-def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[Piece]:
+def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[FeatureColumn]:
     """Return what the columns of features hold."""
     found = []
     for path in candidates.pieces:
@@ -398,7 +398,7 @@ def pieces_of(schema: pa.Schema, candidates: Candidates) -> list[Piece]:
                 f"Candidates: features {path!r} are {kind}: a candidate has a number, a list of numbers, or a struct "
                 "of numbers. Give text as numbers, e.g. 0 or 1 for each category"
             )
-        found.append(Piece(column, field, kind, fields, width))
+        found.append(FeatureColumn(column, field, kind, fields, width))
     return found
 
 

@@ -16,13 +16,13 @@ from drstream.kernels import ragged
 from drstream.kernels.checks import first_not_finite
 from drstream.log.bad_rows import BadRowsError, refuse, refuse_items, whole
 from drstream.log.columns import has_nulls, lengths, nulls, numbers
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.fields import Field, rewards
 from drstream.log.kinds.candidates.columns import (
     ID,
     Candidates,
+    FeatureColumn,
     Items,
-    Piece,
     candidate_columns,
     feature_type,
     split_path,
@@ -131,7 +131,7 @@ NOT_OFFERED = Offered(np.zeros(1, np.int64), None, None)
 
 
 @dataclass(frozen=True)
-class Offers:
+class CandidateReader:
     """How to read the candidates of a log. It can be pickled.
 
     columns   All columns of candidates. Without features, `counting` are enough to know their number.
@@ -143,7 +143,7 @@ class Offers:
     columns: tuple[str, ...]
     counting: tuple[str, ...]
     ids: tuple[str, str | None] | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FeatureColumn, ...]
     items: Items | None
     sparse: Sparse | None
     width: int
@@ -152,7 +152,7 @@ class Offers:
     with_features: bool = True
 
     @classmethod
-    def of(cls, schema: pa.Schema, candidates: Candidates, pieces: list[Piece]) -> Offers:
+    def of(cls, schema: pa.Schema, candidates: Candidates, pieces: list[FeatureColumn]) -> CandidateReader:
         ids = None if candidates.ids is None else split_path(schema, candidates.ids)
         items, sparse = candidates.items, candidates.sparse
         width = sum(piece.width for piece in pieces) if items is None else len(items.names)
@@ -226,13 +226,13 @@ class Offers:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LoggedCandidate:
     """The candidates of an event, and the position of the logged one.
 
     uniform  Whether the propensity of an event is 1 / the number of its candidates.
     """
 
-    offers: Offers
+    offers: CandidateReader
     action: str
     uniform: bool
 
@@ -301,7 +301,7 @@ def fields(spec: Spec, needs: Needs) -> list[Field]:
     roles, found = spec.roles, list[Field]()
     if needs.action and spec.offers is not None:
         assert roles.action is not None
-        found = [Choice(spec.offers, roles.action, roles.constant == UNIFORM)]
+        found = [LoggedCandidate(spec.offers, roles.action, roles.constant == UNIFORM)]
     if needs.propensities:
         found.append(OfAll(roles.propensities[0], roles.propensity))
     return [*rewards(spec), *found]
@@ -370,7 +370,7 @@ def side_by_side(columns: list[NDArray[Any]]) -> NDArray[Any]:
     return out
 
 
-def _piece_values(batch: pa.RecordBatch, piece: Piece, starts: Ints) -> NDArray[Any]:
+def _piece_values(batch: pa.RecordBatch, piece: FeatureColumn, starts: Ints) -> NDArray[Any]:
     """Return the features (M, width) of a piece."""
     values, name = inside(batch, piece.column, piece.field), piece.column
     if has_nulls(values):
@@ -393,12 +393,12 @@ def _piece_values(batch: pa.RecordBatch, piece: Piece, starts: Ints) -> NDArray[
     return numbers(values).reshape(-1, piece.width)
 
 
-def with_widths(pieces: list[Piece], facts: Facts) -> list[Piece]:
+def with_widths(pieces: list[FeatureColumn], facts: SourceFacts) -> list[FeatureColumn]:
     """Return the pieces with the number of features that most of the first candidates have, if types do not tell it."""
     return [piece if piece.width else replace(piece, width=_usual_width(piece, facts)) for piece in pieces]
 
 
-def _usual_width(piece: Piece, facts: Facts) -> int:
+def _usual_width(piece: FeatureColumn, facts: SourceFacts) -> int:
     first = facts.first([piece.column])
     if first is not None:
         lists = first.filter(first.column(0).is_valid())

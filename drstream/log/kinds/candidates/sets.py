@@ -12,18 +12,18 @@ import pyarrow as pa
 from drstream.errors import LogError
 from drstream.log.columns import lengths
 from drstream.log.context import Contexts
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.kinds.candidates.columns import (
     ID,
+    FeatureColumn,
     Numbered,
-    Piece,
     describe_features,
     inner_type,
     pieces_of,
     split_path,
 )
 from drstream.log.kinds.candidates.pairs import Pairs
-from drstream.log.kinds.candidates.reading import ACTION_IS, Offers, fit_both, with_widths
+from drstream.log.kinds.candidates.reading import ACTION_IS, CandidateReader, fit_both, with_widths
 from drstream.log.schema import Roles
 
 BATCH_BYTES = 1 << 24  # of the features of candidates in a batch, about
@@ -34,7 +34,7 @@ MOST_ROWS, FEWEST_ROWS = 1 << 14, 1 << 10  # of a batch
 class CandidateSets:
     """What is known of the candidates of a log."""
 
-    def __init__(self, facts: Facts, roles: Roles) -> None:
+    def __init__(self, facts: SourceFacts, roles: Roles) -> None:
         assert roles.candidates is not None
         assert roles.action is not None
         self.facts, self.candidates, self.action = facts, roles.candidates, roles.action
@@ -79,7 +79,7 @@ class CandidateSets:
         return 1 << (min(max(rows, FEWEST_ROWS), MOST_ROWS).bit_length() - 1)
 
     @cached_property
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> list[FeatureColumn]:
         return with_widths(pieces_of(self.schema, self.candidates), self.facts)
 
     @property
@@ -92,14 +92,14 @@ class CandidateSets:
             return Numbered(candidates.sparse.indices, int(candidates.sparse.dim))
         return [name for piece in self._pieces for name in piece.names]
 
-    def offers(self, *, features: bool) -> Offers:
+    def offers(self, *, features: bool) -> CandidateReader:
         """How the candidates are read."""
         if self._fits_both:
             raise LogError(
                 f"action column {self.action!r} could hold ids or positions of candidates: in the first rows, "
                 f"each action is both, and not always of the same candidate. Say which it is: {ACTION_IS}"
             )
-        found = Offers.of(self.schema, self.candidates, self._pieces)
+        found = CandidateReader.of(self.schema, self.candidates, self._pieces)
         return found if features else replace(found, with_features=False)
 
     @cached_property

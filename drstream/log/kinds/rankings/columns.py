@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from drstream.errors import LogError, phrase
 from drstream.log.columns import lengths
-from drstream.log.facts import Facts
+from drstream.log.facts import SourceFacts
 from drstream.log.schema import CONDITIONAL, INDEPENDENT, MARGINAL, Roles
 
 NEEDS_ONE = "Replays, audits, plans, models and learners need one action for each event, and so do other policies"
 
 
-def shown_lengths(facts: Facts, roles: Roles) -> str:
+def shown_lengths(facts: SourceFacts, roles: Roles) -> str:
     """Return words about the lengths of the lists: those of all, if they are fixed or few, else of the first ones."""
     first = facts.first([roles.lists[0]])
     if first is None:
