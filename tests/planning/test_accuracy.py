@@ -3,10 +3,12 @@
 import math
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import drstream as drs
+from scripts.studies.coverage.worlds.revenue import WORLDS as REVENUE
 from tests.helpers.places import data
 
 pytestmark = pytest.mark.slow
@@ -88,3 +90,20 @@ def test_open_bandit():
     for one in forecast.widths:
         found = result["policy", one.estimator]
         assert one.width == pytest.approx(found.high - found.low, rel=WITHIN)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_revenue_whose_large_amounts_a_sample_may_lack(share):
+    """5 % buy, for lognormal(3, 1.5). A width is about right, or is not told, or a note says that few events decide."""
+    shop, told = REVENUE["ln15-20000"], 0
+    for seed in range(3):
+        table = pa.concat_tables(shop.draw(np.random.default_rng(seed), 5))
+        log, policies = drs.Log(table, **shop.roles), dict(shop.policies)
+        forecast = drs.plan(log, policies, estimators=["ips", "snips"], sample=share)
+        result = drs.evaluate(log, policies, estimators=["ips", "snips"])
+        for one in forecast.widths:
+            found = result[one.policy, one.estimator]
+            off = abs(one.width / (found.high - found.low) - 1)
+            assert off <= WITHIN or any(f"{one.policy} by {one.estimator}" in note for note in forecast.notes), one
+            told += off <= WITHIN
+    assert told > 0 or share < 0.5
