@@ -89,7 +89,7 @@ def submitting(executor: Executor, task: Callable[[Any], Any]) -> Iterator[Calla
         yield partial(submit, executor, _call, there, pure=False)  # else Dask may give a result that it has kept
     elif isinstance(executor, ProcessPoolExecutor):
         data = _pickled(task)
-        with tempfile.TemporaryDirectory(prefix="drstream-") as folder:
+        with tempfile.TemporaryDirectory(prefix="drstream-", ignore_cleanup_errors=True) as folder:
             path = os.path.join(folder, "task")
             with open(path, "wb") as file:
                 file.write(data)
