@@ -145,7 +145,7 @@ def options(name):
         yield from (("by", positions, None, {"by": "mobile"}), ("users", positions, None, {**USERS}))
         if name != "rankings marginal":
             yield "capped", None, ["ips", "ips-capped"], {"cap": 5.0}
-        yield "ranges", positions, None, {"reward_range": (0, 3), "interval": ["normal", "t", "bootstrap"]}
+        yield "ranges", positions, None, {"reward_range": (0, 3), "interval": ["normal", "bootstrap"]}
         return
     more = pairs(name)
     fitted, unfitted = "ridge", calls.model("Ridge", **more)

@@ -6,7 +6,7 @@ from frozen import calls, kept, logs
 
 EVERY = ["ips", "snips", "dr", "sndr", "ips-capped", "dr-capped", "ips-cv", "dros", "switch-dr", "dm"]
 LIMITS = {"cap": 5, "floor": 0.05, "inflation": 1.1, "lambda_": 4.0}
-INTERVALS = ["normal", "t", "bootstrap", "bernstein", "freedman", "anytime", "likelihood", "gamma"]
+INTERVALS = ["tails", "normal", "bootstrap", "bernstein", "freedman", "anytime", "likelihood", "gamma"]
 RANGES = {"reward_range": (0, 1), "max_weight_bound": 1e3, "clamp": (0, 1)}
 ALL, NONE, OF_USERS = {"propensities": "all"}, {}, {"cluster": "user"}
 OF_LOGGERS = {"logger": "logger", "logger_propensities": {"a": "of_a", "b": "of_b"}}
@@ -85,7 +85,7 @@ def options():
         "balanced explain": of(roles=OF_LOGGERS, explain=True, **OF_USERS),
         "loggers": of(roles={"logger": "logger"}, by="mobile"),
         "rate": of(EVERY, roles=rate, **LIMITS, by="mobile"),
-        "rate bootstrap": of(roles=rate, who=one, interval=["bootstrap", "normal", "t"]),
+        "rate bootstrap": of(roles=rate, who=one, interval=["bootstrap", "normal"]),
         "two rewards": of(model=guess, roles=two, explain=True, by="mobile"),
         "two models": of(model=ridges, roles=two, who=one, crossfit=2),
         "intervals": of(EVERY[:8], **LIMITS, **RANGES, interval=INTERVALS),
@@ -104,7 +104,7 @@ def options():
         "crossfit explain": of(**crossfit, who=one, explain=second),
         "forward": of(EVERY[:9], unfitted, **LIMITS, crossfit="forward:500"),
         "forward propensity": of(**forward, who=one, propensity=propensity),
-        "forward anytime": of(**forward, who=one, **RANGES, interval=["anytime", "t"]),
+        "forward anytime": of(**forward, who=one, **RANGES, interval=["anytime", "normal"]),
         "explain": of(EVERY, **LIMITS, explain=True),
         "explain second": of(explain=second, cap=4, by="mobile"),
         "auto lambda": of(lambda_="auto", threads=2),

@@ -187,7 +187,7 @@ def partials(folder, given):
 STATES = {
     "plain": {},
     "by users": {"by": "mobile", "cluster": "user", "reward_range": (0, 1), "interval": USERS},
-    "explain": {"interval": "t", "explain": True},
+    "explain": {"interval": "normal", "explain": True},
     "bootstrap of rows": {"interval": "bootstrap"},
     "auto": {"lambda_": "auto", "by": ["country", "mobile"]},
 }
