@@ -197,12 +197,13 @@ class Estimator:
     def explained_by(self, wanted: frozenset[str]) -> list[str]:
         """The terms, beside its own, that explain an estimate.
 
-        wanted  "parts" of the variance, with a "second" model, what a limit of the weights "cut", and the "spread" of
-                rewards about the model.
+        wanted  "parts" of the variance, with a "second" model, what a limit of the weights "cut", the "spread" of
+                rewards about the model, and terms that are "smooth" or "explored", for intervals.
         """
         if self.weight is None or self.score is None:
             return []
         reduced, robust = self.weight.reduced, self.score == "robust"
+        plain = self.has_score and self.weight.kernel == IMPORTANCE.kernel
         terms = {
             "residual": robust and bool(wanted & {"parts", "second", "spread"}),
             "disagreement": robust and "second" in wanted,
@@ -213,6 +214,10 @@ class Estimator:
             "squared": robust and "spread" in wanted,
             "absolute_reward": not robust and "spread" in wanted,
             "squared_reward": not robust and "spread" in wanted,
+            "smooth_gain": plain and "smooth" in wanted,
+            "smooth_loss": plain and "smooth" in wanted,
+            "explored": plain and "explored" in wanted,
+            "explored_reward": plain and "explored" in wanted,
         }
         return [term for term, needed in terms.items() if needed]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,6 +21,14 @@ class Bounds:
     reward_range: tuple[float, float] | None = None
     max_weight: float | None = None
     predictions: bool = False  # whether predictions must lie in the range, too
+    smoothing: float = math.nan  # λ, for intervals that smooth the terms w r
+
+    def smoothed(self, term: str) -> tuple[float, float]:
+        """For logarithmic smoothing: the end of the range that rewards are counted from, and λ / its length."""
+        assert self.reward_range is not None
+        low, high = self.reward_range
+        scale = self.smoothing / (high - low)
+        return (low, scale) if term == "smooth_gain" else (high, -scale)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def bounds_of(request: Request) -> Bounds:
     """What the caller said about rewards and weights."""
     settings = request.settings
     predictions = "reward_range" in settings.needs and any(e.needs_model for e in request.estimators)
-    return Bounds(settings.reward_range, settings.max_weight_bound, predictions)
+    return Bounds(settings.reward_range, settings.max_weight_bound, predictions, settings.smoothing)
 
 
 def make_plan(request: Request, log: Log, workers: Workers) -> Plan:

@@ -169,6 +169,12 @@ def _write_term(writer: _Writer, j: int, group: WeightTerms, term: str, w: Row, 
     elif term in ("cut", "cut_reward"):
         plain = writer.make(kernels.IMPORTANCE, _of_policy(writer, j, group))
         write(kernels.DIFFERENCE, w, plain, row("reward"), row("rhat") if term == "cut" else writer.zero)
+    elif term in ("smooth_gain", "smooth_loss"):
+        end, scale = writer.job.bounds.smoothed(term)
+        writer.write(out, kernels.LOGARITHM, (w, row("reward")), (end, scale), scales)
+    elif term in ("explored", "explored_reward"):
+        explored = writer.make(kernels.EXPLORING, _of_policy(writer, j, group), (writer.job.bounds.smoothing / 2,))
+        write(kernels.COPY, explored) if term == "explored" else write(kernels.PRODUCT, explored, row("reward"))
     elif term in ("absolute", "squared"):
         write(getattr(kernels, term.upper()), w, row("reward"), row("rhat"))
     elif term in ("absolute_reward", "squared_reward"):

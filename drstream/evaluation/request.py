@@ -101,7 +101,8 @@ class Request:
     @property
     def extra(self) -> frozenset[str]:
         """What terms shall explain, beside the estimates: `Estimator.explained_by`."""
-        found = frozenset({"spread"} if self.settings.propensity_error or "spread" in self.settings.needs else ())
+        needs = self.settings.needs & {"spread", "smooth", "explored"}
+        found = needs | {"spread"} if self.settings.propensity_error else needs
         if self.told is None:
             return found
         return found | {"parts", "cut", *(["second"] if self.told.second_model is not None else [])}
@@ -150,7 +151,7 @@ def _choose(log: Log, given: Mapping[str, Any], auto: str | None, limits: Limits
 
 
 def _settings(log: Log, given: Mapping[str, Any]) -> Settings:
-    return Settings.of(
+    found = Settings.of(
         given["interval"],
         given["confidence"],
         given["reward_range"],
@@ -160,6 +161,7 @@ def _settings(log: Log, given: Mapping[str, Any]) -> Settings:
         given["propensity_error"],
         given["constants"],
     )
+    return found.smoothed(log.rows) if found.needs & {"smooth", "explored"} else found
 
 
 def _balance(log: Log, by: Any) -> str | None:

@@ -31,6 +31,7 @@ class Settings:
     cluster: str | None = None
     propensity_error: float | None = None
     constants: Constants = field(default_factory=Constants)
+    smoothing: float = 0.0  # λ of methods that smooth the terms w r; 0 without such a method
 
     @classmethod
     def of(
@@ -89,12 +90,23 @@ class Settings:
             propensity_error=self.propensity_error,
             constants=self.constants,
             clicks=clicks,
+            smoothing=self.smoothing,
         )
 
     @property
     def needs(self) -> frozenset[str]:
         """What the pass must gather."""
         return frozenset[str]().union(*(methods.ALL[name].needs for name in self.names))
+
+    def smoothed(self, rows: int | None) -> Settings:
+        """The same with λ = 1 / √n, which must be known before the first event."""
+        if rows is None:
+            name = next(method.name for method in self.named() if method.needs & {"smooth", "explored"})
+            raise DrstreamError(
+                f"{parameter('interval', name)} needs to know the number of rows before it reads them, and this source "
+                "does not tell: write the log to a Parquet file first, or choose another method"
+            )
+        return replace(self, smoothing=1 / math.sqrt(max(rows, 1)))
 
     def named(self) -> list[Method]:
         return [methods.ALL[name] for name in self.names]

@@ -15,7 +15,7 @@ from drstream.errors import DrstreamError
 from drstream.evaluation import derivatives
 from drstream.evaluation.estimators import BALANCED, IMPORTANCE, Estimator, TermMeans
 from drstream.evaluation.form import MOST_PAIRED
-from drstream.intervals.statistic import Groups, Side, Spread, Statistic
+from drstream.intervals.statistic import Exploring, Groups, Side, Smooth, Spread, Statistic
 from drstream.types import Floats, Ints
 
 Place = list[int]  # of a policy's terms in a group
@@ -285,7 +285,22 @@ class Statistics:
         share[place[estimator.carrier]] = 1.0
         largest = float(self.inspected.largest[j, self.kind(estimator)])
         spread = self.spread(j, estimator)
-        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest, spread),)
+        smooth, explored = self._smooth(j, estimator), self._explored(j, estimator)
+        return (Side(1.0, str(estimator.score), weight, score, clicks, share, largest, spread, smooth, explored),)
+
+    def _smooth(self, j: int, estimator: Estimator) -> Smooth | None:
+        """The terms of logarithmic smoothing; None if they were not gathered."""
+        if not self.gathered(estimator, "smooth_gain"):
+            return None
+        means, _ = self.combined(j, estimator, [{"smooth_gain": 1.0}, {"smooth_loss": 1.0}])
+        return Smooth(*map(float, means))
+
+    def _explored(self, j: int, estimator: Estimator) -> Exploring | None:
+        """The terms of implicit exploration; None if they were not gathered."""
+        if not self.gathered(estimator, "explored"):
+            return None
+        means, _ = self.combined(j, estimator, [{"explored": 1.0}, {"explored_reward": 1.0}])
+        return Exploring(*map(float, means))
 
     def spread(self, j: int, estimator: Estimator) -> Spread | None:
         """How far rewards are from the model of an estimator; for IPS, from 0. None if it was not gathered."""

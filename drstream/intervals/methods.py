@@ -11,7 +11,18 @@ import numpy as np
 
 from drstream import parameters
 from drstream.errors import DrstreamError, parameter, suggest
-from drstream.intervals import anytime, basic, bernstein, freedman, gamma, likelihood, needs, resampling, tails
+from drstream.intervals import (
+    anytime,
+    basic,
+    bernstein,
+    freedman,
+    gamma,
+    likelihood,
+    needs,
+    resampling,
+    smoothing,
+    tails,
+)
 from drstream.intervals.needs import check_range
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
@@ -106,6 +117,20 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range"}),
             "weighted sum of clicks, over clusters if there is a cluster column: for few clicks or a few large weights",
             gamma.check,
+        ),
+        Method(
+            smoothing.LS,
+            smoothing.logarithmic,
+            frozenset({"reward_range", "smooth"}),
+            "logarithmic smoothing: guaranteed coverage for independent events without a bound of the weights",
+            smoothing.check,
+        ),
+        Method(
+            smoothing.IX,
+            smoothing.exploring,
+            frozenset({"reward_range", "explored"}),
+            "implicit exploration: the same, a little wider",
+            smoothing.check,
         ),
     )
 }

@@ -26,6 +26,22 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Smooth:
+    """Logarithmic smoothing: means over the log of ln(1 + λ w y), with λ that of `Limits`."""
+
+    gain: float  # y = r, with rewards scaled to 0 to 1
+    loss: float  # y = 1 - r
+
+
+@dataclass(frozen=True)
+class Exploring:
+    """Implicit exploration: means over the log with the weight ν / (p + λ/2)."""
+
+    weight: float
+    reward: float  # weight times reward
+
+
+@dataclass(frozen=True)
 class Side:
     """One of the values that a statistic is a difference of.
 
@@ -38,6 +54,8 @@ class Side:
     share   Coefficients (V,) that pick from a gradient how much of these is in the statistic.
     largest The largest weight in the log.
     spread  How far rewards are from the model; None if it was not gathered.
+    smooth, explored
+            Means of smoothed terms, for the methods of this name; None if they were not gathered.
     """
 
     sign: float
@@ -48,6 +66,8 @@ class Side:
     share: Floats | None = None
     largest: float = math.nan
     spread: Spread | None = None
+    smooth: Smooth | None = None
+    explored: Exploring | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +211,7 @@ class Limits:
     propensity_error  How wrong propensities may be: |1 - ϱ|, ϱ = μ / μ̂, is at most this. None: they are exact.
     constants         For the method "freedman".
     clicks            Whether all rewards of the log are 0 or 1.
+    smoothing         λ, for methods that smooth the terms w r.
     """
 
     confidence: float
@@ -201,6 +222,7 @@ class Limits:
     propensity_error: float | None = None
     constants: Constants = field(default_factory=Constants)
     clicks: bool = False
+    smoothing: float = 0.0
 
 
 def total_score(sides: Sequence[Side]) -> Floats:

@@ -39,7 +39,9 @@ OUT, OP, A, B, C, D = range(6)  # columns of `Code.code`
     ABSOLUTE,  # a |b - c|
     SQUARED,  # a (b - c)²
     OTHER,  # a / b (c / d), and the row in the first parameter where d is 0
-) = range(14)
+    LOGARITHM,  # ln(1 + λ a (b - shift)), with λ the second parameter: logarithmic smoothing (Sakhi et al. 2024)
+    EXPLORING,  # a / (b + γ): implicit exploration (Kocák et al. 2014; Gabbianelli, Neu and Papini 2024)
+) = range(16)
 RARE = CAPPED  # instructions from here on need `More`
 MOMENTS, SUMS = 0, 1  # kinds of records
 LARGEST = 0  # the largest weight
@@ -154,6 +156,12 @@ def _fill_rare(op, first, second, third, space, a, b, c, d, out):
         otherwise = space[int(first)]
         for i in range(m):
             out[i] = a[i] / b[i] * (c[i] / d[i]) if d[i] > 0.0 else otherwise[i]
+    elif op == LOGARITHM:
+        for i in range(m):
+            out[i] = np.log1p(second * (a[i] * (b[i] - first)))
+    elif op == EXPLORING:
+        for i in range(m):
+            out[i] = a[i] / (b[i] + first)
 
 
 @unordered_helper

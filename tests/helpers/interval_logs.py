@@ -1,14 +1,15 @@
 """Small simulated logs of two policies, and the statistics that intervals are computed from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drstream.intervals.statistic import Groups, Side, Statistic
+from drstream.intervals.statistic import Exploring, Groups, Side, Smooth, Statistic
 
 # variables of an event, by place; a and b are two policies
 R, WA, WRA, ROBUST_A, PREDICTED_A, WB, WRB, ROBUST_B, PREDICTED_B, CENTRED_A = range(10)
 PIVOT = 0.3
+SMOOTHING = 0.05  # λ
 PLACES = {
     ("reward", "a"): (WA, WRA),
     ("robust", "a"): (WA, ROBUST_A),
@@ -73,12 +74,25 @@ def groups(x, label, size, gram=False):
     return Groups(count, sums, np.array([x[label == g].T @ x[label == g] for g in range(size)]))
 
 
-def statistic(x, *sides, ratio=False, buckets=64, stretches=20, label=None):
+def smoothed(x, side, low, high):
+    """The side with the terms of logarithmic smoothing and implicit exploration, as if the policy's ν were 1."""
+    if side.weight is None:
+        return side
+    w, r = x[:, side.weight], x[:, R]
+    gain, loss = (np.log1p(SMOOTHING * w * y / (high - low)).mean() for y in (r - low, high - r))
+    explored = w / (1 + SMOOTHING / 2 * w)
+    terms = Smooth(float(gain), float(loss)), Exploring(float(explored.mean()), float((explored * r).mean()))
+    return replace(side, smooth=terms[0], explored=terms[1])
+
+
+def statistic(x, *sides, ratio=False, buckets=64, stretches=20, label=None, ends=(0.0, 1.0)):
     """The statistic of some sides. Buckets are by row, or by `label`.
 
     ratio  Divides by the means of the weights, as SNIPS does.
+    ends   Of the range of the rewards.
     """
     n, means = len(x), x.mean(axis=0)
+    sides = [smoothed(x, s, *ends) for s in sides]
 
     def at(m):
         return sum(s.sign * (s.score @ m) / (m[s.weight] if ratio else 1) for s in sides)

@@ -9,12 +9,12 @@ import pytest
 from drstream.intervals import methods
 from drstream.intervals.anytime import anytime_path
 from drstream.intervals.statistic import Limits, Side
-from tests.helpers.interval_logs import side, simulate, statistic
+from tests.helpers.interval_logs import SMOOTHING, side, simulate, statistic
 
 pytestmark = pytest.mark.slow
 
 LOGS, EVENTS = 400, 600
-LIMITS = Limits(0.9, (0.0, 1.0), 10.0)
+LIMITS = Limits(0.9, (0.0, 1.0), 10.0, smoothing=SMOOTHING)
 CASES = {
     "ips": (side("reward", "a"),),
     "dr": (side("robust", "a"),),
@@ -47,6 +47,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(sides):
     assert found["bernstein"] >= 0.98
     assert found["freedman"] >= 0.98
     assert found["anytime"] >= 0.98
+    assert found["ls"] >= 0.95
+    assert found["ix"] >= found["ls"]
 
 
 @pytest.mark.parametrize("ratio", [False, True], ids=["ips", "snips"])

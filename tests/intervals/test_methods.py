@@ -19,6 +19,7 @@ from tests.helpers.interval_logs import (
     PIVOT,
     ROBUST_A,
     ROBUST_B,
+    SMOOTHING,
     WA,
     WB,
     WRA,
@@ -42,7 +43,7 @@ SIDES = {
     "dr - dr": (side("robust", "a"), side("robust", "b", -1.0)),
 }
 EVENTS = simulate(400, seed=5)
-LIMITS = Limits(0.9, (0.0, 1.0), 10.0, seed=3)
+LIMITS = Limits(0.9, (0.0, 1.0), 10.0, seed=3, smoothing=SMOOTHING)
 
 
 def bounds(name, stat, limits=LIMITS):
@@ -296,7 +297,7 @@ def test_rewards_in_another_unit(name, kind):
     other = simulate(400, seed=5, low=2.0, high=5.0)
     low, high = bounds(name, statistic(clicks.x, *SIDES[kind]))
     offset = 2 * sum(s.sign for s in SIDES[kind])
-    got = bounds(name, statistic(other.x, *SIDES[kind]), replace(LIMITS, reward_range=(2.0, 5.0)))
+    got = bounds(name, statistic(other.x, *SIDES[kind], ends=(2, 5)), replace(LIMITS, reward_range=(2.0, 5.0)))
     assert got == pytest.approx((offset + 3 * low, offset + 3 * high), abs=1e-9)
 
 
@@ -410,7 +411,7 @@ def test_ranges_of_rewards():
 
 
 def test_some_sides_need_a_bound_on_the_weights():
-    limits = Limits(0.9, (0.0, 1.0))
+    limits = Limits(0.9, (0.0, 1.0), smoothing=SMOOTHING)
     for name, sides in SIDES.items():
         stat = statistic(EVENTS.x, *sides)
         for method in methods.ALL.values():
@@ -422,7 +423,7 @@ def test_some_sides_need_a_bound_on_the_weights():
             else:
                 methods.check_statistic(method, stat, limits)
                 methods.interval(method, stat, limits)
-        for method in ("bernstein", "freedman", "anytime", "likelihood"):
+        for method in ("bernstein", "freedman", "anytime", "likelihood", "ls", "ix"):
             with pytest.raises(DrstreamError, match="pass reward_range="):
                 bounds(method, stat, Limits(0.9))
 

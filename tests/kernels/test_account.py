@@ -55,6 +55,13 @@ OPS = {  # operation, rows that it reads, its parameters, and the same in NumPy
             o["covered"] > 0, weight(o) * o["whole"] / np.where(o["covered"] > 0, o["covered"], 1), o["b"]
         ),
     ),
+    "logarithm": (
+        kernels.LOGARITHM,
+        ["pi", "reward"],
+        [2.0, -0.3],
+        lambda o: np.log(1 + 0.3 * o["pi"] * (2.0 - o["reward"])),
+    ),
+    "exploring": (kernels.EXPLORING, ["pi", "p"], [0.1], lambda o: o["pi"] / (o["p"] + 0.1)),
 }
 
 
