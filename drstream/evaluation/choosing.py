@@ -85,16 +85,12 @@ class Joint:
     values, gains  Of all policies, with the method's own intervals.
     kept           Places of the policies that have a value and a standard error.
     covariance     Of the values and then of the differences of those that are kept.
-    known          Whether covariances between policies are. Otherwise they are 0 here: bands are then wide enough, as
-                   the true ones can only make the largest |z| smaller (Royen 2014), but no condition on the choice is
-                   known.
     """
 
     values: list[Estimate]
     gains: list[Estimate]
     kept: list[int]
     covariance: Floats
-    known: bool
 
 
 class Choosing:
@@ -147,17 +143,23 @@ class Choosing:
         return _as(Best, plain, unbiased=unbiased, gain=gain, **ends, **about)
 
     def bands(self, estimator: str | None = None) -> pa.Table:
-        """Bands for the values of all policies, and for their differences to the logging policy: all hold at once.
+        """Bands for the values of all policies, and for their differences to the logging policy.
 
-        One row for each: policy, base, value, low, high. The base of a value is null. Each band is the interval of its
-        estimate, by the same method, at the confidence level that belongs to the sup-t critical value.
+        One row for each: policy, base, value, low, high. The base of a value is null. The bands of values hold at once,
+        and so do those of differences. Each is the interval of its estimate, by the same method, at the confidence
+        level that belongs to the sup-t critical value.
         """
         name = estimator or self.headline
         joint = self._joint(name)
-        score = winners.critical(winners.correlations(joint.covariance), self.confidence) if joint.kept else math.nan
-        wider = self._at(score) if joint.kept else self
-        rows = [{"policy": p, "base": None, **_ends_of(wider[p, name])} for p in self.policies]
-        rows += [{"policy": p, "base": LOGGING, **_ends_of(wider.difference(p, estimator=name))} for p in self.policies]
+        rows, many = list[dict[str, Any]](), len(joint.kept)
+        for base, first in ((None, 0), (LOGGING, many)):
+            own = slice(first, first + many)
+            score = winners.critical(winners.correlations(joint.covariance[own, own]), self.confidence)
+            wider = self._at(score)
+            for policy in self.policies:
+                found = wider[policy, name] if base is None else wider.difference(policy, estimator=name)
+                ends = {end: getattr(found, end) for end in ("value", "low", "high")}
+                rows.append({"policy": policy, "base": base, **ends})
         texts = [pa.field(column, pa.string()) for column in ("policy", "base")]
         numbers = [pa.field(column, pa.float64()) for column in ("value", "low", "high")]
         return stamped(pa.Table.from_pylist(rows, pa.schema([*texts, *numbers])), self.provenance)
@@ -202,12 +204,9 @@ class Choosing:
         sums = self.statistics
         found = [sums.value(*forms[j]) for j in kept] + [sums.difference(j, None, forms[j][1]) for j in kept]
         spread = np.array([values[j].stderr for j in kept] + [gains[j].stderr for j in kept])
-        by_bucket = self._settings.cluster is not None or not sums.paired
-        known = not by_bucket or all(one.buckets is not None for one in found)
-        covariance = _by_bucket(found) if by_bucket and known else _of_events(found)
-        if not known:  # what is there of two policies is their share in the logging policy
-            covariance *= np.tile(np.eye(len(kept)), (2, 2))
-        return Joint(values, gains, kept, winners.correlations(covariance) * np.outer(spread, spread), known)
+        of_events = self._settings.cluster is None and sums.paired
+        covariance = _of_events(found) if of_events else _by_bucket(found)
+        return Joint(values, gains, kept, winners.correlations(covariance) * np.outer(spread, spread))
 
     def _ends(self, policy: str, name: str, inside: winners.AfterChoice, *, gain: bool) -> tuple[float, float, float]:
         """What is known in standard errors, by the method of the estimate, which is between the first and the last."""
@@ -241,10 +240,6 @@ def _after(method: str, many: int) -> str:
     return f"{method}, after choosing among {many}" if method else ""
 
 
-def _ends_of(found: Estimate) -> dict[str, float]:
-    return {"value": found.value, "low": found.low, "high": found.high}
-
-
 def _open(policy: str, base: str, found: Estimate) -> Finding:
     """The base may be 0."""
     text = (
@@ -259,9 +254,6 @@ def _after_choice(joint: Joint, place: int, target: int, confidence: float) -> w
     many, covariance = len(joint.kept), joint.covariance
     of_kind = slice(target - place, target - place + many)  # the targets of all policies
     correlation = winners.correlations(covariance[of_kind, of_kind])
-    if not joint.known:
-        reach = winners.critical(correlation, confidence)
-        return winners.AfterChoice(-reach, 0.0, reach)
     spread = math.sqrt(covariance[target, target])
     if not spread > 0:
         return winners.AfterChoice(0.0, 0.0, 0.0)

@@ -19,12 +19,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from drstream.intervals import needs
 from drstream.intervals.bernstein import bernstein
 from drstream.intervals.statistic import UNDEFINED, Limits, Side, Statistic
 
 LS, IX = "ls", "ix"
-Bounds = Callable[[Side, float, Limits], tuple[float, float] | None]  # of a value, at ln(1 / δ) / n
+Bounds = Callable[[Side, float, Limits], tuple[float, float]]  # of a value, at ln(1 / δ) / n
 
 
 def logarithmic(statistic: Statistic, limits: Limits) -> tuple[float, float]:
@@ -51,28 +53,26 @@ def _combined(statistic: Statistic, limits: Limits, of: Bounds) -> tuple[float, 
     for side in statistic.sides:
         if side.weight is None:  # a bounded mean
             alone = replace(statistic, sides=(replace(side, sign=1.0),))
-            found: tuple[float, float] | None = bernstein(alone, replace(limits, confidence=1 - share))
-        elif (unit := of(side, math.log(2 / share) / statistic.n, limits)) is not None:
-            found = tuple(ends[0] + (ends[1] - ends[0]) * min(max(end, 0.0), 1.0) for end in unit)
+            found = np.array(bernstein(alone, replace(limits, confidence=1 - share)))
         else:
+            found = ends[0] + (ends[1] - ends[0]) * np.clip(of(side, math.log(2 / share) / statistic.n, limits), 0, 1)
+        if not found[0] <= found[1]:  # unknown, or weights with another mean than 1
             return UNDEFINED
-        if found is None or not found[0] <= found[1]:  # weights with another mean than 1
-            return UNDEFINED
-        low += side.sign * found[side.sign < 0]
-        high += side.sign * found[side.sign >= 0]
-    return (min(low, statistic.value), max(high, statistic.value)) if statistic.sides else UNDEFINED
+        of_side = np.sort(side.sign * found)
+        low, high = low + of_side[0], high + of_side[1]
+    return (float(min(low, statistic.value)), float(max(high, statistic.value))) if statistic.sides else UNDEFINED
 
 
-def _of_logarithms(side: Side, penalty: float, limits: Limits) -> tuple[float, float] | None:
+def _of_logarithms(side: Side, penalty: float, limits: Limits) -> tuple[float, float]:
     if side.smooth is None or not limits.smoothing:
-        return None
+        return UNDEFINED
     low, high = (math.expm1(mean - penalty) / limits.smoothing for mean in (side.smooth.gain, side.smooth.loss))
     return low, 1 - high
 
 
-def _of_exploration(side: Side, penalty: float, limits: Limits) -> tuple[float, float] | None:
+def _of_exploration(side: Side, penalty: float, limits: Limits) -> tuple[float, float]:
     if side.explored is None or not limits.smoothing:
-        return None
+        return UNDEFINED
     least, most = needs.reward_range(IX, limits)
     weight, reward = side.explored.weight, side.explored.reward
     gain, loss = (reward - least * weight) / (most - least), (most * weight - reward) / (most - least)
