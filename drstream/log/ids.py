@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,14 @@ from drstream.log.facts import SourceFacts
 from drstream.log.outcomes import LOOKED_AT
 from drstream.log.schema import is_label, is_string
 from drstream.log.starred import looks_like
+from drstream.sources.base import Source
 
 FEWEST = 20  # different ids: of fewer, no cluster can be made
 OFTEN = 1.5  # rows of an id, on average, that are repeats
 MANY = 100  # different values that are ids by what they are, and not by the column's name
 SPARSE = 100  # times as far apart as they are many: integers that are ids
 LONG = 6  # characters of a text that is an id
+MOST_OTHERS = 64  # columns whose values are looked at, as their names do not tell
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,16 @@ def id_columns(facts: SourceFacts, names: Iterable[str]) -> list[str]:
     """Return those of these columns that look like ids, by their names or by their first values."""
     schema = facts.source.schema
     usable = [name for name in names if is_label(schema.field(name).type)]
-    return [n for n in usable if looks_like(schema.field(n), ()) == "id" or _values_look_like_ids(facts, n)]
+    named = {name for name in usable if looks_like(schema.field(name), ()) == "id"}
+    others = [name for name in usable if name not in named][:MOST_OTHERS]
+    by_value = facts.of(("like ids", *others), lambda: _by_value(facts.source, others)) if others else set()
+    return [name for name in usable if name in named or name in by_value]
+
+
+def _by_value(source: Source, names: Sequence[str]) -> set[str]:
+    """Those of these columns whose first values look like ids. The values are not kept."""
+    rows = SourceFacts(source).more(names, LOOKED_AT)
+    return set() if rows is None else {name for name in names if _look_like_ids(rows.column(name))}
 
 
 def find_ids(facts: SourceFacts, columns: Iterable[str]) -> list[IdColumn]:
@@ -66,12 +77,8 @@ def counted(batch: pa.RecordBatch | None, name: str) -> IdColumn | None:
     return IdColumn(name, int(counts.sum()), len(counts), int(counts.max(initial=0)))
 
 
-def _values_look_like_ids(facts: SourceFacts, name: str) -> bool:
+def _look_like_ids(column: pa.Array) -> bool:
     """Whether values are integers far apart, or long texts with digits, and many of both."""
-    batch = facts.more([name], LOOKED_AT)
-    if batch is None:
-        return False
-    column = batch.column(0)
     values = pc.unique(column.drop_null())
     if isinstance(values, pa.DictionaryArray):
         values = values.dictionary_decode()
