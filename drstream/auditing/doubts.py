@@ -11,7 +11,7 @@ from drstream.auditing.columns import sentinels, suspects
 from drstream.auditing.shift import shifted
 from drstream.auditing.view import View, percent, rows_of, say
 from drstream.findings import LOOK, OK, STOP, Finding
-from drstream.log.doubts import of_outcomes, of_sentinels
+from drstream.log.doubts import COPIES, of_outcomes, of_sentinels
 from drstream.log.outcomes import ONE
 
 SAME = 0.001  # share by which a count may differ from the one that is expected
@@ -113,4 +113,4 @@ CHECKS: tuple[Callable[[View], Finding | None], ...] = (
     expected_rows,
     expected_reward,
 )
-TOLD = {"outcomes", "sentinels"}  # what these checks say of all rows, and `log.doubts` of the first ones
+TOLD = {"outcomes", "sentinels", COPIES}  # these tell of all rows what `log.doubts` says of the first ones

@@ -9,15 +9,14 @@ import numpy as np
 from drstream.auditing.copies import HashedPart
 from drstream.auditing.view import View, rows_of, say
 from drstream.findings import LOOK, OK, STOP, Finding
+from drstream.log.doubts import of_copies
 from drstream.log.ids import IdColumn
 
 REPEATS = 20.0  # so many rows with a context that came before should have another action
 CHANGES = 64  # rows of a part that differ from the row before: parts of fewer may be the same by chance
 TIMES = range(10, 1, -1)  # how often each row may stand in a log
 NEARLY_ALL = 0.9  # of the different rows
-SURE = 6.0  # z-score
 SURE_OF_ALL = math.log(1e6)
-IN_A_ROW = 0.05  # share of the rows with the context of the row before that are copies
 
 
 def duplicate_rows(view: View) -> Finding | None:
@@ -84,20 +83,8 @@ def _surprise(share: float, chance: float) -> float:
 
 
 def rows_in_a_row(view: View) -> Finding | None:
-    """Rows with the context of the row before: without copies, they have its action as often as propensities say."""
     found = view.tally.repeats
-    more = found.same - found.expected
-    if found.pairs < REPEATS or more < SURE * math.sqrt(found.variance) + SURE or more < IN_A_ROW * found.pairs:
-        return None
-    return say(
-        LOOK,
-        "duplicate_rows",
-        more,
-        f"{rows_of(found.pairs, 'have')} the context of the row before. {found.same:,} of them have its action, too, "
-        f"and by their propensities, only about {found.expected:,.0f} should.",
-        "Events were logged more than once, or one draw of an action served several events.",
-        "Remove the copies, or keep such events together with cluster=.",
-    )
+    return of_copies(found.pairs, found.same, found.expected, found.variance)
 
 
 def recurring_rows(view: View) -> Finding:

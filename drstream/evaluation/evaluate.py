@@ -26,6 +26,7 @@ from drstream.evaluation.sums import Sums
 from drstream.findings import CATEGORIES, LOOK, Finding, distinct, gathered
 from drstream.intervals.statistic import Constants
 from drstream.log import Log, Reader, as_log
+from drstream.log.doubts import COPIES
 from drstream.log.loggers import check_number as check_loggers
 from drstream.provenance import provenance
 from drstream.running import execution
@@ -151,7 +152,9 @@ def evaluate(
         ]
         request.settings.check_propensities(estimated=plans[0].job.models.estimated)
         headers = [plan.header for plan in plans]
-        findings = [*log.doubts, *_about_ids(log, request, plans)]
+        clustered = request.settings.cluster is not None  # rows of one draw are kept together
+        findings = [one for one in log.doubts if one.check != COPIES or not clustered]
+        findings += _about_ids(log, request, plans)
         findings += [one for one in distinct(doubts) if one.check != CATEGORIES]  # headers have their counts
         findings += finding_about(plans[0], log)
         reader = count_loggers(_reader(plans, log), log, workers)

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from drstream.findings import LOOK, STOP, Finding
 from drstream.log.columns import floats_or_nan
 from drstream.log.facts import SourceFacts
-from drstream.log.outcomes import LOOKED_AT, VALUES, Suspects, can_look, find_outcomes
-from drstream.log.schema import Roles, is_number
-from drstream.types import Floats
+from drstream.log.outcomes import Suspects, can_look, find_outcomes, rows_of
+from drstream.log.schema import UNIFORM, Roles, is_number
+from drstream.types import Bools, Floats
 
 # Numbers that stand for something else, mostly for a missing value; among rewards, -99 may be a refund
 SENTINELS = np.array([-99, -999, -9999, -99999, -999999, -(2.0**31), 9999, 99999, 999999, 2.0**31 - 1])
@@ -26,12 +28,17 @@ CODE_NAMES = re.compile(
 FEWEST_CODES, MOST_CODES = 3, 50
 APART = 20  # times as far apart as they are many: numbers that are codes,
 ROUND = 5  # unless they are as far apart as prices, e.g. 999, 1999, 2999
+COPIES = "duplicate_rows"
+FEWEST_PAIRS = 20
+SURE = 6.0  # standard deviations
+IN_A_ROW = 0.05  # share of the rows with the context of the row before that are copies
 SHOWN = 6
 
 
 def doubts(facts: SourceFacts, roles: Roles, labels: Sequence[Any] | None, labels_given: bool) -> list[Finding]:
     """Return what there is to doubt. The labels are None if they are not known yet."""
     found = [of_outcomes(find_outcomes(facts, roles, roles.context), roles), *_of_numbers(facts, roles)]
+    found += [_copies(facts, roles)]
     found += [of_labels(labels, roles) if labels is not None and not labels_given else None]
     return [finding for finding in found if finding is not None]
 
@@ -81,7 +88,7 @@ def _of_numbers(facts: SourceFacts, roles: Roles) -> list[Finding | None]:
 def _look(facts: SourceFacts, rewards: Sequence[str], context: Sequence[str]) -> list[Finding | None]:
     schema = facts.source.schema
     names = [name for name in (*rewards, *context) if is_number(schema.field(name).type)]
-    batch = facts.more(names, max(1024, min(LOOKED_AT, VALUES // len(names)))) if names else None
+    batch = facts.more(names, rows_of(len(names))) if names else None
     if batch is None:
         return []
     values = {name: floats_or_nan(batch.column(name)) for name in names}
@@ -157,6 +164,60 @@ def looks_like_codes(name: str, x: Floats) -> bool:
     steps = np.diff(different).astype(np.int64)
     frequent = (counts >= 5).mean() >= 0.9 and different[0] >= 10
     return bool(frequent and math.gcd(*steps.tolist()) < ROUND and steps.sum() >= APART * len(different))
+
+
+# Copies
+
+
+def _copies(facts: SourceFacts, roles: Roles) -> Finding | None:
+    """Rows that follow a row with the same context, among the first ones."""
+    if not can_look(roles) or not roles.context or not roles.action or not roles.with_propensities:
+        return None
+    if roles.eligible or roles.candidates or roles.constant == UNIFORM:
+        return None
+    return facts.of(
+        ("copies", roles.context, roles.action, roles.propensity, roles.constant), lambda: _pairs(facts, roles)
+    )
+
+
+def _pairs(facts: SourceFacts, roles: Roles) -> Finding | None:
+    names = [*roles.context, str(roles.action), *([roles.propensity] if roles.propensity else [])]
+    batch = facts.more(names, rows_of(len(names)))
+    if batch is None:
+        return None
+    again = np.logical_and.reduce([_as_before(batch.column(name)) for name in roles.context])
+    same = again & _as_before(batch.column(str(roles.action)))
+    p = np.full(batch.num_rows, roles.constant, np.float64)
+    if roles.propensity is not None:
+        p = floats_or_nan(batch.column(roles.propensity))
+    p = p[:-1][again]
+    if not ((p > 0) & (p <= 1)).all():
+        return None
+    return of_copies(int(again.sum()), int(same.sum()), float(p.sum()), float((p * (1 - p)).sum()))
+
+
+def _as_before(column: pa.Array) -> Bools:
+    """Return, for each row but the first, whether it has the value of the row before."""
+    if not isinstance(column, pa.DictionaryArray):
+        column = pc.dictionary_encode(column)
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes[1:] == codes[:-1]
+
+
+def of_copies(pairs: int, same: int, expected: float, variance: float) -> Finding | None:
+    """Rows with the context of the row before: without copies, they have its action as often as propensities say."""
+    more = same - expected
+    if pairs < FEWEST_PAIRS or more < SURE * math.sqrt(variance) + SURE or more < IN_A_ROW * pairs:
+        return None
+    return _say(
+        LOOK,
+        COPIES,
+        more,
+        f"{pairs:,} rows have the context of the row before. {same:,} of them have its action, too, and by their "
+        f"propensities, only about {expected:,.0f} should.",
+        "Events were logged more than once, or one draw of an action served several events.",
+        "Remove the copies, or keep such events together with cluster=.",
+    )
 
 
 # Labels

@@ -136,6 +136,11 @@ def find_outcomes(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Sus
     return facts.of(key, lambda: _look(facts, roles, names))
 
 
+def rows_of(columns: int) -> int:
+    """Return how many of the first rows of so many columns are looked at."""
+    return max(1024, min(LOOKED_AT, VALUES // columns))
+
+
 def can_look(roles: Roles) -> bool:
     """Whether contexts are columns, and events have one reward each."""
     return not (roles.listed or roles.ranking or roles.sparse is not None)
@@ -147,7 +152,7 @@ def _look(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Suspects:
     drawn = bool(roles.action) and not (roles.eligible or roles.candidates or roles.sample_rate or roles.logger)
     needed = [*names, *roles.rewards]
     needed += [name for name in (roles.action if drawn else None, roles.propensity) if name is not None]
-    batch = facts.more(list(dict.fromkeys(needed)), max(1024, min(LOOKED_AT, VALUES // len(needed))))
+    batch = facts.more(list(dict.fromkeys(needed)), rows_of(len(needed)))
     if batch is None:
         return Suspects()
     reward = np.sum([np.abs(floats_or_nan(batch.column(name))) for name in roles.rewards], axis=0)

@@ -244,3 +244,33 @@ def test_ids_that_repeat(tmp_path):
     assert "cluster='user_id'" in first.message
     assert drs.Log(tmp_path / "log.parquet", context=["x", "user_id"]).ids() == [second]
     assert log.split(0.5, cluster="user_id")[0].ids() == [second]
+
+
+# Copies
+
+
+def test_events_that_were_written_twice_in_a_row():
+    """Clicks, in a log of few contexts: their copies have the same action, and others should not."""
+    for kind in ("few_kinds_of_users", "new_users", "learner"):
+        table, options = HEALTHY[kind](1)
+        clicked = table["reward"].to_numpy() != 0
+        log = drs.Log(table.take(np.repeat(np.arange(table.num_rows), 1 + clicked)), **options)
+        finding = found(log)["duplicate_rows"]
+        assert finding.level == "look"
+        assert "rows have the context of the row before" in finding.message
+        policy = drs.policies.Uniform()
+        checks = {finding.check for finding in drs.evaluate(log, policy, estimators="ips").findings}
+        assert "duplicate_rows" in checks
+    assert not found(drs.Log(table, **options))
+
+
+def test_rows_of_one_draw_in_a_cluster():
+    """A user has one action in all rows: without cluster=, that is said."""
+    user = np.repeat(np.arange(400), 10)
+    rng = np.random.default_rng(7)
+    log = drs.Log(columns(x=rng.random(400)[user], action=rng.integers(0, 2, 400)[user], user_id=user), context=["x"])
+    policy = drs.policies.Uniform()
+    alone = {finding.check for finding in drs.evaluate(log, policy, estimators="ips").findings}
+    assert {"duplicate_rows", "ids"} <= alone
+    kept = {finding.check for finding in drs.evaluate(log, policy, estimators="ips", cluster="user_id").findings}
+    assert kept.isdisjoint({"duplicate_rows", "ids"})
