@@ -29,7 +29,9 @@ def log(tmp_path_factory):
 def values(source, policy=POLICY, precision=None, **options):
     opened = source if isinstance(source, drs.Log) else drs.Log(source, **options)
     model = drs.models.from_function(lambda X: np.asarray(X, float) @ world().taste.T)
-    result = drs.evaluate(opened, {"new": policy}, model, precision=precision)
+    result = drs.evaluate(
+        opened, {"new": policy}, model, precision=precision, interval="normal"
+    )  # without buckets of rows
     return np.array([[e["value"], e["stderr"], e["low"]] for e in result.rows()])
 
 
@@ -288,8 +290,10 @@ def test_large_row_groups_are_read_in_pieces(tmp_path, monkeypatch):
     """No thread holds more than a few batches, however large a row group is."""
     world().write(tmp_path / "log.parquet", 400_000, row_group_rows=400_000)
     held = []
-    table = engine.Layout.table
-    monkeypatch.setattr(engine.Layout, "table", lambda self, batch: held.append(len(batch)) or table(self, batch))
+    table = engine.OutputColumns.table
+    monkeypatch.setattr(
+        engine.OutputColumns, "table", lambda self, batch: held.append(len(batch)) or table(self, batch)
+    )
     drs.convert(tmp_path / "log.parquet", tmp_path / "out.parquet", row_group_rows=1000)
     assert max(held) <= 65_536
 
