@@ -97,7 +97,10 @@ def _look(facts: SourceFacts, rewards: Sequence[str], context: Sequence[str]) ->
 
 def _sentinels(values: dict[str, Floats], rewards: Sequence[str]) -> dict[str, tuple[float, int]]:
     found = {}
+    least = min(map(abs, SENTINELS))
     for name, x in values.items():
+        if not (np.abs(x) >= least).any():
+            continue
         counts = [int((x == v).sum()) for v in SENTINELS]
         mirrored = [int((x == -v).sum()) for v in SENTINELS]
         rest = x[np.isfinite(x) & ~np.isin(x, SENTINELS)]

@@ -51,9 +51,9 @@ class Bins:
         return found
 
 
-def number_bins(values: Floats) -> Bins:
-    """Return bins of about equally many of these numbers, but for those that are 0."""
-    rare = values[(values != 0) & np.isfinite(values)][:: max(1, len(values) // 2048)]
+def number_bins(values: Floats, *, fine: bool = True) -> Bins:
+    """Return bins of about equally many of these numbers, but for those that are 0; unless they are fine, one bin."""
+    rare = values[(values != 0) & np.isfinite(values)][:: max(1, len(values) // 2048)] if fine else values[:0]
     edges = np.unique(np.quantile(rare, np.arange(1, BINS - 1) / (BINS - 1), method="lower")) if len(rare) else rare
     return Bins("0 or missing" if np.isnan(values).any() else "0", edges)
 
@@ -161,7 +161,7 @@ def _look(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Suspects:
     why: dict[str, str] = {}
     differing: list[str] = []
     for name in names:
-        bins, found = binned(batch.column(name))
+        bins, found = binned(batch.column(name), fine=action is not None)
         rewarded = reward[good] != 0
         cells = np.bincount(2 * (found[good] > 0) + rewarded, minlength=4).reshape(2, 2)
         if (because := nested(cells, len(names))) is not None:
@@ -181,11 +181,11 @@ def verdict(names: Sequence[str], why: dict[str, str], differing: Sequence[str])
     return Suspects(outcomes, () if few else tuple(differing))
 
 
-def binned(column: pa.Array) -> tuple[Bins, Ints]:
-    """Return bins of a column, and those of its values."""
+def binned(column: pa.Array, *, fine: bool = True) -> tuple[Bins, Ints]:
+    """Return bins of a column, and those of its values. Unless they are fine, all numbers but 0 have one."""
     if is_number(column.type):
         values = floats_or_nan(column)
-        bins = number_bins(values)
+        bins = number_bins(values, fine=fine)
         return bins, bins.of(values)
     if not isinstance(column, pa.DictionaryArray):
         column = pc.dictionary_encode(column)
