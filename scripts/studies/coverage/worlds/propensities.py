@@ -14,11 +14,11 @@ from scripts.studies.coverage.worlds.kinds import clicks, drawn
 
 KINDS, FEATURES, ACTIONS = 64, 3, 3
 _RNG = np.random.default_rng(11)
-_SEEN, _HIDDEN = _RNG.normal(size=(16, 2)), _RNG.normal(size=(4, 1))  # the third covariate says nothing about others
-PLACES = np.hstack([np.repeat(_SEEN, 4, axis=0), np.tile(_HIDDEN, (16, 1))]).astype(np.float32)  # contexts
+_SEEN, _THIRD = _RNG.normal(size=(16, 2)), np.array([[-1.5], [-0.5], [0.5], [1.5]])  # independent of each other
+PLACES = np.hstack([np.repeat(_SEEN, 4, axis=0), np.tile(_THIRD, (16, 1))]).astype(np.float32)  # contexts
 HABIT = 0.6 * _RNG.normal(size=(ACTIONS, FEATURES))
 TASTE = 0.5 * _RNG.normal(size=(ACTIONS, FEATURES))
-TASTE[:, 2] = HABIT[:, 2]  # the third covariate decides about actions and about rewards
+HABIT[:, 2] = TASTE[:, 2] = [0.8, -0.8, 0.0]  # the third covariate decides about actions and about rewards
 TARGET = _RNG.normal(size=(ACTIONS, 2))
 
 
