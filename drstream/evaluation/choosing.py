@@ -14,7 +14,7 @@ from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.settings import Settings
 from drstream.evaluation.statistics import Statistics
 from drstream.findings import LOOK, Finding
-from drstream.intervals import winners
+from drstream.intervals import winners, z_score
 from drstream.intervals.statistic import Statistic
 from drstream.results import Estimate, plain, stamped
 from drstream.types import Floats
@@ -136,9 +136,9 @@ class Choosing:
         if many == 1:
             return _as(Best, plain, unbiased=plain.value, gain=plain_gain, **about)
         inside = [_after_choice(joint, place, target, self.confidence) for target in (place, many + place)]
-        low, unbiased, high = self._ends(policy, name, inside[0], gain=False)
+        low, unbiased, high = self._reached(plain, inside[0], gain=False)
         ends = {"low": low, "high": high, "intervals": {}, "method": _after(plain.method, many)}
-        low, _, high = self._ends(policy, name, inside[1], gain=True)
+        low, _, high = self._reached(plain_gain, inside[1], gain=True)
         gain = replace(plain_gain, low=low, high=high, intervals={}, method=_after(plain_gain.method, many))
         return _as(Best, plain, unbiased=unbiased, gain=gain, **ends, **about)
 
@@ -208,19 +208,17 @@ class Choosing:
         covariance = _of_events(found) if of_events else _by_bucket(found)
         return Joint(values, gains, kept, winners.correlations(covariance) * np.outer(spread, spread))
 
-    def _ends(self, policy: str, name: str, inside: winners.AfterChoice, *, gain: bool) -> tuple[float, float, float]:
-        """What is known in standard errors, by the method of the estimate, which is between the first and the last."""
+    def _reached(self, found: Estimate, inside: winners.AfterChoice, *, gain: bool) -> list[float]:
+        """The low end, the middle and the high end, with the sides of an interval for so many standard errors.
 
-        def at(score: float) -> Estimate:
-            other = self._at(abs(score))
-            return other.difference(policy, estimator=name) if gain else other[policy, name]
-
-        middle = at(inside.middle)
-        return (
-            at(min(inside.low, 0.0)).low,
-            middle.low if inside.middle < 0 else middle.high,
-            at(max(inside.high, 0.0)).high,
-        )
+        The estimate is between the ends. Distances are in proportion: where few events carry an estimate, quantiles
+        that far out are unknown, and measured coverage does not need them.
+        """
+        least, most = self._settings.reward_range or (0.0 if self.rewards_not_negative else -math.inf, math.inf)
+        ends = (least - most, most - least) if gain else (least, most)
+        scores = np.array([min(inside.low, 0.0), inside.middle, max(inside.high, 0.0)]) / z_score(self.confidence)
+        sides = np.where(scores < 0, found.value - found.low, found.high - found.value)
+        return np.clip(found.value + scores * sides, *ends).tolist()
 
     def _at(self, score: float) -> Self:
         """The same with intervals of so many standard errors, as far as they are normal."""
