@@ -149,7 +149,7 @@ def _figures(worlds: list[Measured], cells: list[Cell]) -> dict[str, str]:
     return {
         "level": f"{USUAL:.0%}",
         "logs of a world": " or ".join(f"{n:,}" for n in logs),
-        "standard error of a coverage of 95 %": f"{math.sqrt(USUAL * (1 - USUAL) / logs[-1]):.1%}",
+        "standard error of a coverage of 95 %": f"{math.sqrt(USUAL * (1 - USUAL) / logs[0]):.1%}",
         "worlds": f"{len(worlds)}",
         "cells": f"{len(cells)}",
         "aim": f"{AIM:.0%}",
