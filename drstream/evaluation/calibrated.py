@@ -60,11 +60,15 @@ def finding_about(plan: Plan, log: Log) -> list[Finding]:
     logger = plan.job.models.logger
     if logger is None or not logger.estimated or logger.policy.direct or plan.job.candidates:
         return []
+    if log.roles.sample_rate is not None:  # fitted on the rows that were kept: a finding of its own says so
+        return []
     with one_blas_thread():
         seen = _first_rows(plan, log)
         if seen is None:
             return []
         found = misses(seen, _names(log, seen.X.shape[1]))
+    if not found:
+        return []
     far = math.sqrt(2 * math.log(2 * len(found) / ALPHA))
     wrong = [one for one in found if abs(one.z) > far]
     if not wrong:

@@ -103,13 +103,16 @@ def carried_by(statistic: Statistic) -> float:
 
 
 def few_clicks(statistic: Statistic) -> float:
-    """The number of buckets that carry the estimate, or the clicks of one of its sides, if these are fewer."""
-    found = [carried_by(statistic)]
+    """The number of buckets that carry the estimate, or the clicks or other events of one of its sides, if fewer."""
+    found = [statistic.tails]
     for side in statistic.sides:
         if side.clicks is not None:
-            of_clicks = statistic.tails_of(side.clicks)
-            found.append(0.0 if of_clicks is None else of_clicks.carriers)
-    return min(found)
+            found.append(statistic.tails_of(side.clicks))
+            if side.weight is not None:
+                without = -side.clicks
+                without[side.weight] += 1.0
+                found.append(statistic.tails_of(without))
+    return min(0.0 if one is None else one.carriers for one in found)
 
 
 def _without_variance(statistic: Statistic, limits: Limits) -> tuple[float, float]:

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drstream.log.facts import SourceFacts
-from drstream.log.outcomes import LOOKED_AT
+from drstream.log.facts import LOOKED_AT, SourceFacts
 from drstream.log.schema import is_label, is_string
 from drstream.log.starred import looks_like
 from drstream.sources.base import Source

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drstream.log.columns import floats_or_nan
-from drstream.log.facts import SourceFacts
+from drstream.log.facts import LOOKED_AT, SourceFacts
+from drstream.log.ids import find_ids, id_columns
 from drstream.log.schema import UNIFORM, Roles, is_number
 from drstream.log.starred import Suspect
 from drstream.types import Bools, Floats, Ints
 
-LOOKED_AT = 16_384  # first rows
 VALUES = 1 << 22  # of all columns together: of many columns, fewer rows
 BINS = 16  # of the values of a column. The first holds its usual value: 0, or no value, or the most frequent text
 GROUPS = 64  # of actions
@@ -170,7 +170,15 @@ def _look(facts: SourceFacts, roles: Roles, names: Sequence[str]) -> Suspects:
             table = np.bincount(found * GROUPS + action, minlength=BINS * GROUPS).reshape(BINS, GROUPS)
             if differs(table, len(names)):
                 differing.append(name)
+    if differing and _has_users(facts, roles):  # one draw may serve all rows of a user: they do not count one by one
+        differing = []
     return verdict(names, why, differing)
+
+
+def _has_users(facts: SourceFacts, roles: Roles) -> bool:
+    """Whether a column without a role has ids that repeat."""
+    used = {*roles.context, *roles.others}
+    return bool(find_ids(facts, id_columns(facts, [name for name in facts.source.schema.names if name not in used])))
 
 
 def verdict(names: Sequence[str], why: dict[str, str], differing: Sequence[str]) -> Suspects:

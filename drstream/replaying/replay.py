@@ -187,6 +187,7 @@ def replay(
     inputs = ModelInputs(model, propensity, crossfit, cluster, fold_seed, clamp)
     inputs = inputs.needed(model=method != "rs", propensity=True)
     kept = checkpoint, checkpoint_every
+    about_log = log.doubts  # before a stream is read
     with gathered() as doubts:
         outcomes, sums, plan, file = _run(log, named, inputs, options, workers, kept, debug, precision)
     models, labels = plan.preparation.models.summary(sums.calibration), plan.reader.labels
@@ -210,7 +211,7 @@ def replay(
         warn_user(f"interrupted: {file.advice}")
     made_from = provenance(replay, given, log, max(run.events for run in runs))
     for run in runs:
-        run.provenance, run.doubts = made_from, distinct([*log.doubts, *doubts])
+        run.provenance, run.doubts = made_from, distinct([*about_log, *doubts])
     return Replays(runs) if several else runs[0]
 
 

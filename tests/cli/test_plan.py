@@ -29,6 +29,8 @@ def test_tables_json_and_files(folder):
     got, wanted = json.loads(drstream(*words, "--json", cwd=folder).stdout), json.loads(wanted.to_json())
     assert got["provenance"].pop("log") == "log.parquet"
     assert wanted["provenance"].pop("log").endswith("log.parquet")
+    assert "drs.Log('log.parquet')" in got["provenance"].pop("call")
+    assert "log.parquet" in wanted["provenance"].pop("call")
     assert got == wanted
 
 

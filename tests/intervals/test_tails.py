@@ -137,6 +137,19 @@ def test_few_clicks_have_a_gamma_interval_and_the_change_is_smooth():
         last = width
 
 
+def test_few_events_without_a_click_are_few_clicks():
+    """SNIPS of an arm that clicked each time is 1, and varies in no event: the next one may be without a click."""
+    x = simulate(2_000, seed=2, clicks=(1.0, 1.0, 1.0)).x
+    without = np.flatnonzero(x[:, WA] == 0)[:8]  # events of the logging policy alone
+    x[without, R] = x[without, WRA] = 0
+    limits = Limits(0.95, (0.0, 1.0), clicks=True)
+    got = statistic(x, side("reward", "a"), side("baseline", "", -1.0), ratio=False, buckets=2_000)
+    assert tails.few_clicks(got) == 0
+    low, high = bounds("tails", got, limits)
+    assert (low, high) == bounds("gamma", got, limits)
+    assert low < 0 < high
+
+
 def test_bounds_stay_within_the_range_and_a_value_far_outside_has_none():
     limits = Limits(0.95, (0.0, 0.5))
     low, high = bounds("tails", statistic(EVENTS.x, side("reward", "a")), limits)

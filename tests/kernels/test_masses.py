@@ -32,7 +32,8 @@ def inverses(values):
 def test_the_multiplier_is_the_largest_that_the_target_allows(target, values, bound):
     got = Mass(target, bound).insert(values)
     for n in {1, len(values) // 2, len(values)} - {0}:
-        assert got[n - 1] == min(bound, naive_replay.targeted_c(inverses(values[:n]), target))
+        wanted = min(bound, naive_replay.targeted_c(inverses(values[:n]), target))
+        assert math.isclose(got[n - 1], wanted, rel_tol=1e-15)  # the inverse of an inverse may be off by a bit
 
 
 @given(target=TARGETS, values=VALUES)
