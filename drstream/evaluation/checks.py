@@ -247,6 +247,8 @@ def carriers(facts: PolicyFacts) -> Finding | None:
     if not facts.carriers:
         return None
     fewest = min(facts.carriers.values())
+    if fewest == 0:  # with no range of rewards, the finding "interval" says so
+        return _same_rewards(facts) if facts.clicks else None
     units = "events" if math.isnan(facts.clusters) else "clusters"
     if fewest >= FEW_CARRIERS:
         seen = f"Each estimate of {facts.policy} is carried by {fewest:,.0f} {units} or more."
@@ -262,6 +264,17 @@ def carriers(facts: PolicyFacts) -> Finding | None:
         if facts.clicks
         else "So few say little about rare large amounts or weights, and an interval may miss what these would add.",
         "Use more events, or a policy closer to the logging policy.",
+    )
+
+
+def _same_rewards(facts: PolicyFacts) -> Finding:
+    return _finding(
+        STOP,
+        "carriers",
+        facts,
+        0.0,
+        f"All events that count for {facts.policy} have the same reward, so the log does not tell how rare others are.",
+        "Check that no rows are missing, or use more events.",
     )
 
 

@@ -16,10 +16,12 @@ from drstream.evaluation.statistics import Statistics
 from drstream.findings import LOOK, Finding
 from drstream.intervals import winners, z_score
 from drstream.intervals.statistic import Statistic
+from drstream.intervals.tails import few_clicks
 from drstream.results import Estimate, plain, stamped
 from drstream.types import Floats
 
 LOGGING = "logging policy"
+RARE = 10.0  # events that carry an estimate
 UNDEFINED = Estimate(math.nan, math.nan, math.nan, math.nan, 0)
 
 
@@ -137,10 +139,18 @@ class Choosing:
             return _as(Best, plain, unbiased=plain.value, gain=plain_gain, **about)
         inside = [_after_choice(joint, place, target, self.confidence) for target in (place, many + place)]
         low, unbiased, high = self._reached(plain, inside[0], gain=False)
+        if self._is_rare(j, name):  # what is known of a choice is about normal estimates
+            low, high = min(low, plain.low), max(high, plain.high)
         ends = {"low": low, "high": high, "intervals": {}, "method": _after(plain.method, many)}
         low, _, high = self._reached(plain_gain, inside[1], gain=True)
+        if self._is_rare(j, name):
+            low, high = min(low, plain_gain.low), max(high, plain_gain.high)
         gain = replace(plain_gain, low=low, high=high, intervals={}, method=_after(plain_gain.method, many))
         return _as(Best, plain, unbiased=unbiased, gain=gain, **ends, **about)
+
+    def _is_rare(self, j: int, name: str) -> bool:
+        """Whether few events carry an estimate, so that it is far from normal."""
+        return few_clicks(self.statistics.value(j, self._find(self.policies[j], name)[1])) < RARE
 
     def bands(self, estimator: str | None = None) -> pa.Table:
         """Bands for the values of all policies, and for their differences to the logging policy.
@@ -174,7 +184,9 @@ class Choosing:
         above, below = self[policy, name], self.baseline if base is None else self[base, name]
         about = {"policy": policy, "base": base or LOGGING}
         if not below.value or not math.isfinite(below.value) or math.isnan(above.value):
-            return _as(Lift, UNDEFINED, n=above.n, finding=_open(**about, found=below), **about)
+            lacking = math.isnan(above.value) or math.isnan(below.value)
+            undefined = _lacking(**about) if lacking else _open(**about, found=below)
+            return _as(Lift, UNDEFINED, n=above.n, finding=undefined, **about)
         ratio = above.value / below.value
 
         def bounds(q: float) -> tuple[float, float]:
@@ -236,6 +248,12 @@ def _as(kind: type[Kind], found: Estimate, **about: Any) -> Kind:
 
 def _after(method: str, many: int) -> str:
     return f"{method}, after choosing among {many}" if method else ""
+
+
+def _lacking(policy: str, base: str) -> Finding:
+    """One of the two has no estimate."""
+    text = f"The lift of {policy} over {base} is undefined, as one of them has no estimate."
+    return Finding(LOOK, "lift", policy, math.nan, text)
 
 
 def _open(policy: str, base: str, found: Estimate) -> Finding:

@@ -18,6 +18,7 @@ from drstream.evaluation.sums import Sums
 from drstream.findings import Finding
 from drstream.intervals.statistic import Groups
 from drstream.kernels.account import BINS, FACTS, REDUCTIONS
+from drstream.log.doubts import of_extremes
 from drstream.models.calibration import summarised
 from drstream.moments import Layout
 from drstream.types import Floats
@@ -28,6 +29,9 @@ def conclude(
 ) -> Evaluation:
     """Make the result of a pass."""
     form = header.form
+    if not any(finding.check == "sentinels" for finding in findings):
+        doubt = of_extremes(header.reward, *sums.extremes_of("reward"))
+        findings = [*findings, *([doubt] if doubt else [])]
     overlap = Overlap(sums.mass, sums.logged, not sums.other_than_clicks[0])
     whole = _statistics(header, _OfGroup.of_all(sums), overlap, sums.octaves if form.octaves else None)
     about = About(

@@ -99,10 +99,9 @@ def evaluate(
                 items. Estimators that weigh by category (mips, snmips, offcem)
                 need it, and the propensities of all actions. They assume that actions of one category have the same
                 rewards.
-    interval    The method of the intervals, or several: "normal", "t", "bootstrap", "cluster", "bernstein",
+    interval    The method of the intervals, or several: "tails", "normal", "bootstrap", "cluster", "bernstein",
                 "freedman", "anytime", "likelihood", "gamma", "ls", "ix". The first one is shown. By default, "cluster"
-                if cluster= is given, else "normal", or "gamma" where these would be too narrow. DM has an interval only
-                on request.
+                if cluster= is given, else "tails". DM has an interval only on request.
     confidence  Confidence level of the intervals.
     reward_range
                 (low, high): the smallest and the largest reward that can occur. Intervals stay within it, and some

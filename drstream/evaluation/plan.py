@@ -85,7 +85,7 @@ class Plan:
     @property
     def _watched(self) -> tuple[str, ...]:
         """The rows whose extremes are needed."""
-        return ("length",) if self.job.ranking else ()
+        return ("reward", "length") if self.job.ranking else ("reward",)
 
     @cached_property
     def program(self) -> Program:

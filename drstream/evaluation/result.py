@@ -361,16 +361,25 @@ class Evaluation(WithModels, Choosing, Reported):
         return [words.stopped_segments(self.by, worse, len(self._segments))] if worse else []
 
     def _about_intervals(self) -> list[Finding]:
-        """Say so if an interval by default is not the normal one, or should not be."""
-        if self._settings.names:
-            unknown = [e.name for e in self.chosen if e.name not in self._grids and not e.has_score]
-            return words.no_intervals(unknown, self._settings.named())
-        found = []
+        """Say so if estimates have no interval, or if it is not about what is asked for."""
+        unknown = [e.name for e in self.chosen if e.name not in self._grids and not e.has_score]
+        found = words.no_intervals(unknown, self._settings.named())
+        if self._settings.cluster is not None:
+            found += words.by_event([method.name for method in self._settings.named() if method.by_event])
+        whole = not self._settings.named() or "reward_range" not in self._settings.named()[0].needs
         for j, policy in enumerate(self.policies):
             weighted = [e for e in self._forms() if not e.given_the_model]
             estimates = {e.of or e.name: self._estimate(self.statistics.value(j, e), j, e) for e in weighted}
-            found += words.without_interval(policy, estimates, self._limits.reward_range)
+            found += words.without_interval(policy, estimates, self._limits.reward_range) if whole else []
+            limited = [e for e in weighted if e.weight is not None and e.weight.reduced]
+            found += words.cut_weights(policy, {e.of or e.name: self._kept(j, e) for e in limited})
         return found
+
+    def _kept(self, j: int, estimator: Estimator) -> tuple[float, bool]:
+        """The share of the weight that an estimator with a limit keeps, and whether a model stands in for the rest."""
+        limited = self.statistics.mean_weight(j, self.statistics.kind(estimator)).value
+        plain = self._facts_of(j, estimator).mean_weight
+        return limited / plain if plain > 0 else limited, estimator.score == "robust"
 
     def _about_constants(self) -> list[Finding]:
         """Say so if an interval that can be guaranteed rests on constants that were measured."""

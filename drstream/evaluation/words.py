@@ -12,6 +12,9 @@ from drstream.intervals import methods
 from drstream.intervals.methods import Method
 from drstream.results import Estimate
 
+MUCH_KEPT, LITTLE_KEPT = 0.95, 0.8  # share of the weight that an estimator without a model keeps
+MOSTLY_MODELLED = 0.5  # the same with a model
+
 
 def without_interval(
     policy: str, estimates: Mapping[str, Estimate], reward_range: tuple[float, float] | None
@@ -35,6 +38,33 @@ def without_interval(
             f"be off, and it has no interval. {known}"
         )
         found.append(Finding(STOP, "interval", policy, math.nan, text))
+    return found
+
+
+def by_event(names: Sequence[str]) -> list[Finding]:
+    """Methods that were named, and that take the events of a cluster for independent."""
+    if not names:
+        return []
+    text = (
+        f"The intervals {', '.join(map(repr, names))} take events for independent, whatever clusters they are in, and "
+        "may be too narrow. Leave out interval=, or name 'cluster', 'bootstrap', 'likelihood' or 'gamma'."
+    )
+    return [Finding(STOP, "interval", None, math.nan, text)]
+
+
+def cut_weights(policy: str, kept: Mapping[str, tuple[float, bool]]) -> list[Finding]:
+    """Say so if a limit of weights takes much of the policy's weight away, and nothing stands in for it."""
+    found = []
+    for name, (share, modelled) in kept.items():
+        if share < (MOSTLY_MODELLED if modelled else MUCH_KEPT):
+            text = f"The limit of the weights leaves {name} {share:.0%} of the weight of {policy}. "
+            text += (
+                "The reward model decides on most of the estimate. The interval leaves out its error. Compare with DR."
+                if modelled
+                else "The estimate lacks about as much, and the interval leaves that out. Use a larger limit, or DR."
+            )
+            level = STOP if not modelled and share < LITTLE_KEPT else LOOK
+            found.append(Finding(level, "limited weights", policy, share, text))
     return found
 
 

@@ -42,6 +42,8 @@ class Method:
             "stretches", which the engine gathers; "spread", which the engine gathers, says that the bounds allow for
             propensity_error=.
     about   One sentence for help texts.
+    by_event
+            Whether it takes events for independent, whatever clusters they are in.
     check   Checks that the limits suffice for some sides, and raises an error otherwise.
     says    Returns words about some bounds, which follow the name of the method.
     """
@@ -52,11 +54,17 @@ class Method:
     about: str = ""
     check: Callable[[Sequence[Side], Limits], None] | None = None
     says: Callable[[Statistic, Limits], str] | None = None
+    by_event: bool = False
 
 
 def normal(statistic: Statistic, limits: Limits) -> tuple[float, float]:
-    """Return value ± z standard errors."""
-    stderr = basic.standard_error(statistic.gradient, statistic.comoment, statistic.n)
+    """Return value ± z standard errors; with clusters, those of a jackknife over clusters."""
+    if resampling.flat(statistic):
+        return UNDEFINED
+    if limits.clustered:
+        stderr = resampling.jackknife_stderr(statistic)
+    else:
+        stderr = basic.standard_error(statistic.gradient, statistic.comoment, statistic.n)
     return basic.normal(statistic.value, stderr, limits.confidence)
 
 
@@ -69,7 +77,7 @@ ALL: dict[str, Method] = {
             frozenset({"buckets"}),
             "the default: allows for skewed estimates, heavy tails, few events and few clicks",
         ),
-        Method("normal", normal, about="value ± z standard errors; for large logs of independent events"),
+        Method("normal", normal, about="value ± z standard errors, over clusters if there are any; for large logs"),
         Method(
             "bootstrap",
             resampling.bootstrap,
@@ -88,6 +96,7 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "max_weight_bound"}),
             "empirical Bernstein bound: guaranteed coverage for independent events, and wide",
             bernstein.check,
+            by_event=True,
         ),
         Method(
             freedman.NAME,
@@ -96,6 +105,7 @@ ALL: dict[str, Method] = {
             "the paper's finite-sample bound: guaranteed coverage if its constants are given, also if propensities err",
             freedman.check,
             freedman.says,
+            by_event=True,
         ),
         Method(
             anytime.NAME,
@@ -103,6 +113,7 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "stretches"}),
             "confidence sequence: guaranteed coverage at all times at once, also if the logging policy learns",
             anytime.check,
+            by_event=True,
         ),
         Method(
             likelihood.NAME,
@@ -124,6 +135,7 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "smooth"}),
             "logarithmic smoothing: guaranteed coverage for independent events without a bound of the weights",
             smoothing.check,
+            by_event=True,
         ),
         Method(
             smoothing.IX,
@@ -131,6 +143,7 @@ ALL: dict[str, Method] = {
             frozenset({"reward_range", "explored"}),
             "implicit exploration: the same, a little wider",
             smoothing.check,
+            by_event=True,
         ),
     )
 }
@@ -142,7 +155,7 @@ def choose(names: str | Sequence[str]) -> list[Method]:
     >>> [method.name for method in choose(["normal", "cluster"])]
     ['normal', 'cluster']
     """
-    wanted = [names] if isinstance(names, str) else list(names)
+    wanted = list(names) if isinstance(names, list | tuple) else [str(names)]
     for name in wanted:
         if name not in ALL:
             raise DrstreamError(f"{parameter('interval', name)}: no such interval; {suggest(str(name), ALL)}")

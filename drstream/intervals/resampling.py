@@ -85,6 +85,13 @@ def effective_number(weights: Floats) -> float:
     return float(scaled.sum()) ** 2 / float((scaled**2).sum())
 
 
+def flat(statistic: Statistic) -> bool:
+    """Whether all events say the same about an estimate, though it is no difference between a policy and itself."""
+    if statistic.buckets is None or np.isnan(statistic.gradient).any() or statistic.tails is not None:
+        return False
+    return len(statistic.sides) < 2 or any(statistic.tails_of(side.score) is None for side in statistic.sides)
+
+
 def by_bucket(statistic: Statistic) -> Statistic | None:
     """Return the statistic with buckets in the place of events, for methods that need independent events."""
     groups = filled(statistic)
@@ -113,7 +120,7 @@ def bootstrap(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     covered 93.0 %, and value ± t standard errors of the replicates 93.7 %.
     """
     groups = filled(statistic)
-    if groups is None:
+    if groups is None or flat(statistic):
         return UNDEFINED
     values, size = replicates(statistic, limits.seed), len(groups.count)
     if len(values) < 2:

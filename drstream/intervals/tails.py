@@ -24,7 +24,7 @@ import numpy as np
 
 from drstream.intervals import basic
 from drstream.intervals.gamma import gamma
-from drstream.intervals.resampling import filled, jackknife, sizes_freedom
+from drstream.intervals.resampling import filled, flat, jackknife, sizes_freedom
 from drstream.intervals.statistic import UNDEFINED, Limits, Statistic, Tails
 
 NAME = "tails"
@@ -35,6 +35,8 @@ FLAT = 1e-9  # a smaller skewness is none
 
 def tails(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     """Return the hull of Hall's interval and Student's t; for few clicks, a gamma interval."""
+    if limits.clustered:
+        return cluster(statistic, limits)
     found = statistic.tails
     if found is None:
         return _without_variance(statistic, limits)
@@ -117,10 +119,11 @@ def few_clicks(statistic: Statistic) -> float:
 
 def _without_variance(statistic: Statistic, limits: Limits) -> tuple[float, float]:
     """The bounds of an estimate that does not vary over the log: no width of 0, as the next event may differ."""
-    if len(statistic.sides) > 1 and all(statistic.tails_of(side.score) is not None for side in statistic.sides):
-        # two policies that are the same: their difference is 0, whatever the log
+    if filled(statistic) is None:
+        return UNDEFINED
+    if not flat(statistic):  # two policies that are the same: their difference is 0, whatever the log
         stderr = basic.standard_error(statistic.gradient, statistic.comoment, statistic.n)
         return basic.normal(statistic.value, stderr, limits.confidence)
-    if limits.reward_range is None or not statistic.sides or filled(statistic) is None:
+    if limits.reward_range is None or not statistic.sides:
         return UNDEFINED
     return gamma(statistic, limits)

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from drstream.findings import LOOK, STOP, Finding
 from drstream.log.columns import floats_or_nan
 from drstream.log.facts import SourceFacts
-from drstream.log.outcomes import Suspects, can_look, find_outcomes, rows_of
+from drstream.log.outcomes import BY_ACTION, Suspects, can_look, find_outcomes, rows_of
 from drstream.log.schema import UNIFORM, Roles, is_number
 from drstream.types import Bools, Floats
 
 # Numbers that stand for something else, mostly for a missing value; among rewards, -99 may be a refund
 SENTINELS = np.array([-99, -999, -9999, -99999, -999999, -(2.0**31), 9999, 99999, 999999, 2.0**31 - 1])
 OF_REWARDS = SENTINELS[1:]
+OF_CLICKS = (-9.0, -99.0)  # among rewards that are at most 1
 CODE_NAMES = re.compile(
     r"(.*[_\-. ])?(code|zip|zip_?code|postcode|postal_?code|category|type|kind|class|country|region|city|state|"
     r"channel|brand|device|browser|os|gender|sex|language)"
@@ -68,6 +69,12 @@ def of_outcomes(found: Suspects, roles: Roles) -> Finding | None:
         sentences.append(f"The context holds what looks like an outcome: {_reasons(inside)}.")
     what = "A model that knows what came after the action explains its effect away, and DM and DR are wrong."
     cure = "Leave such columns out of the context." if inside else "Name them if they were known before the action."
+    if BY_ACTION in (*inside.values(), *outside.values()):
+        cure = (
+            "If a column was known before the action, the propensities are wrong: actions depended on it. Keep it in "
+            "the context, and log or fit propensities. If it came later, leave it out."
+        )
+        return _say(STOP, "outcomes", len(inside) + len(outside), *sentences, what, cure)
     return _say(LOOK, "outcomes", len(inside) + len(outside), *sentences, what, cure)
 
 
@@ -138,6 +145,15 @@ def of_sentinels(found: dict[str, tuple[float, int]], rewards: Sequence[str]) ->
         f"A number that may stand for a missing value is used as a number: {each}.",
         "Leave such rows out with a filter." if worst else "Put nulls in their place, and open the log with missing=.",
     )
+
+
+def of_extremes(reward: str, low: float, high: float) -> Finding | None:
+    """A reward that may stand for a missing value, given the smallest and the largest of all events."""
+    found = [value for value in (low, high) if value in OF_REWARDS or (value in OF_CLICKS and high <= 1)]
+    if not found:
+        return None
+    what = f"A reward of {found[0]:.10g} may stand for a missing value, and is used as a number in {reward!r}."
+    return _say(STOP, "sentinels", 1, what, "Leave such rows out with a filter.")
 
 
 def _codes(values: dict[str, Floats], context: Sequence[str]) -> Finding | None:
