@@ -87,7 +87,7 @@ def effective_number(weights: Floats) -> float:
 
 def flat(statistic: Statistic) -> bool:
     """Whether all events say the same about an estimate, though it is no difference between a policy and itself."""
-    if statistic.buckets is None or np.isnan(statistic.gradient).any() or statistic.tails is not None:
+    if filled(statistic) is None or statistic.tails is not None:
         return False
     return len(statistic.sides) < 2 or any(statistic.tails_of(side.score) is None for side in statistic.sides)
 

@@ -11,7 +11,7 @@ from drstream.log.chunks import exact
 from drstream.sources.base import Source
 
 FIRST_ROWS = 1024  # rows that say what is usual
-LOOKED_AT = 16_384  # first rows that are looked at for what is odd
+LOOKED_AT = 8_192  # first rows that are looked at for what is odd
 
 Fact = TypeVar("Fact")
 
