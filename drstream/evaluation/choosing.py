@@ -35,6 +35,7 @@ class Best(Estimate):
     left_out   Policies without an estimate, or without a standard error.
     unbiased   The value without the luck of the highest: half of the time, the truth is below it.
     gain       The difference to the logging policy, with an interval that is valid after the choice.
+    stopped    Whether a finding says not to use it.
     """
 
     policy: str = ""
@@ -43,6 +44,7 @@ class Best(Estimate):
     left_out: tuple[str, ...] = ()
     unbiased: float = math.nan
     gain: Estimate = UNDEFINED
+    stopped: bool = False
 
     @property
     def sentence(self) -> str:
@@ -50,6 +52,7 @@ class Best(Estimate):
         if not self.policy:
             return f"best: no policy has an estimate by {self.estimator}"
         out = f"; left out: {', '.join(self.left_out)}" if self.left_out else ""
+        out += "; but a finding says not to use it" if self.stopped else ""
         if math.isnan(self.low):
             return f"best: {self.policy}, {self} by {self.estimator}, without an interval{out}"
         return f"best: {self.policy}, {self} by {self.estimator}, valid after choosing it among {self.among}{out}"
@@ -116,6 +119,7 @@ class Choosing:
         @property
         def baseline(self) -> Estimate: ...
         def at_confidence(self, confidence: float) -> Self: ...
+        def stops(self, policy: str, estimator: str) -> list[Finding]: ...
 
     def best(self, estimator: str | None = None) -> Best:
         """The policy with the highest estimate, with an interval that is valid although it was chosen for that.
@@ -134,7 +138,8 @@ class Choosing:
         j, many = joint.kept[place], len(joint.kept)
         policy = self.policies[j]
         plain, plain_gain = joint.values[j], joint.gains[j]
-        about = {"policy": policy, "estimator": name, "among": many, "left_out": out}
+        stopped = bool(self.stops(policy, name))
+        about = {"policy": policy, "estimator": name, "among": many, "left_out": out, "stopped": stopped}
         if many == 1:
             return _as(Best, plain, unbiased=plain.value, gain=plain_gain, **about)
         inside = [_after_choice(joint, place, target, self.confidence) for target in (place, many + place)]

@@ -156,29 +156,39 @@ class Statistic:
         groups = self.buckets
         if groups is None or np.isnan(gradient).any():
             return None
-        used = gradient != 0
-        of_means, sums = gradient[used], groups.sums[:, used]
+        used = np.flatnonzero(gradient)
         with np.errstate(all="ignore"):
-            influences = sums @ of_means - groups.count * float(self.means[used] @ of_means)
-            scale = float((np.abs(sums) @ np.abs(of_means)).max(initial=0.0))
+            parts = [groups.sums[:, v] * gradient[v] for v in used]
+            centre = sum(float(self.means[v] * gradient[v]) for v in used)
+            influences = _total(parts, groups.count) - groups.count * centre
+            scale = float(_total([np.abs(part) for part in parts], groups.count).max(initial=0.0))
         return tails_of(influences[groups.count > 0], scale, groups.times, 0.0)
 
     def turn(self) -> float:
         """How much the function bends along its own direction: see `Tails`."""
         groups = self.buckets
         assert groups is not None
-        used, n = self.gradient != 0, float(groups.count.sum())
+        used, n = np.flatnonzero(self.gradient), float(groups.count.sum())
         direction = np.zeros(len(self.means))
         with np.errstate(all="ignore"):  # weights of 1e155 and more have infinite squares
-            away = groups.sums[:, used] - groups.count[:, None] * self.means[used]
-            influences = away @ self.gradient[used]
-            stderr = float(np.linalg.norm(influences)) / n / math.sqrt(groups.times)
+            away = {v: groups.sums[:, v] - groups.count * self.means[v] for v in used}
+            influences = _total([away[v] * self.gradient[v] for v in used], groups.count)
+            stderr = math.sqrt(float((influences**2).sum())) / n / math.sqrt(groups.times)
             if not 0 < stderr < math.inf:
                 return 0.0
-            direction[used] = away.T @ influences / n**2 / groups.times / stderr
+            for v in used:
+                direction[v] = float((away[v] * influences).sum()) / n**2 / groups.times / stderr
             ends = self.at(self.means + STEP * direction) + self.at(self.means - STEP * direction)
             found = float(ends - 2 * self.at(self.means)) / STEP**2 / stderr
         return found if abs(found) < 1 else 0.0  # undefined, or no function that a second difference could describe
+
+
+def _total(parts: Sequence[Floats], like: Floats) -> Floats:
+    """The sum of some arrays, one after the other: a product of matrices may add in another order, with other bits."""
+    found = np.zeros(len(like))
+    for part in parts:
+        found += part
+    return found
 
 
 @dataclass(frozen=True)
