@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from drstream.evaluation.checks import FEW_CARRIERS
 from drstream.evaluation.estimators import Estimator
 from drstream.evaluation.settings import Settings
 from drstream.evaluation.statistics import Statistics
@@ -21,7 +22,6 @@ from drstream.results import Estimate, plain, stamped
 from drstream.types import Floats
 
 LOGGING = "logging policy"
-RARE = 10.0  # events that carry an estimate
 UNDEFINED = Estimate(math.nan, math.nan, math.nan, math.nan, 0)
 
 
@@ -155,7 +155,7 @@ class Choosing:
 
     def _is_rare(self, j: int, name: str) -> bool:
         """Whether few events carry an estimate, so that it is far from normal."""
-        return few_clicks(self.statistics.value(j, self._find(self.policies[j], name)[1])) < RARE
+        return few_clicks(self.statistics.value(j, self._find(self.policies[j], name)[1])) < FEW_CARRIERS
 
     def bands(self, estimator: str | None = None) -> pa.Table:
         """Bands for the values of all policies, and for their differences to the logging policy.

@@ -2,8 +2,8 @@
 
 basic.py      standard errors, z and t          statistic.py  what every method takes
 methods.py    the registry: one entry a method  ranges.py     how small and how large a score can be
-winners.py     several estimates at once
-delta.py, resampling.py, bernstein.py, freedman.py, likelihood.py, gamma.py, anytime.py, smoothing.py: the methods
+winners.py    several estimates at once
+tails.py, resampling.py, bernstein.py, freedman.py, likelihood.py, gamma.py, anytime.py, smoothing.py: the methods
 
 Names are imported when they are first used: `drstream evaluate --help` lists the methods without loading NumPy.
 """
